@@ -1,0 +1,1 @@
+"""The imperative shell: it joins sockets, storage, metadata and rules into a broker."""

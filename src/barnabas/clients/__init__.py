@@ -1,0 +1,1 @@
+"""Thin Python clients over confluent-kafka."""

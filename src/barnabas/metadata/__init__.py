@@ -1,0 +1,1 @@
+"""The cluster's metadata tree and what is read from it."""

@@ -1,0 +1,1 @@
+"""Ids, errors, configuration and the clock: the words everything else is written in; imports nothing of ours."""

@@ -1,0 +1,263 @@
+"""The errors of Barnabas, each with the Kafka error code that a client is told.
+
+    BarnabasError                 anything we raise on purpose
+    ├── ApiError                  has a Kafka error code; `broker/dispatch` and the handlers turn it into a response
+    │   └── (one class per code that we raise)
+    ├── InvalidFrame              bytes that are not a request: the connection is closed
+    ├── ConfigError               a configuration that cannot be used: the broker does not start
+    └── StartupError              anything else that keeps a broker from starting
+
+An error is raised where it is found. Its message says what happened, to what, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from kio.schema.errors import ErrorCode
+
+__all__ = ["ApiError", "BarnabasError", "ConfigError", "ErrorCode", "InvalidFrame", "StartupError"]
+
+
+class BarnabasError(Exception):
+    """Anything that Barnabas raises on purpose."""
+
+
+class InvalidFrame(BarnabasError):
+    """What arrived is not a request; the connection that sent it is closed."""
+
+
+class ConfigError(BarnabasError):
+    """A configuration that cannot be used; the message names the key and what it takes."""
+
+
+class StartupError(BarnabasError):
+    """The broker cannot start; the message says why and what to do."""
+
+
+class ApiError(BarnabasError):
+    """A failure that Kafka has a code for. The message reaches clients that can show one."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
+
+
+class OffsetOutOfRange(ApiError):
+    """The offset lies before the log's start or after its end."""
+
+    code = ErrorCode.offset_out_of_range
+
+
+class CorruptMessage(ApiError):
+    """The batch's bytes are damaged: CRC, length or structure."""
+
+    code = ErrorCode.corrupt_message
+
+
+class UnknownTopicOrPartition(ApiError):
+    """This broker knows no such topic or partition."""
+
+    code = ErrorCode.unknown_topic_or_partition
+
+
+class UnknownTopicId(ApiError):
+    """No topic has this id."""
+
+    code = ErrorCode.unknown_topic_id
+
+
+class InconsistentTopicId(ApiError):
+    """The topic's id is not the one on disk: it was deleted and made again."""
+
+    code = ErrorCode.inconsistent_topic_id
+
+
+class LeaderNotAvailable(ApiError):
+    """The partition has no leader at the moment."""
+
+    code = ErrorCode.leader_not_available
+
+
+class NotLeaderOrFollower(ApiError):
+    """This broker is not the partition's leader."""
+
+    code = ErrorCode.not_leader_or_follower
+
+
+class MessageTooLarge(ApiError):
+    """The batch is larger than max.message.bytes."""
+
+    code = ErrorCode.message_too_large
+
+
+class RecordListTooLarge(ApiError):
+    """The batch is larger than a segment."""
+
+    code = ErrorCode.record_list_too_large
+
+
+class InvalidTopic(ApiError):
+    """The topic's name breaks Kafka's rules, or the topic may not be used that way."""
+
+    code = ErrorCode.invalid_topic_exception
+
+
+class TopicAlreadyExists(ApiError):
+    """A topic of this name exists."""
+
+    code = ErrorCode.topic_already_exists
+
+
+class InvalidPartitions(ApiError):
+    """The number of partitions makes no sense."""
+
+    code = ErrorCode.invalid_partitions
+
+
+class InvalidReplicationFactor(ApiError):
+    """The replication factor is below 1 or above the number of brokers."""
+
+    code = ErrorCode.invalid_replication_factor
+
+
+class InvalidReplicaAssignment(ApiError):
+    """A manual assignment names unknown or repeated brokers, or skips a partition."""
+
+    code = ErrorCode.invalid_replica_assignment
+
+
+class InvalidConfig(ApiError):
+    """A configuration key or value that Kafka would not take."""
+
+    code = ErrorCode.invalid_config
+
+
+class InvalidRequest(ApiError):
+    """The request contradicts itself."""
+
+    code = ErrorCode.invalid_request
+
+
+class UnsupportedVersion(ApiError):
+    """The broker does not speak this version of the API."""
+
+    code = ErrorCode.unsupported_version
+
+
+class UnsupportedForMessageFormat(ApiError):
+    """The batch is of an old format (magic 0 or 1)."""
+
+    code = ErrorCode.unsupported_for_message_format
+
+
+class UnsupportedCompressionType(ApiError):
+    """The batch names a codec that its request version does not know."""
+
+    code = ErrorCode.unsupported_compression_type
+
+
+class InvalidRecord(ApiError):
+    """A record that breaks the topic's rules, such as one without key in a compacted topic."""
+
+    code = ErrorCode.invalid_record
+
+
+class InvalidTimestamp(ApiError):
+    """A timestamp outside message.timestamp.before/after.max.ms."""
+
+    code = ErrorCode.invalid_timestamp
+
+
+class InvalidRequiredAcks(ApiError):
+    """acks is not 0, 1 or -1 (all)."""
+
+    code = ErrorCode.invalid_required_acks
+
+
+class NotEnoughReplicas(ApiError):
+    """Fewer replicas are in sync than min.insync.replicas; nothing was stored."""
+
+    code = ErrorCode.not_enough_replicas
+
+
+class OutOfOrderSequence(ApiError):
+    """An idempotent producer's batch does not follow its last one."""
+
+    code = ErrorCode.out_of_order_sequence_number
+
+
+class InvalidProducerEpoch(ApiError):
+    """The producer id was taken over by a newer epoch."""
+
+    code = ErrorCode.invalid_producer_epoch
+
+
+class UnknownProducerId(ApiError):
+    """The log remembers nothing of this producer id."""
+
+    code = ErrorCode.unknown_producer_id
+
+
+class FencedLeaderEpoch(ApiError):
+    """The client's leader epoch is older than the partition's."""
+
+    code = ErrorCode.fenced_leader_epoch
+
+
+class UnknownLeaderEpoch(ApiError):
+    """The client's leader epoch is newer than the partition's."""
+
+    code = ErrorCode.unknown_leader_epoch
+
+
+class FetchSessionIdNotFound(ApiError):
+    """The fetch session was never there, or was evicted."""
+
+    code = ErrorCode.fetch_session_id_not_found
+
+
+class InvalidFetchSessionEpoch(ApiError):
+    """The fetch session's epoch is not the one expected."""
+
+    code = ErrorCode.invalid_fetch_session_epoch
+
+
+class StorageFailed(ApiError):
+    """The log directory failed: a full disk, or a write or sync that did not succeed."""
+
+    code = ErrorCode.kafka_storage_error
+
+
+class LogDirNotFound(ApiError):
+    """No log directory of this path is configured."""
+
+    code = ErrorCode.log_dir_not_found
+
+
+class CoordinatorNotAvailable(ApiError):
+    """No coordinator can be named at the moment."""
+
+    code = ErrorCode.coordinator_not_available
+
+
+class NotController(ApiError):
+    """Another broker is the controller."""
+
+    code = ErrorCode.not_controller
+
+
+class PolicyViolation(ApiError):
+    """The request is well-formed, but a rule of this cluster forbids it."""
+
+    code = ErrorCode.policy_violation
+
+
+class RequestTimedOut(ApiError):
+    """The work did not finish within the request's time."""
+
+    code = ErrorCode.request_timed_out
+
+
+class TransactionalIdNotFound(ApiError):
+    """No transaction coordinator knows this transactional id."""
+
+    code = ErrorCode.transactional_id_not_found

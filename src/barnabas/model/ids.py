@@ -1,0 +1,40 @@
+"""Names of things: partitions and the ids that Kafka gives to topics, clusters and brokers."""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+from uuid import UUID
+
+NO_ID = UUID(int=0)
+"""Kafka's zero UUID: "no topic id here"."""
+
+METADATA_TOPIC_ID = UUID(int=1)
+"""Reserved by Kafka for the KRaft metadata topic; never given to a topic."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic: the unit of order, storage and leadership."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_to_text(value: UUID) -> str:
+    """Kafka's text form of an id: base64url without padding, 22 characters.
+
+    >>> uuid_to_text(UUID(int=1))
+    'AAAAAAAAAAAAAAAAAAAAAQ'
+    """
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> UUID:
+    """Read Kafka's text form of an id; raises ValueError for anything else."""
+    raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not an id: it should decode to 16 bytes, not {len(raw)}")
+    return UUID(bytes=raw)

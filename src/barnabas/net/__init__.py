@@ -1,0 +1,1 @@
+"""Sockets: accepting, framing, flow control and zero-copy sending."""

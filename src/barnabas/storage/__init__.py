@@ -1,0 +1,1 @@
+"""Bytes on disk, in Apache Kafka's own file format."""
