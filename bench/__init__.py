@@ -1,0 +1,1 @@
+"""Apache Kafka and Barnabas side by side in one run, as ratios."""

@@ -6,7 +6,8 @@
         12    4 partition leader epoch       written by the broker
         16    1 magic (2)
         17    4 CRC-32C                      of everything from byte 21 on
-        21    2 attributes                   bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon
+        21    2 attributes                   bits 0-2 codec, 3 timestamp type, 4 transactional,
+                                             5 control, 6 delete horizon
         23    4 last offset delta
         27    8 base timestamp
         35    8 max timestamp
