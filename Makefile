@@ -1,1 +1,55 @@
-.PHONY: start
+# Everything a contributor types; `make` alone lists it.
+# A machine with Python 3.11+ is enough for `make start` and `make check`; `make test` sees to the rest itself.
+
+PYTHON ?= python3
+BIN    := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help start check test bench bench-quick clean
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+
+start: .venv/.broker  ## run a broker on localhost:9092 with its data in ./data
+	@exec $(BIN)/barnabas start --listen localhost:9092 --data ./data
+
+check: .venv/.dev  ## the fast part: format, lint, types, layers, unit and property tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTEST) -n 2 tests/unit tests/properties
+
+test: .venv/.dev  ## everything: the fast part, then real clients, real Kafkas and crashes
+	sh scripts/prerequisites.sh
+	$(MAKE) check
+	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties
+
+bench: .venv/.dev  ## compare with Apache Kafka, side by side on this machine
+	sh scripts/prerequisites.sh
+	$(BIN)/python -m bench
+
+bench-quick: .venv/.dev  ## a short look at the same comparison
+	sh scripts/prerequisites.sh
+	$(BIN)/python -m bench --quick
+
+clean:  ## remove the environment, caches and downloads; ./data stays
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The two stamps say that .venv holds what pyproject.toml names: what a user needs, and what a contributor needs.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Barnabas needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) --version 2>&1): try make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/.broker: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[clients]'
+	@touch $@
+
+.venv/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[clients,zookeeper]' --group dev
+	@touch $@ .venv/.broker

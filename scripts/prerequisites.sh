@@ -1,0 +1,71 @@
+#!/bin/sh
+# Make sure of the programs that the tests run beside Python: Java 17 or newer, Maven and kcat.
+# What is missing is installed where that needs no question (root with apt-get, or Homebrew);
+# elsewhere it is named, with the command to type.
+set -eu
+
+java_release() {
+    # "17.0.15" and "24-ea" name the release first; before Java 9 it was "1.8.0".
+    java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1
+}
+
+missing() {
+    release=$(java_release || true)
+    [ "${release:-0}" -ge 17 ] || printf 'java '
+    command -v mvn >/dev/null || printf 'mvn '
+    command -v kcat >/dev/null || printf 'kcat '
+}
+
+# The package that brings program $1, in the words of package manager $2.
+package() {
+    case "$2-$1" in
+        apt-java) apt_java ;;
+        brew-java) echo openjdk@17 ;;
+        *-java) echo java-17-openjdk-headless ;;
+        *-mvn) echo maven ;;
+        *-kcat) echo kcat ;;
+    esac
+}
+
+# Releases of Debian and Ubuntu carry different Javas; 17 is preferred because the tests are run with it.
+apt_java() {
+    for release in 17 21 25; do
+        if apt-cache show "openjdk-$release-jre-headless" >/dev/null 2>&1; then
+            echo "openjdk-$release-jre-headless"
+            return
+        fi
+    done
+    echo default-jre-headless
+}
+
+packages() {
+    for program in $1; do package "$program" "$2"; done | tr '\n' ' '
+}
+
+wanted=$(missing)
+[ -n "$wanted" ] || exit 0
+
+if command -v apt-get >/dev/null; then
+    if [ "$(id -u)" = 0 ]; then
+        apt-get update -qq
+        # shellcheck disable=SC2046  # several packages, several words
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(packages "$wanted" apt)
+    else
+        advice="sudo apt-get install $(packages "$wanted" apt)"
+    fi
+elif command -v brew >/dev/null; then
+    # shellcheck disable=SC2046
+    brew install $(packages "$wanted" brew)
+    # Homebrew keeps its Java out of the PATH; Maven finds it, `java` needs the link.
+    advice="sudo ln -sfn $(brew --prefix)/opt/openjdk@17/libexec/openjdk.jdk /Library/Java/JavaVirtualMachines/openjdk-17.jdk"
+elif command -v dnf >/dev/null; then
+    advice="sudo dnf install $(packages "$wanted" dnf)"
+else
+    advice="install with your system's packages: $(packages "$wanted" other)"
+fi
+
+wanted=$(missing)
+[ -n "$wanted" ] || exit 0
+echo "The tests need what this machine lacks: ${wanted}(Java 17 or newer, Maven, kcat)." >&2
+echo "Type: ${advice:-install $wanted by hand}" >&2
+exit 1
