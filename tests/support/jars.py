@@ -1,0 +1,106 @@
+"""Apache Kafka from Maven Central: the broker, its tools and a logging binding, as a folder of jars.
+
+Maven resolves and copies them once into `.cache/`; the folder is put in its place by one rename under a lock, so any
+number of test processes may ask at once and none sees half a folder. A folder's name carries a hash of its pom: when
+the pom changes, the jars are fetched anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+CACHE: Final = Path(__file__).parents[2] / ".cache"
+ATTEMPTS: Final = 3
+"""Maven Central is far away: a download that broke off is tried again."""
+JVM_FLAGS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""For short-lived JVMs: a tool that runs for a second is better interpreted and lightly compiled."""
+
+_LOGGING: Final = {
+    "3.9.1": ("org.slf4j", "slf4j-reload4j", "1.7.36"),
+    "4.3.0": ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4"),
+}
+_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas</groupId>
+  <artifactId>kafka</artifactId>
+  <version>{version}</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-tools</artifactId>
+      <version>{version}</version>
+      <exclusions>
+        <exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId></exclusion>
+      </exclusions>
+    </dependency>
+    <dependency>
+      <groupId>{logging[0]}</groupId>
+      <artifactId>{logging[1]}</artifactId>
+      <version>{logging[2]}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+class MissingProgram(Exception):
+    """A program that the tests need is not installed; the message says how to get it."""
+
+
+def program(name: str) -> str:
+    """The path of an installed program."""
+    found = shutil.which(name)
+    if found is None:
+        raise MissingProgram(f"{name} is not installed: run `sh scripts/prerequisites.sh`, which installs or names it")
+    return found
+
+
+@functools.cache
+def kafka(version: str) -> Path:
+    """The folder with the jars of this version of Apache Kafka, fetched if need be."""
+    pom = _POM.format(version=version, logging=_LOGGING[version])
+    folder = CACHE / f"kafka-{version}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
+    if folder.exists():
+        return folder
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            _fetch(pom, folder)
+    return folder
+
+
+def classpath(version: str) -> str:
+    """What `java -cp` takes for this version."""
+    return f"{kafka(version)}/*"
+
+
+def _fetch(pom: str, folder: Path) -> None:
+    maven = program("mvn")
+    program("java")
+    with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+        project = Path(scratch, "pom.xml")
+        project.write_text(pom)
+        jars = Path(scratch, "jars")
+        command = [maven, "-q", "-B", "-f", str(project), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        for attempt in range(1, ATTEMPTS + 1):
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode == 0:
+                break
+            if attempt == ATTEMPTS:
+                raise RuntimeError(f"Maven could not fetch {folder.name}: is repo.maven.apache.org reachable?\n{done.stdout}")
+        jars.rename(folder)
