@@ -1,0 +1,139 @@
+"""A cluster as the controller knows it and as clients are told: immutable images.
+
+An image is never changed; a change makes a new image that shares what stayed the same. So a request handler that took
+an image sees one consistent cluster for as long as it likes, and every lookup is a dictionary access.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+NO_LEADER = -1
+"""As a leader or controller id: nobody at the moment."""
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+EMPTY: Mapping[str, str] = MappingProxyType({})
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a broker's listener."""
+
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """A registered broker."""
+
+    broker_id: int
+    epoch: int
+    """Creation id of its registration: a broker that registers again has a higher one."""
+    endpoints: Mapping[str, Endpoint]
+    """Advertised addresses by listener name."""
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Supported feature levels: name to (lowest, highest)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """A partition's replicas and its leadership."""
+
+    index: int
+    leader: int
+    """Broker id, or NO_LEADER."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    """The first is the preferred leader."""
+    isr: tuple[int, ...]
+    offline: tuple[int, ...] = ()
+    """Replicas on brokers that are down."""
+    partition_epoch: int = 0
+    """Version of the partition's state: raised with each change of leader or ISR."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic and its partitions; `partitions[i].index == i`."""
+
+    name: str
+    topic_id: UUID
+    partitions: tuple[PartitionImage, ...]
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether brokers keep their own state in it."""
+        return self.name in INTERNAL_TOPICS
+
+
+class ConfigResource(NamedTuple):
+    """What a dynamic configuration belongs to. A broker's name is its id in digits; "" stands for all brokers."""
+
+    kind: Literal["topics", "brokers"]
+    name: str
+
+    @staticmethod
+    def topic(name: str) -> ConfigResource:
+        """The overrides of one topic."""
+        return ConfigResource("topics", name)
+
+    @staticmethod
+    def broker(broker_id: int) -> ConfigResource:
+        """The dynamic settings of one broker."""
+        return ConfigResource("brokers", str(broker_id))
+
+
+ALL_BROKERS = ConfigResource("brokers", "")
+"""The dynamic settings that hold for every broker without one of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterImage:
+    """Everything that clients can be told of a cluster."""
+
+    cluster_id: str = ""
+    controller_id: int = NO_LEADER
+    controller_epoch: int = 0
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topic_names: Mapping[UUID, str] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    """Dynamic configuration by resource; a resource without an entry has none."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized feature levels."""
+    features_epoch: int = -1
+
+    def topic(self, name: str) -> TopicImage | None:
+        """The topic of this name."""
+        return self.topics.get(name)
+
+    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
+        """The topic of this id."""
+        name = self.topic_names.get(topic_id)
+        return None if name is None else self.topics[name]
+
+    def partition(self, topic: str, index: int) -> PartitionImage | None:
+        """One partition, if topic and partition are there."""
+        found = self.topics.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            return None
+        return found.partitions[index]
+
+    def config(self, resource: ConfigResource) -> Mapping[str, str]:
+        """The dynamic settings of a resource; empty if it has none."""
+        return self.configs.get(resource, EMPTY)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """A topic's overrides."""
+        return self.configs.get(ConfigResource("topics", name), EMPTY)
