@@ -19,8 +19,6 @@ from typing import Final
 CACHE: Final = Path(__file__).parents[2] / ".cache"
 ATTEMPTS: Final = 3
 """Maven Central is far away: a download that broke off is tried again."""
-JVM_FLAGS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""For short-lived JVMs: a tool that runs for a second is better interpreted and lightly compiled."""
 
 _LOGGING: Final = {
     "3.9.1": ("org.slf4j", "slf4j-reload4j", "1.7.36"),
@@ -102,5 +100,7 @@ def _fetch(pom: str, folder: Path) -> None:
             if done.returncode == 0:
                 break
             if attempt == ATTEMPTS:
-                raise RuntimeError(f"Maven could not fetch {folder.name}: is repo.maven.apache.org reachable?\n{done.stdout}")
+                raise RuntimeError(
+                    f"Maven could not fetch {folder.name}: is repo.maven.apache.org reachable?\n{done.stdout}"
+                )
         jars.rename(folder)

@@ -1,0 +1,60 @@
+"""Apache Kafka's Java tools, one JVM per call.
+
+Starting a JVM costs more than anything a tool then does, so tests should ask much of each call.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.support import jars
+
+TOOLS: Final = {
+    "topics": "org.apache.kafka.tools.TopicCommand",
+    "configs": "kafka.admin.ConfigCommand",
+    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "storage": "kafka.tools.StorageTool",
+    "dump-log": "kafka.tools.DumpLogSegments",
+}
+"""The scripts of Kafka's bin/, without `kafka-`, and the classes that they start (dump-log as in 3.9, others 4.3)."""
+
+_SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+_HERE: Final = Path(__file__).parent
+
+
+class ToolFailed(AssertionError):
+    """A tool ended with a code other than 0."""
+
+    def __init__(self, name: str, done: subprocess.CompletedProcess[str]) -> None:
+        super().__init__(f"{name} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        self.output = done.stdout + done.stderr
+
+
+def command(version: str, main: str, *flags: str) -> list[str]:
+    """The words that start class `main` of Kafka `version`, with its logs on stderr."""
+    logging = [f"-Dlog4j.configuration=file:{_HERE / 'log4j.properties'}"]
+    if version.startswith("4"):
+        logging = [f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"]
+    return [jars.program("java"), *flags, *logging, "-cp", jars.classpath(version), main]
+
+
+def tool(version: str, name: str, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
+    """Run a tool to its end and return what it wrote to stdout; another exit code than 0 is ToolFailed."""
+    done = subprocess.run(
+        [*command(version, TOOLS[name], *_SHORT_LIVED), *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+    )
+    if done.returncode != 0:
+        raise ToolFailed(f"kafka-{name} {' '.join(arguments)}", done)
+    return done.stdout
