@@ -1,0 +1,464 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, so that neither side repeats it.
+
+A client opens a session with a full fetch (epoch 0). From then on it names only the partitions whose position changed
+and those it forgets, and the answer holds only partitions with something to tell. Each request carries the session's
+next epoch, so a lost or repeated request shows.
+
+    request                                     context         answer
+    epoch -1                                    sessionless     all partitions, session 0 (the named session is closed)
+    epoch 0                                     full            all partitions, a new session if there is room
+    epoch n, as expected                        incremental     partitions that changed
+    epoch n, but the session is empty now       sessionless     all partitions of the request, session 0
+    unknown session, wrong epoch, names for ids error           no partitions
+
+Use: `context = cache.begin(...)`, read `context.partitions` as often as needed (a parked fetch looks again and again),
+then `context.finish(results, now_ms)` once. While a fetch is parked, another request may advance its session: the
+parked one then finishes with INVALID_FETCH_SESSION_EPOCH and changes nothing.
+
+Invariants: a session's key order is its order of service: a partition that returned records goes to the end, so that
+no partition starves. What the client was last told (high watermark, log start offset) changes only in `finish`. A cache
+never holds more sessions than it has slots. Times given to one cache never go back.
+
+This runs for every fetch: an incremental request that names nothing new allocates its context, nothing per partition.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from uuid import UUID
+
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import NO_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+UNKNOWN: Final = -1
+"""An offset or epoch that nobody named, and the preferred read replica when there is none."""
+
+_Key: TypeAlias = "tuple[int | str, int]"
+Topic: TypeAlias = "UUID | str"
+"""How a request names a topic: by id from Fetch v13 on, by name before."""
+Position: TypeAlias = "tuple[int, int, int, int, int, int]"
+"""What a request says of a partition, in the order of the wire: its number, the client's current leader epoch, the
+offset to fetch, the epoch of the last record fetched, the fetcher's log start offset, and how many bytes at most."""
+Topics: TypeAlias = "Sequence[tuple[Topic, Iterable[Position]]]"
+"""What a request asks for, topic by topic."""
+Forgotten: TypeAlias = "Sequence[tuple[Topic, Iterable[int]]]"
+"""Topics and the partitions to leave out from now on."""
+
+
+class SessionPartition:
+    """One partition of a fetch: what the client asks for, and what it was last told."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "key",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "partition",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, key: _Key, topic: str | None, topic_id: UUID, position: Position) -> None:
+        self.topic = topic
+        """None while no topic of this id is known."""
+        self.topic_id = topic_id
+        """NO_ID in requests that name topics."""
+        self.key = key
+        """What the partition is known by within its session."""
+        self.told_high_watermark = UNKNOWN
+        self.told_log_start_offset = UNKNOWN
+        self.ask(position)
+
+    def ask(self, position: Position) -> None:
+        """Take over what a request says."""
+        (
+            self.partition,
+            self.current_leader_epoch,
+            self.fetch_offset,
+            self.last_fetched_epoch,
+            self.log_start_offset,
+            self.max_bytes,
+        ) = position
+
+    def __repr__(self) -> str:
+        return f"<SessionPartition {self.topic or self.topic_id}-{self.partition} at {self.fetch_offset}>"
+
+
+class PartitionResult(Protocol):
+    """What `finish` must know of a partition's answer; the broker's own class has the records too."""
+
+    @property
+    def partition(self) -> SessionPartition:
+        """Whose answer this is."""
+        ...
+
+    @property
+    def error(self) -> int:
+        """The Kafka error code, 0 for none."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        ...
+
+    @property
+    def high_watermark(self) -> int:
+        """-1 with an error."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """-1 with an error."""
+        ...
+
+    @property
+    def preferred_read_replica(self) -> int:
+        """The replica to read from instead, or -1."""
+        ...
+
+    @property
+    def diverging_epoch(self) -> object | None:
+        """Where the fetcher's log leaves ours, or None."""
+        ...
+
+
+R = TypeVar("R", bound=PartitionResult)
+
+
+class FetchAnswer(NamedTuple, Generic[R]):
+    """The session's part of a response: its id, the top-level error, and the partitions to send."""
+
+    session_id: int
+    error: ErrorCode
+    results: Sequence[R]
+
+
+class FetchContext:
+    """One request's view of what to fetch; this base is the sessionless one, which tells everything."""
+
+    __slots__ = ("error", "partitions")
+
+    def __init__(self, partitions: Sequence[SessionPartition], error: ErrorCode = ErrorCode.none) -> None:
+        self.partitions = partitions
+        """In order of service; stays the same until `finish`."""
+        self.error = error
+        """Set when the session cannot be used: there is nothing to fetch then, only to finish."""
+
+    def finish(self, results: Sequence[R], now_ms: int) -> FetchAnswer[R]:
+        """Say what to send; call once, with the results of all partitions."""
+        return FetchAnswer(NO_SESSION, self.error, results)
+
+
+class FullFetch(FetchContext):
+    """A full fetch: tells everything, and opens a session for what follows if there is room."""
+
+    __slots__ = ("_cache", "_privileged", "_use_ids")
+
+    def __init__(
+        self, cache: FetchSessionCache, partitions: Sequence[SessionPartition], *, use_ids: bool, privileged: bool
+    ) -> None:
+        super().__init__(partitions)
+        self._cache = cache
+        self._use_ids = use_ids
+        self._privileged = privileged
+
+    def finish(self, results: Sequence[R], now_ms: int) -> FetchAnswer[R]:
+        """Open the session, remembering what the client is told now."""
+        session_id = self._cache.open(
+            [result.partition for result in results], use_ids=self._use_ids, privileged=self._privileged, now_ms=now_ms
+        )
+        for result in results:
+            partition = result.partition
+            partition.told_high_watermark = result.high_watermark
+            partition.told_log_start_offset = result.log_start_offset
+        return FetchAnswer(session_id, ErrorCode.none, results)
+
+
+class IncrementalFetch(FetchContext):
+    """A fetch within a session: tells only what the client does not know yet."""
+
+    __slots__ = ("_epoch", "_session")
+
+    def __init__(self, session: FetchSession) -> None:
+        self.partitions = session.in_order()
+        self.error = ErrorCode.none
+        self._session = session
+        self._epoch = session.epoch
+
+    def finish(self, results: Sequence[R], now_ms: int) -> FetchAnswer[R]:
+        """Keep what changed; partitions that return records go to the end of the session."""
+        session = self._session
+        if session.epoch != self._epoch:
+            return FetchAnswer(session.id, ErrorCode.invalid_fetch_session_epoch, ())
+        changed: list[R] = []
+        for result in results:
+            partition = result.partition
+            tell = False
+            if partition.told_high_watermark != result.high_watermark:
+                partition.told_high_watermark = result.high_watermark
+                tell = True
+            if partition.told_log_start_offset != result.log_start_offset:
+                partition.told_log_start_offset = result.log_start_offset
+                tell = True
+            if result.size > 0:
+                session.serve_last(partition)
+                tell = True
+            if result.error:
+                # The partition is told again when the error is gone, even if nothing else changed.
+                partition.told_high_watermark = UNKNOWN
+                tell = True
+            if tell or result.preferred_read_replica != UNKNOWN or result.diverging_epoch is not None:
+                changed.append(result)
+        return FetchAnswer(session.id, ErrorCode.none, changed)
+
+
+class FetchSession:
+    """What one client fetches, from one full fetch to the next."""
+
+    __slots__ = (
+        "_order",
+        "_partitions",
+        "created_ms",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "mature",
+        "privileged",
+        "rank",
+        "unresolved",
+        "use_ids",
+    )
+
+    def __init__(
+        self, session_id: int, partitions: Iterable[SessionPartition], *, use_ids: bool, privileged: bool, now_ms: int
+    ) -> None:
+        self.id = session_id
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        """The epoch that the client's next request must carry."""
+        self.use_ids = use_ids
+        self.privileged = privileged
+        """Whether a follower owns it; consumers' sessions give way to it."""
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+        self.mature = False
+        """Whether it was in use for longer than the eviction time: larger sessions may then take its place."""
+        self._partitions: dict[_Key, SessionPartition] = {part.key: part for part in partitions}
+        self._order: tuple[SessionPartition, ...] | None = None
+        self.rank = (privileged, len(self._partitions), session_id)
+        """Its worth when a slot is needed, as last filed by the cache; the lowest goes first."""
+        self.unresolved = use_ids and any(part.topic is None for part in self._partitions.values())
+        """Whether a topic id may still have no name."""
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def in_order(self) -> tuple[SessionPartition, ...]:
+        """The partitions in order of service; the same tuple until that changes."""
+        if self._order is None:
+            self._order = tuple(self._partitions.values())
+        return self._order
+
+    def serve_last(self, partition: SessionPartition) -> None:
+        """Let every other partition go first next time."""
+        if len(self._partitions) > 1:
+            key = partition.key
+            del self._partitions[key]
+            self._partitions[key] = partition
+            self._order = None
+
+    def update(self, topics: Topics, forgotten: Forgotten, topic_name: Callable[[UUID], str | None]) -> None:
+        """Take over what an incremental request says."""
+        partitions = self._partitions
+        for topic, positions in topics:
+            topic_key = topic.int if isinstance(topic, UUID) else topic
+            for position in positions:
+                key = (topic_key, position[0])
+                partition = partitions.get(key)
+                if partition is not None:
+                    partition.ask(position)
+                    continue
+                partitions[key] = added = _partition(topic, position, topic_name)
+                self._order = None
+                if added.topic is None:
+                    self.unresolved = True
+        for topic, numbers in forgotten:
+            topic_key = topic.int if isinstance(topic, UUID) else topic
+            for number in numbers:
+                if partitions.pop((topic_key, number), None) is not None:
+                    self._order = None
+
+    def resolve(self, topic_name: Callable[[UUID], str | None]) -> None:
+        """Look for the names of topic ids that were unknown so far."""
+        self.unresolved = False
+        for partition in self._partitions.values():
+            if partition.topic is None:
+                partition.topic = topic_name(partition.topic_id)
+                if partition.topic is None:
+                    self.unresolved = True
+
+
+class FetchSessionCache:
+    """All fetch sessions of a broker, at most `slots` of them.
+
+    When no slot is free, a new session takes the place of one that is worth less: one unused for longer than
+    `eviction_ms`; else, for a follower's session, a consumer's; else one in use for longer than `eviction_ms` that has
+    fewer partitions. If there is none, the client goes on with full fetches.
+
+    `new_id` gives random numbers from 1 to 2**31 - 1; `topic_name` gives the name of a topic id, or None.
+    """
+
+    def __init__(
+        self,
+        *,
+        slots: int,
+        eviction_ms: int,
+        new_id: Callable[[], int],
+        topic_name: Callable[[UUID], str | None],
+    ) -> None:
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        self._new_id = new_id
+        self._topic_name = topic_name
+        self._sessions: dict[int, FetchSession] = {}
+        """By id, the longest unused first."""
+        self._evictable_by_all: list[tuple[bool, int, int]] = []
+        """Ranks, sorted: what any new session may replace if it ranks higher."""
+        self._evictable_by_privileged: list[tuple[bool, int, int]] = []
+        """Ranks, sorted: what a follower's new session may replace if it ranks higher."""
+        self.evictions = 0
+        """How many sessions gave way to others so far."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """Partitions in all sessions."""
+        return sum(map(len, self._sessions.values()))
+
+    def begin(
+        self,
+        session_id: int,
+        epoch: int,
+        topics: Topics,
+        forgotten: Forgotten,
+        *,
+        use_ids: bool,
+        follower: bool,
+        now_ms: int,
+    ) -> FetchContext:
+        """Start a fetch with what the request says; `follower` when a replica of ours asks."""
+        if FINAL_EPOCH <= epoch <= INITIAL_EPOCH:
+            if session_id != NO_SESSION:
+                self._remove(session_id)
+            partitions = self._requested(topics)
+            if epoch == FINAL_EPOCH:
+                return FetchContext(partitions)
+            return FullFetch(self, partitions, use_ids=use_ids, privileged=follower)
+        session = self._sessions.get(session_id)
+        if session is None:
+            return FetchContext((), ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:
+            return FetchContext((), ErrorCode.invalid_fetch_session_epoch)
+        if session.use_ids is not use_ids:
+            return FetchContext((), ErrorCode.fetch_session_topic_id_error)
+        if topics or forgotten:
+            session.update(topics, forgotten, self._topic_name)
+        if not len(session):
+            self._remove(session_id)
+            return FetchContext(self._requested(topics))
+        self._touch(session, now_ms)
+        session.epoch = next_epoch(epoch)
+        if session.unresolved:
+            session.resolve(self._topic_name)
+        return IncrementalFetch(session)
+
+    def open(self, partitions: Sequence[SessionPartition], *, use_ids: bool, privileged: bool, now_ms: int) -> int:
+        """Make room for a new session and give its id; 0 if every session in the cache is worth more."""
+        if len(self._sessions) >= self._slots and not self._evict((privileged, len(partitions), 0), now_ms):
+            return NO_SESSION
+        session_id = self._new_id()
+        while session_id in self._sessions or session_id == NO_SESSION:
+            session_id = self._new_id()
+        session = FetchSession(session_id, partitions, use_ids=use_ids, privileged=privileged, now_ms=now_ms)
+        self._sessions[session_id] = session
+        if not privileged:
+            insort(self._evictable_by_privileged, session.rank)
+        return session_id
+
+    def _requested(self, topics: Topics) -> tuple[SessionPartition, ...]:
+        """The partitions of a request that stands for itself; the last word counts if one is named twice."""
+        partitions: dict[_Key, SessionPartition] = {}
+        for topic, positions in topics:
+            for position in positions:
+                partition = _partition(topic, position, self._topic_name)
+                partitions[partition.key] = partition
+        return tuple(partitions.values())
+
+    def _touch(self, session: FetchSession, now_ms: int) -> None:
+        session.last_used_ms = now_ms
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
+        ripe = not session.mature and now_ms - session.created_ms > self._eviction_ms
+        if ripe or len(session) != session.rank[1]:
+            self._unfile(session)
+            session.mature = session.mature or ripe
+            session.rank = (session.privileged, len(session), session.id)
+            if session.mature:
+                insort(self._evictable_by_all, session.rank)
+            if session.mature or not session.privileged:
+                insort(self._evictable_by_privileged, session.rank)
+
+    def _unfile(self, session: FetchSession) -> None:
+        if session.mature:
+            del self._evictable_by_all[bisect_left(self._evictable_by_all, session.rank)]
+        if session.mature or not session.privileged:
+            del self._evictable_by_privileged[bisect_left(self._evictable_by_privileged, session.rank)]
+
+    def _remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._unfile(session)
+
+    def _evict(self, rank: tuple[bool, int, int], now_ms: int) -> bool:
+        """Remove one session that is worth less than a new one of this rank; False if there is none."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms > self._eviction_ms:
+            victim = oldest.id
+        else:
+            candidates = self._evictable_by_privileged if rank[0] else self._evictable_by_all
+            if not candidates or rank < candidates[0]:
+                return False
+            victim = candidates[0][2]
+        self._remove(victim)
+        self.evictions += 1
+        return True
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after this one; past the largest comes 1, since 0 opens sessions.
+
+    >>> next_epoch(2**31 - 1)
+    1
+    """
+    return epoch + 1 if epoch < 2**31 - 1 else 1
+
+
+def _partition(topic: Topic, position: Position, topic_name: Callable[[UUID], str | None]) -> SessionPartition:
+    if isinstance(topic, UUID):
+        return SessionPartition((topic.int, position[0]), topic_name(topic), topic, position)
+    return SessionPartition((topic, position[0]), topic, NO_ID, position)
