@@ -1,0 +1,210 @@
+"""A walk over a message before it is parsed: every count and length must fit the bytes that are there.
+
+kio's native reader reserves room for an array before it reads the first element, so a count of four billion in a
+message of twenty bytes ends the process. The walk follows the same schema, makes nothing, and refuses such a message
+first. It also bounds how many elements one request may have: an element may take one byte on the wire and hundreds
+in memory.
+
+One walker is composed per message class, from the fields of kio's dataclasses, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import Field, fields, is_dataclass
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Final, get_args, get_origin
+
+from barnabas.model.errors import InvalidFrame
+from barnabas.protocol.varint import read_uvarint
+
+Bytes = Sequence[int]
+Walker = Callable[[Bytes, int, "Allowance"], int]
+"""Takes the message, a position and what is left of the allowance; returns the position after what it walked."""
+
+FIXED_SIZES: Final = {
+    "bool": 1,
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "uint16": 2,
+    "error_code": 2,
+    "int32": 4,
+    "uint32": 4,
+    "timedelta_i32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "timedelta_i64": 8,
+    "datetime_i64": 8,
+    "uuid": 16,
+}
+
+
+class Allowance:
+    """How many array elements the message may still have."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, elements: int) -> None:
+        self.elements = elements
+
+    def take(self, count: int) -> None:
+        """Use up `count` elements."""
+        self.elements -= count
+        if self.elements < 0:
+            raise InvalidFrame("the request has more array elements than the broker takes in one request")
+
+
+def check(message_class: type, data: Bytes, position: int, max_elements: int) -> int:
+    """Walk the message of this class that starts at `position`; returns where it ends, or raises InvalidFrame."""
+    return _message_walker(message_class)(data, position, Allowance(max_elements))
+
+
+@cache
+def _message_walker(message_class: type) -> Walker:
+    flexible: bool = message_class.__flexible__  # type: ignore[attr-defined]  # every kio message class has it
+    steps: list[Walker] = []
+    tagged: dict[int, Walker] = {}
+    run = 0
+    for field in fields(message_class):
+        if (tag := field.metadata.get("tag")) is not None:
+            tagged[tag] = _field_walker(field, flexible, tagged=True)
+        elif (size := _fixed_size(field)) is not None:
+            run += size
+        else:
+            if run:
+                steps.append(_skip(run))
+                run = 0
+            steps.append(_field_walker(field, flexible, tagged=False))
+    if run:
+        steps.append(_skip(run))
+    if flexible:
+        steps.append(_tags(tagged))
+
+    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+        for step in steps:
+            position = step(data, position, allowance)
+        return position
+
+    return walk
+
+
+def _fixed_size(field: Field[Any]) -> int | None:
+    _, is_array, _ = _shape(field.type)
+    return None if is_array else FIXED_SIZES.get(field.metadata.get("kafka_type", ""))
+
+
+def _shape(annotation: Any) -> tuple[Any, bool, bool]:
+    """The inner type of a field, whether it is an array, whether it may be null."""
+    optional = False
+    if get_origin(annotation) is UnionType:
+        optional = True
+        (annotation,) = (arm for arm in get_args(annotation) if arm is not NoneType)
+    if get_origin(annotation) is tuple:
+        return get_args(annotation)[0], True, optional
+    return annotation, False, optional
+
+
+def _field_walker(field: Field[Any], flexible: bool, tagged: bool) -> Walker:
+    inner, is_array, optional = _shape(field.type)
+    if is_dataclass(inner) and isinstance(inner, type):
+        message_class: type = inner
+        one = _message_walker(message_class)
+        size = None
+    else:
+        kafka_type = field.metadata["kafka_type"]
+        size = FIXED_SIZES.get(kafka_type)
+        one = _skip(size) if size else _blob(flexible, length_bytes=2 if kafka_type == "string" else 4)
+    if is_array:
+        return _array(one, size, flexible)
+    if is_dataclass(inner) and optional and not tagged:
+        return _nullable(one)
+    return one
+
+
+def _skip(size: int) -> Walker:
+    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+        end = position + size
+        if end > len(data):
+            raise InvalidFrame(f"the message ends after {len(data)} bytes, inside a field at byte {position}")
+        return end
+
+    return walk
+
+
+def _length(data: Bytes, position: int, length_bytes: int) -> tuple[int, int]:
+    end = position + length_bytes
+    if end > len(data):
+        raise InvalidFrame(f"the message ends after {len(data)} bytes, inside a length at byte {position}")
+    return int.from_bytes(data[position:end], "big", signed=True), end
+
+
+def _blob(flexible: bool, length_bytes: int) -> Walker:
+    """A string or bytes, null included."""
+
+    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+        if flexible:
+            length, position = read_uvarint(data, position)
+            length -= 1
+        else:
+            length, position = _length(data, position, length_bytes)
+        if length < -1:
+            raise InvalidFrame(f"negative length {length} before byte {position}")
+        end = position + max(length, 0)
+        if end > len(data):
+            raise InvalidFrame(f"length {length} before byte {position} goes beyond the message's {len(data)} bytes")
+        return end
+
+    return walk
+
+
+def _array(one: Walker, size: int | None, flexible: bool) -> Walker:
+    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+        if flexible:
+            count, position = read_uvarint(data, position)
+            count -= 1
+        else:
+            count, position = _length(data, position, 4)
+        if count <= 0:
+            if count < -1:
+                raise InvalidFrame(f"negative array length {count} before byte {position}")
+            return position
+        if position + count * (size or 1) > len(data):
+            raise InvalidFrame(f"array length {count} before byte {position} goes beyond the message's end")
+        allowance.take(count)
+        if size:
+            return position + count * size
+        for _ in range(count):
+            position = one(data, position, allowance)
+        return position
+
+    return walk
+
+
+def _nullable(one: Walker) -> Walker:
+    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+        marker, position = _length(data, position, 1)
+        return position if marker < 0 else one(data, position, allowance)
+
+    return walk
+
+
+def _tags(known: dict[int, Walker]) -> Walker:
+    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+        count, position = read_uvarint(data, position)
+        allowance.take(count)
+        for _ in range(count):
+            tag, position = read_uvarint(data, position)
+            size, position = read_uvarint(data, position)
+            end = position + size
+            if end > len(data):
+                raise InvalidFrame(f"tagged field {tag} at byte {position} goes beyond the message's end")
+            walker = known.get(tag)
+            if walker is not None and walker(data, position, allowance) != end:
+                raise InvalidFrame(f"tagged field {tag} at byte {position} is not {size} bytes long")
+            position = end
+        return position
+
+    return walk

@@ -1,0 +1,90 @@
+"""Messages to bytes and back, through kio, in any version that a client may speak.
+
+`decode` gives a handler the newest version of a request; `encode` writes a response of the newest version as the older
+version that the client asked in. Readers and writers are made once per API and version: importing a schema costs a
+millisecond, and a broker that nobody asks for ACLs never imports them.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from io import BytesIO
+from typing import Any, Final, NamedTuple
+
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from barnabas.model.errors import InvalidFrame
+from barnabas.protocol import bounds, shapes
+from barnabas.protocol.apis import FLEXIBLE_FROM, ApiKey
+from barnabas.protocol.conversion import convert
+
+HEADER_V0: Final = struct.Struct(">ii")
+HEADER_V1: Final = struct.Struct(">iib")
+MAX_ELEMENTS: Final = 1_000_000
+"""Array elements in one request; a hundred times what the largest real requests have."""
+
+
+class RequestCodec(NamedTuple):
+    """Reads one version of one request."""
+
+    message_class: type
+    read: Any
+    newest: type
+
+
+class ResponseCodec(NamedTuple):
+    """Writes one version of one response."""
+
+    message_class: type
+    write: Any
+    flexible_header: bool
+
+
+@cache
+def request_codec(key: ApiKey, version: int, newest: int) -> RequestCodec:
+    """The reader for this version, which answers in the newest one."""
+    message_class = load_request_schema(key, version)
+    return RequestCodec(message_class, entity_reader(message_class), load_request_schema(key, newest))
+
+
+@cache
+def response_codec(key: ApiKey, version: int) -> ResponseCodec:
+    """The writer for this version. ApiVersions keeps the oldest header, since its client knows nothing yet."""
+    message_class = load_response_schema(key, version)
+    flexible_header = version >= FLEXIBLE_FROM[key] and key is not ApiKey.API_VERSIONS
+    return ResponseCodec(message_class, entity_writer(message_class), flexible_header)
+
+
+def decode(key: ApiKey, version: int, newest: int, data: memoryview, position: int) -> Any:
+    """The request that starts at `position`, as the newest version's class; raises InvalidFrame."""
+    codec = request_codec(key, version, newest)
+    bounds.check(codec.message_class, data, position, MAX_ELEMENTS)
+    try:
+        message, _ = codec.read(data.toreadonly(), position)
+    except (SerialError, ValueError, OverflowError) as error:
+        raise InvalidFrame(f"{key.name} request of version {version} cannot be read: {error}") from error
+    if (up := shapes.UP.get(key)) is not None:
+        message = up(message, version)
+    return convert(message, codec.newest)
+
+
+def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+    """The whole frame of a response: size, header, body."""
+    codec = response_codec(key, version)
+    message = response
+    if (down := shapes.DOWN.get(key)) is not None:
+        message = down(message, version)
+    message = convert(message, codec.message_class)
+    buffer = BytesIO()
+    if codec.flexible_header:
+        buffer.write(HEADER_V1.pack(0, correlation_id, 0))
+    else:
+        buffer.write(HEADER_V0.pack(0, correlation_id))
+    codec.write(buffer, message)
+    size = buffer.tell() - 4
+    with buffer.getbuffer() as view:
+        view[:4] = size.to_bytes(4, "big")
+    return buffer.getvalue()

@@ -1,0 +1,217 @@
+"""The hand-packed hot paths equal kio, byte for byte."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_reader, entity_writer
+
+from barnabas.model.errors import InvalidFrame
+from barnabas.protocol import bounds, fetch, fetch_request, produce
+from tests.support.kio_messages import messages
+
+PRODUCE_VERSIONS = range(3, 14)
+FETCH_VERSIONS = range(4, 19)
+I32 = st.integers(-(2**31), 2**31 - 1)
+I64 = st.integers(-(2**63), 2**63 - 1)
+NAMES = st.text(max_size=20)
+IDS = st.uuids().filter(lambda value: value.int != 0)
+
+
+def written(message: Any) -> bytes:
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_produce_requests_are_read_as_kio_reads_them(version: int, data: st.DataObject) -> None:
+    message: Any = data.draw(messages(load_request_schema(0, version)))
+    raw = written(message)
+    ours = produce.unpack(memoryview(raw), 0, version)
+    theirs: Any = entity_reader(type(message))(raw, 0)[0]
+    assert ours.transactional_id == theirs.transactional_id
+    assert ours.acks == theirs.acks
+    assert ours.timeout_ms == round(theirs.timeout.total_seconds() * 1000)
+    expected = [
+        (
+            (topic.topic_id or UUID(int=0)) if version >= produce.TOPIC_IDS else topic.name,
+            [(p.index, p.records) for p in topic.partition_data],
+        )
+        for topic in theirs.topic_data
+    ]
+    assert [
+        (topic.topic, [(p.partition, None if p.records is None else bytes(p.records)) for p in topic.partitions])
+        for topic in ours.topics
+    ] == expected
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_fetch_requests_are_read_as_kio_reads_them(version: int, data: st.DataObject) -> None:
+    message: Any = data.draw(messages(load_request_schema(1, version)))
+    raw = written(message)
+    ours = fetch_request.unpack(memoryview(raw), 0, version)
+    theirs: Any = entity_reader(type(message))(raw, 0)[0]
+    by_id = version >= fetch.TOPIC_IDS
+
+    def key(topic: Any) -> str | UUID:
+        return (topic.topic_id or UUID(int=0)) if by_id else topic.topic
+
+    assert [tuple(p) for p in ours.partitions] == [
+        (
+            key(topic),
+            p.partition,
+            getattr(p, "current_leader_epoch", -1),
+            p.fetch_offset,
+            getattr(p, "last_fetched_epoch", -1),
+            getattr(p, "log_start_offset", -1),
+            p.partition_max_bytes,
+        )
+        for topic in theirs.topics
+        for p in topic.partitions
+    ]
+    assert ours.forgotten == [
+        (key(topic), p) for topic in getattr(theirs, "forgotten_topics_data", ()) for p in topic.partitions
+    ]
+    assert ours.max_bytes == theirs.max_bytes
+    assert ours.min_bytes == theirs.min_bytes
+    assert ours.read_committed == (theirs.isolation_level == 1)
+    assert ours.session_id == getattr(theirs, "session_id", 0)
+    assert ours.session_epoch == getattr(theirs, "session_epoch", -1)
+    replica = theirs.replica_state.replica_id if version >= fetch_request.REPLICA_STATE else theirs.replica_id
+    assert ours.replica_id == replica
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@settings(max_examples=15, deadline=None)
+@given(
+    topics=st.lists(
+        st.tuples(
+            NAMES,
+            IDS,
+            st.lists(
+                st.builds(
+                    produce.PartitionResult,
+                    partition=I32,
+                    error=st.sampled_from([int(code) for code in ErrorCode]),
+                    base_offset=I64,
+                    append_time=st.integers(0, 2**40) | st.just(-1),
+                    log_start_offset=I64,
+                    message=st.none() | st.text(max_size=30),
+                    leader=st.none() | st.tuples(st.integers(0, 2**31 - 1), I32),
+                ),
+                max_size=4,
+            ),
+        ),
+        max_size=3,
+    )
+)
+def test_produce_responses_are_written_as_kio_writes_them(
+    version: int, topics: list[tuple[str, UUID, list[produce.PartitionResult]]]
+) -> None:
+    by_id = version >= produce.TOPIC_IDS
+    ours = produce.pack(
+        7, version, [produce.TopicResult(topic_id if by_id else name, results) for name, topic_id, results in topics]
+    )
+    message_class = load_response_schema(0, version)
+    prefix = 9 if version >= produce.FLEXIBLE else 8
+    assert int.from_bytes(ours[:4], "big") == len(ours) - 4
+    read: Any = entity_reader(message_class)(ours, prefix)[0]
+    assert written(read) == ours[prefix:]
+    assert [[p.index for p in topic.partition_responses] for topic in read.responses] == [
+        [result.partition for result in results] for _, _, results in topics
+    ]
+    for topic, (_, _, results) in zip(read.responses, topics, strict=True):
+        for theirs, result in zip(topic.partition_responses, results, strict=True):
+            assert (theirs.error_code, theirs.base_offset) == (result.error, result.base_offset)
+            if version >= produce.RECORD_ERRORS:
+                assert theirs.error_message == result.message
+            if version >= produce.CURRENT_LEADER and result.leader is not None:
+                assert (theirs.current_leader.leader_id, theirs.current_leader.leader_epoch) == result.leader
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@settings(max_examples=15, deadline=None)
+@given(
+    error=st.sampled_from([int(code) for code in ErrorCode]),
+    topics=st.lists(
+        st.tuples(
+            NAMES,
+            IDS,
+            st.lists(
+                st.tuples(
+                    I32,
+                    st.sampled_from([int(code) for code in ErrorCode]),
+                    I64,
+                    I64,
+                    I64,
+                    st.none() | st.lists(st.tuples(I64, I64), max_size=2),
+                    st.lists(st.binary(min_size=1, max_size=200), max_size=2),
+                    st.none() | st.tuples(st.integers(0, 2**31 - 1), I32),
+                ),
+                max_size=4,
+            ),
+        ),
+        max_size=3,
+    ),
+)
+def test_fetch_responses_are_written_as_kio_writes_them(version: int, error: int, topics: list[Any]) -> None:
+    packed = fetch.pack(
+        9,
+        version,
+        error,
+        3,
+        [
+            fetch.FetchedTopic(
+                name,
+                topic_id,
+                [
+                    fetch.FetchedPartition(index, code, hw, lso, start, aborted, sum(map(len, slices)), slices, leader)
+                    for index, code, hw, lso, start, aborted, slices, leader in partitions
+                ],
+            )
+            for name, topic_id, partitions in topics
+        ],
+    )
+    ours = b"".join(packed)
+    prefix = 9 if version >= fetch.FLEXIBLE else 8
+    assert int.from_bytes(ours[:4], "big") == len(ours) - 4
+    read: Any = entity_reader(load_response_schema(1, version))(ours, prefix)[0]
+    assert written(read) == ours[prefix:]
+    for topic, (_, _, partitions) in zip(read.responses, topics, strict=True):
+        assert [(p.partition_index, p.error_code, p.high_watermark, p.records) for p in topic.partitions] == [
+            (index, code, hw, b"".join(slices)) for index, code, hw, _, _, _, slices, _ in partitions
+        ]
+
+
+@pytest.mark.parametrize("unpack", [produce.unpack, fetch_request.unpack])
+@settings(max_examples=150, deadline=None)
+@given(raw=st.binary(max_size=120), version=st.sampled_from([4, 8, 9, 12, 13]))
+def test_garbage_is_refused_or_read_and_nothing_else(unpack: Any, raw: bytes, version: int) -> None:
+    with contextlib.suppress(InvalidFrame):
+        unpack(memoryview(raw), 0, version)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_a_cut_produce_request_is_refused(data: st.DataObject) -> None:
+    message: Any = data.draw(messages(load_request_schema(0, 11)))
+    raw = written(replace(message, transactional_id=None))
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    with pytest.raises(InvalidFrame):
+        produce.unpack(memoryview(raw)[:cut], 0, 11)
+    with pytest.raises(InvalidFrame):
+        bounds.check(type(message), memoryview(raw)[:cut], 0, 1000)
