@@ -60,7 +60,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(size=st.integers(1, 6), follower=st.booleans())
     def another_client(self, size: int, follower: bool) -> None:
         context = self.cache.begin(
-            0, 0, [("b", [(p, -1, 0, -1, -1, 1) for p in range(size)])], (), use_ids=False, follower=follower,
+            0, 0, [("b", p, -1, 0, -1, -1, 1) for p in range(size)], (), use_ids=False, follower=follower,
             now_ms=self.now_ms,
         )  # fmt: skip
         context.finish([Result(part, 0, 0, 0, 0) for part in context.partitions], self.now_ms)
@@ -72,8 +72,8 @@ class Sessions(RuleBasedStateMachine):
         context = self.cache.begin(
             self.session_id,
             self.epoch,
-            [("a", [(number, -1, offset, -1, -1, 1) for number, offset in new.items()])],
-            [("a", forgotten)] if self.session_id else (),
+            [("a", number, -1, offset, -1, -1, 1) for number, offset in new.items()],
+            [("a", number) for number in forgotten] if self.session_id else (),
             use_ids=False,
             follower=False,
             now_ms=self.now_ms,

@@ -43,13 +43,9 @@ UNKNOWN: Final = -1
 _Key: TypeAlias = "tuple[int | str, int]"
 Topic: TypeAlias = "UUID | str"
 """How a request names a topic: by id from Fetch v13 on, by name before."""
-Position: TypeAlias = "tuple[int, int, int, int, int, int]"
-"""What a request says of a partition, in the order of the wire: its number, the client's current leader epoch, the
-offset to fetch, the epoch of the last record fetched, the fetcher's log start offset, and how many bytes at most."""
-Topics: TypeAlias = "Sequence[tuple[Topic, Iterable[Position]]]"
-"""What a request asks for, topic by topic."""
-Forgotten: TypeAlias = "Sequence[tuple[Topic, Iterable[int]]]"
-"""Topics and the partitions to leave out from now on."""
+Wanted: TypeAlias = "tuple[Topic, int, int, int, int, int, int]"
+"""What a request says of a partition, in the order of the wire: topic, partition, the client's current leader epoch,
+the offset to fetch, the last fetched record's epoch, the fetcher's log start offset, and how many bytes at most."""
 
 
 class SessionPartition:
@@ -69,27 +65,33 @@ class SessionPartition:
         "topic_id",
     )
 
-    def __init__(self, key: _Key, topic: str | None, topic_id: UUID, position: Position) -> None:
-        self.topic = topic
+    def __init__(self, wanted: Wanted, topic_name: Callable[[UUID], str | None]) -> None:
+        topic = wanted[0]
+        self.topic: str | None
         """None while no topic of this id is known."""
-        self.topic_id = topic_id
+        self.topic_id: UUID
         """NO_ID in requests that name topics."""
-        self.key = key
+        self.key: _Key
         """What the partition is known by within its session."""
+        if isinstance(topic, UUID):
+            self.topic, self.topic_id, self.key = topic_name(topic), topic, (topic.int, wanted[1])
+        else:
+            self.topic, self.topic_id, self.key = topic, NO_ID, (topic, wanted[1])
         self.told_high_watermark = UNKNOWN
         self.told_log_start_offset = UNKNOWN
-        self.ask(position)
+        self.ask(wanted)
 
-    def ask(self, position: Position) -> None:
+    def ask(self, wanted: Wanted) -> None:
         """Take over what a request says."""
         (
+            _,
             self.partition,
             self.current_leader_epoch,
             self.fetch_offset,
             self.last_fetched_epoch,
             self.log_start_offset,
             self.max_bytes,
-        ) = position
+        ) = wanted
 
     def __repr__(self) -> str:
         return f"<SessionPartition {self.topic or self.topic_id}-{self.partition} at {self.fetch_offset}>"
@@ -278,26 +280,28 @@ class FetchSession:
             self._partitions[key] = partition
             self._order = None
 
-    def update(self, topics: Topics, forgotten: Forgotten, topic_name: Callable[[UUID], str | None]) -> None:
+    def update(
+        self,
+        partitions: Iterable[Wanted],
+        forgotten: Iterable[tuple[Topic, int]],
+        topic_name: Callable[[UUID], str | None],
+    ) -> None:
         """Take over what an incremental request says."""
-        partitions = self._partitions
-        for topic, positions in topics:
-            topic_key = topic.int if isinstance(topic, UUID) else topic
-            for position in positions:
-                key = (topic_key, position[0])
-                partition = partitions.get(key)
-                if partition is not None:
-                    partition.ask(position)
-                    continue
-                partitions[key] = added = _partition(topic, position, topic_name)
+        known = self._partitions
+        for wanted in partitions:
+            topic = wanted[0]
+            partition = known.get((topic.int if isinstance(topic, UUID) else topic, wanted[1]))
+            if partition is not None:
+                partition.ask(wanted)
+                continue
+            added = SessionPartition(wanted, topic_name)
+            known[added.key] = added
+            self._order = None
+            if added.topic is None:
+                self.unresolved = True
+        for topic, number in forgotten:
+            if known.pop((topic.int if isinstance(topic, UUID) else topic, number), None) is not None:
                 self._order = None
-                if added.topic is None:
-                    self.unresolved = True
-        for topic, numbers in forgotten:
-            topic_key = topic.int if isinstance(topic, UUID) else topic
-            for number in numbers:
-                if partitions.pop((topic_key, number), None) is not None:
-                    self._order = None
 
     def resolve(self, topic_name: Callable[[UUID], str | None]) -> None:
         """Look for the names of topic ids that were unknown so far."""
@@ -352,8 +356,8 @@ class FetchSessionCache:
         self,
         session_id: int,
         epoch: int,
-        topics: Topics,
-        forgotten: Forgotten,
+        partitions: Sequence[Wanted],
+        forgotten: Sequence[tuple[Topic, int]],
         *,
         use_ids: bool,
         follower: bool,
@@ -363,10 +367,9 @@ class FetchSessionCache:
         if FINAL_EPOCH <= epoch <= INITIAL_EPOCH:
             if session_id != NO_SESSION:
                 self._remove(session_id)
-            partitions = self._requested(topics)
             if epoch == FINAL_EPOCH:
-                return FetchContext(partitions)
-            return FullFetch(self, partitions, use_ids=use_ids, privileged=follower)
+                return FetchContext(self._requested(partitions))
+            return FullFetch(self, self._requested(partitions), use_ids=use_ids, privileged=follower)
         session = self._sessions.get(session_id)
         if session is None:
             return FetchContext((), ErrorCode.fetch_session_id_not_found)
@@ -374,11 +377,11 @@ class FetchSessionCache:
             return FetchContext((), ErrorCode.invalid_fetch_session_epoch)
         if session.use_ids is not use_ids:
             return FetchContext((), ErrorCode.fetch_session_topic_id_error)
-        if topics or forgotten:
-            session.update(topics, forgotten, self._topic_name)
+        if partitions or forgotten:
+            session.update(partitions, forgotten, self._topic_name)
         if not len(session):
             self._remove(session_id)
-            return FetchContext(self._requested(topics))
+            return FetchContext(self._requested(partitions))
         self._touch(session, now_ms)
         session.epoch = next_epoch(epoch)
         if session.unresolved:
@@ -398,14 +401,13 @@ class FetchSessionCache:
             insort(self._evictable_by_privileged, session.rank)
         return session_id
 
-    def _requested(self, topics: Topics) -> tuple[SessionPartition, ...]:
+    def _requested(self, partitions: Iterable[Wanted]) -> tuple[SessionPartition, ...]:
         """The partitions of a request that stands for itself; the last word counts if one is named twice."""
-        partitions: dict[_Key, SessionPartition] = {}
-        for topic, positions in topics:
-            for position in positions:
-                partition = _partition(topic, position, self._topic_name)
-                partitions[partition.key] = partition
-        return tuple(partitions.values())
+        requested: dict[_Key, SessionPartition] = {}
+        for wanted in partitions:
+            partition = SessionPartition(wanted, self._topic_name)
+            requested[partition.key] = partition
+        return tuple(requested.values())
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.last_used_ms = now_ms
@@ -456,9 +458,3 @@ def next_epoch(epoch: int) -> int:
     1
     """
     return epoch + 1 if epoch < 2**31 - 1 else 1
-
-
-def _partition(topic: Topic, position: Position, topic_name: Callable[[UUID], str | None]) -> SessionPartition:
-    if isinstance(topic, UUID):
-        return SessionPartition((topic.int, position[0]), topic_name(topic), topic, position)
-    return SessionPartition((topic, position[0]), topic, NO_ID, position)

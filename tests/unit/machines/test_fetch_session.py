@@ -60,8 +60,8 @@ class Client:
         return self.cache.begin(
             self.session_id,
             self.epoch,
-            [(topic, [position(p, offset) for p in numbers]) for topic, numbers in (topics or {}).items()],
-            list((forget or {}).items()),
+            [wanted(topic, p, offset) for topic, numbers in (topics or {}).items() for p in numbers],
+            [(topic, p) for topic, numbers in (forget or {}).items() for p in numbers],
             use_ids=self.use_ids,
             follower=self.follower,
             now_ms=self.now_ms,
@@ -86,8 +86,8 @@ class Client:
         return self.finish(self.begin(topics, forget, offset=offset))
 
 
-def position(partition: int, offset: int = 0) -> tuple[int, int, int, int, int, int]:
-    return (partition, -1, offset, -1, -1, 1000)
+def wanted(topic: UUID | str, partition: int, offset: int = 0) -> tuple[UUID | str, int, int, int, int, int, int]:
+    return (topic, partition, -1, offset, -1, -1, 1000)
 
 
 def names(partition: SessionPartition) -> str:
@@ -149,7 +149,7 @@ class TestContexts:
 
     def test_a_partition_named_twice_is_fetched_once_as_named_last(self, cache: FetchSessionCache) -> None:
         context = cache.begin(
-            0, 0, [("a", [position(0, 5), position(1)]), ("a", [position(0, 9)])], [], use_ids=False, follower=False,
+            0, 0, [wanted("a", 0, 5), wanted("a", 1), wanted("a", 0, 9)], [], use_ids=False, follower=False,
             now_ms=0,
         )  # fmt: skip
         assert [(names(part), part.fetch_offset) for part in context.partitions] == [("a-0", 9), ("a-1", 0)]
@@ -161,7 +161,7 @@ class TestContexts:
         assert [part.fetch_offset for part in context.partitions] == [10, 20]
 
     def test_all_that_a_request_says_is_kept(self, cache: FetchSessionCache) -> None:
-        context = cache.begin(0, 0, [("a", [(3, 4, 5, 6, 7, 8)])], [], use_ids=False, follower=True, now_ms=0)
+        context = cache.begin(0, 0, [("a", 3, 4, 5, 6, 7, 8)], [], use_ids=False, follower=True, now_ms=0)
         (part,) = context.partitions
         assert (part.topic, part.partition, part.current_leader_epoch, part.fetch_offset) == ("a", 3, 4, 5)
         assert (part.last_fetched_epoch, part.log_start_offset, part.max_bytes) == (6, 7, 8)
