@@ -1,0 +1,95 @@
+"""The program `barnabas`: finds the command that was asked for and loads only that one.
+
+A broker has to listen within a fifth of a second of being executed, so a command's module is imported when the command
+runs, and the list of commands below carries its own one-line help.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, NamedTuple
+
+import click
+
+from barnabas import __version__
+from barnabas.cli.failures import told_in_one_line
+from barnabas.cli.help import Example, write_examples
+
+
+class LazyCommand(NamedTuple):
+    """Where a command lives, and the line that the program's help has for it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, dict[str, LazyCommand]] = {
+    "Broker": {
+        "start": LazyCommand("barnabas.cli.start", "Run a broker, here or in the background."),
+        "stop": LazyCommand("barnabas.cli.stop", "Stop the broker of a data directory."),
+    },
+    "Topics": {
+        "topics": LazyCommand("barnabas.cli.topics", "Create, list, describe, alter and delete topics."),
+    },
+    "Files": {
+        "log": LazyCommand("barnabas.cli.log", "Look into log files, and check them."),
+        "metadata": LazyCommand("barnabas.cli.metadata", "Carry topics and configs to another store and back."),
+    },
+    "Shell": {
+        "completion": LazyCommand("barnabas.cli.completion", "Print a completion script for your shell."),
+    },
+}
+
+EXAMPLES: list[Example] = [
+    ("a broker on localhost:9092 with its data in ./data", "barnabas start"),
+    ("a topic on it", "barnabas topics --create --topic greetings --partitions 3"),
+    ("what a command takes", "barnabas topics --help"),
+]
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for: each is `command` in its module."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order of the help."""
+        return [name for commands in COMMANDS.values() for name in commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command, or None when there is none of that name."""
+        for commands in COMMANDS.values():
+            if cmd_name in commands:
+                found = importlib.import_module(commands[cmd_name].module).command
+                assert isinstance(found, click.Command)
+                return found
+        return None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by section, without importing one of them."""
+        for title, commands in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, command.summary) for name, command in commands.items()])
+        write_examples(formatter, EXAMPLES)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what it raises on purpose is told in one line."""
+        with told_in_one_line():
+            return super().invoke(ctx)
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="barnabas")
+def cli() -> None:
+    """Barnabas carries messages: a broker that every Kafka client uses, on Kafka's own log format."""
+
+
+def main() -> None:
+    """Run the program (the entry point of the package)."""
+    # kio imports hypothesis where it is installed (0.2 s, and a .hypothesis directory where one stands); no command
+    # has a use for it, so in this process it is not there.
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]  # the documented way to block an import
+    cli(prog_name="barnabas")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""How results are shown: tables on a terminal, Kafka's plain lines in a pipe, JSON on request.
+
+Results go to standard output and remarks to standard error, so that a pipe carries results only.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import Enum
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.help import F, option
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Style(Enum):
+    """The three ways to show a result."""
+
+    PLAIN = "plain"
+    TABLE = "table"
+    JSON = "json"
+
+
+def choose_style(*, as_json: bool) -> Style:
+    """JSON when asked for, a table when a person is reading and rich is installed, else plain lines."""
+    if as_json:
+        return Style.JSON
+    if sys.stdout.isatty() and find_spec("rich") is not None:
+        return Style.TABLE
+    return Style.PLAIN
+
+
+def json_option(command: F) -> F:
+    """The option `--json`, as parameter `as_json`."""
+    return option("--json", "as_json", is_flag=True, help="Print JSON.", section="Output")(command)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table as wide as the terminal; columns of numbers are set to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    cells = [tuple(row) for row in rows]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+        numbers = all(isinstance(row[index], int) for row in cells)
+        table.add_column(column, justify="right" if numbers else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(str(cell) for cell in row))
+    Console(highlight=False, markup=False).print(table)
+
+
+def remark(text: str) -> None:
+    """Say something that is not part of the result."""
+    click.echo(text, err=True)
