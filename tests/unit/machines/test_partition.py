@@ -1,0 +1,146 @@
+"""What is committed on a leader, and which clients it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.machines.partition import NO_EPOCH, PartitionLeader
+from barnabas.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+
+
+def leader(
+    replicas: tuple[int, ...] = (1, 2, 3), isr: tuple[int, ...] = (1, 2, 3), *, end: int = 10, high_watermark: int = 0
+) -> PartitionLeader:
+    return PartitionLeader(
+        broker_id=1, leader_epoch=5, replicas=replicas, isr=isr, log_end_offset=end, high_watermark=high_watermark
+    )
+
+
+class TestOneReplica:
+    def test_everything_there_is_committed_at_once(self) -> None:
+        alone = leader((1,), (1,), end=10, high_watermark=4)
+        assert alone.high_watermark == 10
+        assert alone.knows_high_watermark
+
+    def test_what_is_appended_is_committed(self) -> None:
+        alone = leader((1,), (1,), end=0)
+        assert alone.appended(3)
+        assert (alone.high_watermark, alone.last_stable_offset) == (3, 3)
+
+
+class TestHighWatermark:
+    def test_it_is_the_lowest_log_end_in_the_isr(self) -> None:
+        partition = leader()
+        assert not partition.appended(20)
+        assert not partition.fetched(2, 15)
+        assert partition.fetched(3, 12)
+        assert partition.high_watermark == 12
+        assert partition.fetched(3, 20)
+        assert partition.high_watermark == 15
+
+    def test_a_replica_outside_the_isr_holds_nothing_up(self) -> None:
+        partition = leader(isr=(1, 2))
+        partition.fetched(3, 1)
+        assert partition.fetched(2, 10)
+        assert partition.high_watermark == 10
+
+    def test_it_never_goes_back(self) -> None:
+        partition = leader(isr=(1, 2), high_watermark=8)
+        assert partition.high_watermark == 8
+        assert not partition.fetched(2, 5)
+        assert not partition.commit_isr((1, 2, 3))
+        assert partition.high_watermark == 8
+
+    def test_it_starts_at_the_log_end_at_most(self) -> None:
+        assert leader(end=3, high_watermark=9).high_watermark == 3
+
+    def test_a_proposed_replica_counts_before_it_is_committed(self) -> None:
+        partition = leader(isr=(1,), end=10)
+        assert partition.high_watermark == 10
+        partition.fetched(2, 10)
+        partition.propose((1, 2))
+        assert partition.maximal_isr == {1, 2}
+        assert not partition.appended(20)
+        assert partition.fetched(2, 20)
+        partition.appended(30)
+        assert partition.commit_isr((1,))
+        assert partition.high_watermark == 30
+
+    def test_a_removed_replica_counts_until_the_controller_agrees(self) -> None:
+        partition = leader(isr=(1, 2))
+        partition.fetched(2, 4)
+        partition.propose((1,))
+        assert not partition.appended(20)
+        assert partition.high_watermark == 4
+        assert partition.commit_isr((1,))
+        assert partition.high_watermark == 20
+
+    def test_a_new_leader_does_not_know_it_until_followers_reach_its_epoch(self) -> None:
+        partition = leader(isr=(1, 2), end=10, high_watermark=7)
+        assert not partition.knows_high_watermark
+        partition.fetched(2, 10)
+        assert partition.knows_high_watermark
+
+    @given(
+        st.lists(
+            st.one_of(
+                st.tuples(st.just("append"), st.integers(1, 5)),
+                st.tuples(st.sampled_from([2, 3]), st.integers(0, 60)),
+                st.tuples(st.just("propose"), st.sets(st.sampled_from([2, 3]))),
+                st.tuples(st.just("commit"), st.sets(st.sampled_from([2, 3]))),
+            ),
+            max_size=40,
+        )
+    )
+    def test_everyone_in_the_maximal_isr_has_what_is_newly_committed(self, events: list[tuple[object, object]]) -> None:
+        partition = leader(end=0)
+        ends = {1: 0, 2: -1, 3: -1}
+        for what, value in events:
+            before = partition.high_watermark
+            match what, value:
+                case "append", int(more):
+                    ends[1] += more
+                    moved = partition.appended(ends[1])
+                case int(replica), int(end):
+                    ends[replica] = min(end, ends[1])
+                    moved = partition.fetched(replica, ends[replica])
+                case "propose", set(others):
+                    partition.propose({1, *others})
+                    moved = False
+                case "commit", set(others):
+                    moved = partition.commit_isr({1, *others})
+                case _:
+                    raise AssertionError(what)
+            assert moved == (partition.high_watermark > before)
+            lowest = min(ends[replica] for replica in partition.maximal_isr)
+            assert partition.high_watermark == max(before, lowest if what != "propose" else before)
+
+
+class TestStability:
+    def test_an_open_transaction_holds_the_last_stable_offset(self) -> None:
+        alone = leader((1,), (1,), end=10)
+        alone.first_unstable_offset = 4
+        assert alone.last_stable_offset == 4
+        alone.first_unstable_offset = None
+        assert alone.last_stable_offset == 10
+
+    def test_it_does_not_pass_the_high_watermark(self) -> None:
+        partition = leader(isr=(1, 2), high_watermark=3)
+        partition.first_unstable_offset = 7
+        assert partition.last_stable_offset == 3
+
+
+class TestLeaderEpochs:
+    @pytest.mark.parametrize("epoch", [NO_EPOCH, 5])
+    def test_the_current_epoch_and_none_are_welcome(self, epoch: int) -> None:
+        leader().check_epoch(epoch)
+
+    def test_an_older_epoch_is_fenced(self) -> None:
+        with pytest.raises(FencedLeaderEpoch, match="is 5, the request knows 4"):
+            leader().check_epoch(4)
+
+    def test_a_newer_epoch_is_unknown(self) -> None:
+        with pytest.raises(UnknownLeaderEpoch, match="knows 6 already"):
+            leader().check_epoch(6)
