@@ -1,0 +1,301 @@
+"""One client: frames in, answers out, in order.
+
+A request is served as soon as its frame is whole, within the callback that received its last byte. One request at a
+time: while one is parked, nothing more is taken from the socket, unless it is `overtakable` (see `net/reply`). While
+the client does not read its responses, its requests are not read either: one that never reads costs one response.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from typing import TYPE_CHECKING
+
+from barnabas.model.errors import InvalidFrame
+from barnabas.net.inbox import Inbox
+from barnabas.net.outbox import Broken, Outbox, Progress
+from barnabas.net.reply import HANG_UP, Answer, Parked
+from barnabas.protocol.framing import frame_size
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from barnabas.net.server import Server
+
+logger = logging.getLogger(__name__)
+
+
+class Connection:
+    """A client's connection; `server` says what to do with its frames."""
+
+    __slots__ = (
+        "_busy",
+        "_closed",
+        "_hanging_up",
+        "_inbox",
+        "_outbox",
+        "_parked",
+        "_reading",
+        "_sock",
+        "_warming",
+        "_writing",
+        "address",
+        "last_active",
+        "listener",
+        "server",
+        "state",
+    )
+
+    def __init__(self, server: Server, sock: socket.socket, listener: str, address: tuple[str, int]) -> None:
+        self.server = server
+        self.listener = listener
+        self.address = address
+        self.state: object = None
+        """Whatever the server's handler keeps per connection."""
+        self.last_active = server.loop.time()
+        self._sock = sock
+        self._inbox = Inbox(server.budget)
+        self._outbox = Outbox(sock)
+        self._parked: deque[Parked] = deque()
+        self._busy = False
+        self._hanging_up = False
+        self._warming = False
+        self._reading = False
+        self._writing = False
+        self._closed = False
+        self._read_on()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._closed
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being answered or sent."""
+        return not (self._busy or self._parked or self._outbox)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        if self._busy:
+            self._peek()
+            return
+        self.last_active = self.server.loop.time()
+        try:
+            if self._inbox:
+                count = self._sock.recv_into(self._inbox.room(self._wanted(self._inbox.data())))
+                self._inbox.filled += count
+                if count:
+                    self._serve_inbox()
+            else:
+                shared = self.server.shared
+                count = self._sock.recv_into(shared)
+                if count:
+                    data = shared[:count]
+                    served = self._serve_frames(data)
+                    if served < count and not self._closed:
+                        self._inbox.keep(data[served:], self._wanted(data[served:]))
+            if not count:
+                self.close()
+        except (BlockingIOError, InterruptedError):
+            return
+        except InvalidFrame as error:
+            self._refuse(error)
+        except OSError:
+            self.close()
+
+    def _peek(self) -> None:
+        """Something happened while a request is parked: the client left, or its next request must wait."""
+        try:
+            if self._sock.recv(1, socket.MSG_PEEK):
+                self._read_off()
+            else:
+                self.close()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.close()
+
+    def _wanted(self, data: memoryview) -> int:
+        """The bytes of the frame that `data` starts with, its length included."""
+        return 4 + frame_size(data, 0, self.server.max_frame) if len(data) >= 4 else 4
+
+    def _serve_inbox(self) -> None:
+        data = self._inbox.data()
+        served = self._serve_frames(data)
+        data.release()
+        if served and not self._closed:
+            self._inbox.drop(served)
+
+    def _serve_frames(self, data: memoryview) -> int:
+        """Serve the whole frames in `data` as far as the order of answers allows; returns the bytes served."""
+        position, end, limit = 0, len(data), self.server.max_frame
+        serve = self.server.serve
+        while not self._busy and end - position >= 4:
+            start = position + 4
+            stop = start + frame_size(data, position, limit)
+            if stop > end:
+                break
+            position = stop
+            answer = serve(self, data[start:stop])
+            if isinstance(answer, bytes) and not self._parked:
+                self._send_bytes(answer)
+            elif isinstance(answer, Parked):
+                self._park(answer)
+            elif self._parked:
+                resolved = Parked()
+                resolved.answer = answer
+                self._parked.append(resolved)
+            else:
+                self._answer(answer)
+            if self._closed:
+                break
+        return position
+
+    def _refuse(self, error: InvalidFrame) -> None:
+        logger.warning("closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
+        self.close()
+
+    # Answering
+
+    def _park(self, parked: Parked) -> None:
+        if parked.resolved and not self._parked:
+            assert not isinstance(parked.answer, Parked)
+            self._answer(parked.answer)
+            return
+        parked.notify = self._on_resolved
+        self._parked.append(parked)
+        if not parked.overtakable:
+            self._busy = True
+
+    def _on_resolved(self) -> None:
+        """A parked answer came: send what is now in order, then go on with what waited."""
+        if self._closed:
+            return
+        while self._parked and self._parked[0].resolved:
+            answer = self._parked.popleft().answer
+            assert not isinstance(answer, Parked)
+            self._answer(answer)
+            if self._closed:
+                return
+        self._go_on()
+
+    def _answer(self, answer: Answer) -> None:
+        if answer is None:
+            return
+        if isinstance(answer, bytes):
+            self._send_bytes(answer)
+        elif answer is HANG_UP:
+            self._hanging_up = True
+            if not self._outbox:
+                self.close()
+        else:
+            for part in answer:
+                self._outbox.put(part)
+            self._send()
+
+    def _send_bytes(self, data: bytes) -> None:
+        try:
+            if not self._outbox.send_now(data):
+                self._wait_for_room()
+        except Broken:
+            self.close()
+
+    def _send(self) -> None:
+        if self._warming:
+            return
+        try:
+            progress = self._outbox.send()
+        except Broken as error:
+            logger.info("closed the connection of %s:%d: %s", *self.address[:2], error)
+            self.close()
+            return
+        if progress is Progress.BLOCKED:
+            self._wait_for_room()
+        elif progress is Progress.COLD:
+            self._warm_up()
+
+    def _wait_for_room(self) -> None:
+        self._busy = True
+        if not self._writing:
+            self._writing = True
+            self.server.loop.add_writer(self._sock, self._on_writable)
+
+    def _on_writable(self) -> None:
+        self.last_active = self.server.loop.time()
+        self._send()
+        if not self._outbox and not self._closed:
+            self._writing = False
+            self.server.loop.remove_writer(self._sock)
+            self._go_on()
+
+    def _warm_up(self) -> None:
+        self._busy = self._warming = True
+        if self._writing:
+            self._writing = False
+            self.server.loop.remove_writer(self._sock)
+        future = self.server.executor.submit(self._outbox.warm_up)
+        future.add_done_callback(lambda done: self.server.loop.call_soon_threadsafe(self._on_warm, done))
+
+    def _on_warm(self, done: Future[None]) -> None:
+        self._warming = False
+        if self._closed:
+            self._outbox.clear()
+            return
+        if (error := done.exception()) is not None:
+            logger.error("cannot read a log file for %s:%d: %s", *self.address[:2], error)
+            self.close()
+            return
+        self._send()
+        if not self._outbox and not self._closed:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Serve what waited, if nothing stands in the way any more."""
+        if self._outbox:
+            return
+        if self._parked and not (self._parked[-1].overtakable or self._parked[-1].resolved):
+            return
+        if self._hanging_up or self.server.closing:
+            self.close()
+            return
+        self._busy = False
+        if self._inbox:
+            try:
+                self._serve_inbox()
+            except InvalidFrame as error:
+                self._refuse(error)
+        if not (self._busy or self._closed):
+            self._read_on()
+
+    # Ending
+
+    def _read_on(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self.server.loop.add_reader(self._sock, self._on_readable)
+
+    def _read_off(self) -> None:
+        if self._reading:
+            self._reading = False
+            self.server.loop.remove_reader(self._sock)
+
+    def close(self) -> None:
+        """End it: what is parked is abandoned, what waits is dropped."""
+        if self._closed:
+            return
+        self._closed = self._busy = True
+        self._read_off()
+        if self._writing:
+            self.server.loop.remove_writer(self._sock)
+        for parked in self._parked:
+            parked.abandon()
+        self._parked.clear()
+        if not self._warming:
+            self._outbox.clear()
+        if self._inbox:
+            self._inbox.clear()
+        self._sock.close()
+        self.server.forget(self)

@@ -1,0 +1,149 @@
+"""What waits to be sent on one socket: bytes, and file slices that go out by sendfile.
+
+sendfile waits for the disk when pages are not in memory, and the event loop must not. A slice goes out on the loop only
+if it is known to be warm (the recent tail) or a probe finds its pages in memory; otherwise a thread reads it first,
+which brings the pages in. A slice in the queue holds a lease on its file; if the file was truncated meanwhile, the
+bytes promised in the response's length are gone, and the connection is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from barnabas.net.reply import Part, Slice
+
+MOST_PER_TURN: Final = 1 << 20
+"""Bytes after which a fast reader lets the other connections have their turn."""
+PROBE_STEP: Final = 1 << 17
+"""Distance of the bytes that a probe looks at: the kernel's usual read-ahead."""
+MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
+CAN_PROBE: Final = hasattr(os, "preadv") and hasattr(os, "RWF_NOWAIT")
+
+
+class Progress(Enum):
+    """How far a turn of sending came."""
+
+    DONE = "everything is sent"
+    BLOCKED = "the socket takes no more for the moment"
+    COLD = "the next slice must be read from disk first"
+
+
+class Broken(Exception):
+    """The socket or a file under it failed: the connection cannot go on."""
+
+
+class Outbox:
+    """The queue of one connection."""
+
+    __slots__ = ("_parts", "_sent", "_sock", "_warmed")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._parts: deque[Part] = deque()
+        self._sent = 0
+        """Bytes of the first part that are gone already."""
+        self._warmed = False
+        """Whether the first part, a slice, was brought into memory."""
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def send_now(self, data: bytes) -> bool:
+        """Send at once if nothing waits; True if all is sent, otherwise the rest is queued."""
+        if not self._parts:
+            try:
+                sent = self._sock.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            except OSError as error:
+                raise Broken(str(error)) from error
+            if sent == len(data):
+                return True
+            self._sent = sent
+        self._parts.append(data)
+        return False
+
+    def put(self, part: Part) -> None:
+        """Queue a part; the outbox takes over a slice's lease."""
+        self._parts.append(part)
+
+    def send(self) -> Progress:
+        """Send as much as the socket takes, up to a fair share."""
+        budget = MOST_PER_TURN
+        try:
+            while self._parts:
+                if budget <= 0:
+                    return Progress.BLOCKED
+                part = self._parts[0]
+                if isinstance(part, bytes):
+                    sent = self._send_bytes(part)
+                else:
+                    if not (part.warm or self._warmed or self._is_warm(part)):
+                        return Progress.COLD
+                    sent = self._send_slice(part)
+                budget -= sent
+        except (BlockingIOError, InterruptedError):
+            return Progress.BLOCKED
+        except OSError as error:
+            raise Broken(str(error)) from error
+        return Progress.DONE
+
+    def _send_bytes(self, part: bytes) -> int:
+        more = MSG_MORE if len(self._parts) > 1 else 0
+        sent = self._sock.send(part if not self._sent else memoryview(part)[self._sent :], more)
+        self._advance(sent, len(part))
+        return sent
+
+    def _send_slice(self, part: Slice) -> int:
+        if part.file.revoked:
+            raise Broken("the log was truncated below a response that was being sent")
+        sent = os.sendfile(self._sock.fileno(), part.file.fd, part.position + self._sent, part.length - self._sent)
+        if not sent:
+            raise Broken("the log file is shorter than a response that was being sent")
+        self._advance(sent, part.length)
+        return sent
+
+    def _advance(self, sent: int, length: int) -> None:
+        self._sent += sent
+        if self._sent == length:
+            part = self._parts.popleft()
+            if not isinstance(part, bytes):
+                part.file.release()
+            self._sent = 0
+            self._warmed = False
+
+    def _is_warm(self, part: Slice) -> bool:
+        if not CAN_PROBE:
+            return True
+        byte = bytearray(1)
+        end = part.position + part.length
+        try:
+            for position in (*range(part.position + self._sent, end, PROBE_STEP), end - 1):
+                os.preadv(part.file.fd, [byte], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # a file system that cannot be asked: sendfile is all that is left
+        self._warmed = True
+        return True
+
+    def warm_up(self) -> None:
+        """Bring the first slice into memory. Runs in a thread; the queue is not touched meanwhile."""
+        part = self._parts[0]
+        assert not isinstance(part, bytes)
+        scratch = bytearray(PROBE_STEP)
+        for position in range(part.position + self._sent, part.position + part.length, PROBE_STEP):
+            os.preadv(part.file.fd, [scratch], position)
+        self._warmed = True
+
+    def clear(self) -> None:
+        """Drop everything and give back the leases."""
+        for part in self._parts:
+            if not isinstance(part, bytes):
+                part.file.release()
+        self._parts.clear()

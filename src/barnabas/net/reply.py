@@ -1,0 +1,119 @@
+"""What a request's handler gives the connection that brought the request.
+
+An answer is None (no response: acks=0), bytes, a list of bytes and file slices, a `Parked` answer that comes later, or
+HANG_UP. A parked answer keeps its place: responses leave in the order in which their requests came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Final, Protocol, TypeAlias
+
+
+class LeasedFile(Protocol):
+    """A file that stays open while someone holds a lease on it."""
+
+    @property
+    def revoked(self) -> bool:
+        """Whether the file was truncated after this handle was given out."""
+        ...
+
+    @property
+    def fd(self) -> int:
+        """The descriptor; valid while the lease is held."""
+        ...
+
+    def release(self) -> None:
+        """Give a lease back."""
+        ...
+
+
+class Slice(Protocol):
+    """Bytes of a file that are sent without being read; whoever holds the slice holds a lease on its file."""
+
+    @property
+    def file(self) -> LeasedFile:
+        """Where they are."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """The first byte."""
+        ...
+
+    @property
+    def length(self) -> int:
+        """How many."""
+        ...
+
+    @property
+    def warm(self) -> bool:
+        """Whether they are known to be in memory."""
+        ...
+
+
+Part: TypeAlias = "bytes | Slice"
+
+
+class HangUp(Enum):
+    """The one value below, as a type."""
+
+    HANG_UP = "close the connection once what was answered so far has been sent"
+
+
+HANG_UP: Final = HangUp.HANG_UP
+
+
+class Parked:
+    """An answer that comes later.
+
+    `overtakable`: the request has taken effect (a Produce that is appended and waits for replicas), so the next request
+    of its connection may start; its response still waits for this one.
+    """
+
+    __slots__ = ("abandoned", "answer", "notify", "on_abandon", "overtakable")
+
+    def __init__(self, overtakable: bool = False, on_abandon: Callable[[], None] | None = None) -> None:
+        self.overtakable = overtakable
+        self.on_abandon = on_abandon
+        """Called if the connection ends first."""
+        self.answer: Answer | Parked = self
+        """Itself until it is resolved."""
+        self.notify: Callable[[], None] | None = None
+        """Set by the connection."""
+        self.abandoned = False
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the answer is there."""
+        return self.answer is not self
+
+    def resolve(self, answer: Answer) -> None:
+        """Give the answer; nothing happens if the connection has ended."""
+        if self.abandoned:
+            release(answer)
+            return
+        self.answer = answer
+        if self.notify is not None:
+            self.notify()
+
+    def abandon(self) -> None:
+        """The connection has ended: nobody waits any more."""
+        self.abandoned = True
+        if self.resolved:
+            assert not isinstance(self.answer, Parked)
+            release(self.answer)
+        elif self.on_abandon is not None:
+            self.on_abandon()
+
+
+Answer: TypeAlias = "bytes | Sequence[Part] | HangUp | None"
+
+
+def release(answer: Answer) -> None:
+    """Give back the leases of an answer that will not be sent."""
+    if isinstance(answer, Sequence) and not isinstance(answer, bytes):
+        for part in answer:
+            if not isinstance(part, bytes):
+                part.file.release()
