@@ -1,0 +1,222 @@
+"""The records inside a batch: zigzag varints, one record after another.
+
+    length    varint   bytes after this field
+    attributes int8    unused, 0
+    timestamp varlong  minus the batch's base timestamp
+    offset    varint   minus the batch's base offset
+    key       varint length (-1: null) and bytes
+    value     varint length (-1: null) and bytes
+    headers   varint count, each with key (length, UTF-8) and value (length or -1, bytes)
+
+`read_records` is strict: a record ends where its length says, and the last one where the payload ends. The broker's
+produce path reads no records; `count_agrees` tells it whether the header's record count is true, most often from the
+tail alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.model.errors import InvalidRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MIN_RECORD_SIZE: Final = 7
+"""A record without key, value and headers: one byte for each field."""
+
+_WALKED: Final = 8
+"""Up to so many records, going over them all costs less than looking for the last one."""
+_TAIL: Final = 4096
+_CANDIDATES: Final = 24
+
+
+class Header(NamedTuple):
+    """A record's header. Keys that are not UTF-8 survive a round trip (surrogate escapes)."""
+
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """One record, with offset and timestamp relative to its batch."""
+
+    offset_delta: int
+    timestamp_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+def varint(value: int) -> bytes:
+    """Encode a signed number: zigzag, seven bits a byte, lowest first.
+
+    >>> varint(-1).hex(), varint(150).hex()
+    ('01', 'ac02')
+    """
+    rest = value << 1 if value >= 0 else ~(value << 1)
+    if rest < 0x80:
+        return bytes((rest,))
+    out = bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def read_varint(data: bytes | memoryview, position: int, max_bytes: int = 5) -> tuple[int, int]:
+    """Read a signed number of at most `max_bytes` bytes: the number, and the position after it.
+
+    Raises InvalidRecord where it is longer, IndexError where the data ends first.
+    """
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    rest = byte & 0x7F
+    for shift in range(7, 7 * max_bytes, 7):
+        position += 1
+        byte = data[position]
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            rest &= (1 << 64) - 1 if max_bytes > 5 else (1 << 32) - 1
+            return (rest >> 1) ^ -(rest & 1), position + 1
+    raise InvalidRecord(f"the number that ends at byte {position} of the records has more than {max_bytes} bytes")
+
+
+def encode_record(record: Record) -> bytes:
+    """The bytes of one record."""
+    body = bytearray(b"\x00")
+    body += varint(record.timestamp_delta)
+    body += varint(record.offset_delta)
+    for part in (record.key, record.value):
+        _put(body, part)
+    body += varint(len(record.headers))
+    for key, value in record.headers:
+        _put(body, key.encode("utf-8", "surrogateescape"))
+        _put(body, value)
+    return varint(len(body)) + body
+
+
+def encode_records(records: Iterable[Record]) -> bytes:
+    """The payload of a batch, not compressed."""
+    return b"".join(map(encode_record, records))
+
+
+def read_records(payload: bytes, count: int) -> Iterator[Record]:
+    """Read `count` records that fill `payload` exactly; raises InvalidRecord at the first that does not fit."""
+    position = 0
+    for index in range(count):
+        try:
+            record, position = _read_record(payload, position)
+        except IndexError:
+            raise InvalidRecord(f"record {index} of {count} goes past the end of the batch") from None
+        yield record
+    if position != len(payload):
+        raise InvalidRecord(f"{len(payload) - position} bytes are left after the {count} records of the batch")
+
+
+def count_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
+    """Whether an uncompressed batch, whose records begin at `start`, holds `count` of them; `count` is positive.
+
+    The last record says which one it is, in its offset delta, and where it begins follows from its length and the end
+    of the batch. When a record `count - 1` is found there, the count is taken as true; nothing before it was looked
+    at, so a client can still forge records that no one can read, but no longer by a wrong count alone. When it is not
+    found, the lengths of all records decide. Either way, a batch that Kafka takes is taken.
+    """
+    if count * MIN_RECORD_SIZE > len(batch) - start:
+        return False
+    return (count > _WALKED and _tail_agrees(batch, start, count)) or _lengths_agree(batch, start, count)
+
+
+def _tail_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
+    """Whether the batch ends with a record `count - 1`, as far as a few tries near its end can tell."""
+    tail = bytes(batch[max(start, len(batch) - _TAIL) :])
+    end = len(tail)
+    number = varint(count - 1)
+    anchor = number if len(number) > 1 else b"\x00"  # rare in most values: two bytes, or the attributes' zero
+    found = end
+    for _ in range(_CANDIDATES):
+        attributes = found = tail.rfind(anchor, 0, found)
+        if anchor is number:
+            attributes -= 2
+            while attributes > 0 and tail[attributes] >= 0x80:  # back over the timestamp
+                attributes -= 1
+            found += 1
+        if attributes < 2:
+            return False
+        length = (end - attributes) << 1
+        if length < 0x80:
+            framed = tail[attributes - 1] == length
+        else:
+            framed = tail[attributes - 1] == length >> 7 and tail[attributes - 2] == (length & 0x7F | 0x80)
+        if framed and tail[attributes] == 0 and tail.startswith(number, _after_varint(tail, attributes + 1)):
+            return True
+    return False
+
+
+def _after_varint(data: bytes, position: int) -> int:
+    while position < len(data) and data[position] >= 0x80:
+        position += 1
+    return position + 1
+
+
+def _lengths_agree(batch: bytes | memoryview, start: int, count: int) -> bool:
+    position = start
+    signs = 0
+    try:
+        for _ in range(count):
+            byte = batch[position]
+            signs |= byte
+            if byte < 0x80:
+                position += 1 + (byte >> 1)
+            elif (second := batch[position + 1]) < 0x80:
+                position += 2 + (byte >> 1 & 0x3F | second << 6)
+            else:
+                length, position = read_varint(batch, position)
+                position += length
+    except (IndexError, InvalidRecord):
+        return False
+    return position == len(batch) and not signs & 1
+
+
+def _put(body: bytearray, part: bytes | None) -> None:
+    if part is None:
+        body.append(1)
+    else:
+        body += varint(len(part))
+        body += part
+
+
+def _read_record(payload: bytes, position: int) -> tuple[Record, int]:
+    length, position = read_varint(payload, position)
+    end = position + length
+    if length < MIN_RECORD_SIZE - 1 or end > len(payload):
+        raise InvalidRecord(f"a record claims {length} bytes where {len(payload) - position} are left")
+    timestamp_delta, position = read_varint(payload, position + 1, 10)
+    offset_delta, position = read_varint(payload, position)
+    key, position = _read_bytes(payload, position, end)
+    value, position = _read_bytes(payload, position, end)
+    count, position = read_varint(payload, position)
+    if not 0 <= count <= end - position:
+        raise InvalidRecord(f"a record claims {count} headers in its last {end - position} bytes")
+    headers = []
+    for _ in range(count):
+        header_key, position = _read_bytes(payload, position, end)
+        if header_key is None:
+            raise InvalidRecord("a header has no key")
+        header_value, position = _read_bytes(payload, position, end)
+        headers.append(Header(header_key.decode("utf-8", "surrogateescape"), header_value))
+    if position != end:
+        raise InvalidRecord(f"a record of {length} bytes ends {end - position} bytes off its length")
+    return Record(offset_delta, timestamp_delta, key, value, tuple(headers)), end
+
+
+def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = read_varint(payload, position)
+    if size < 0:
+        return None, position
+    stop = position + size
+    if stop > end:
+        raise InvalidRecord(f"a record's field claims {size} bytes where {end - position} are left")
+    return payload[position:stop], stop
