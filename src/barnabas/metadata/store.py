@@ -145,6 +145,13 @@ class Watch(Protocol):
         ...
 
 
+def check_path(path: str) -> None:
+    """Refuse what is no path of a new node: a mistake in our code, so it is a ValueError."""
+    parts = path.split("/")
+    if len(parts) < 2 or parts[0] or "\0" in path or any(part in ("", ".", "..") for part in parts[1:]):
+        raise ValueError(f"{path!r} is no path of a metadata node")
+
+
 class MetadataStore(Protocol):
     """The tree; the module says what every implementation promises. Paths are absolute, without a slash at the end."""
 
