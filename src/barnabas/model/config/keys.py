@@ -1,0 +1,57 @@
+"""Every key there is: Kafka's, from its tables, and our own; and which broker keys stand behind a topic key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.config import broker_keys, retired_keys, sentences, topic_keys
+from barnabas.model.config.definition import Key, Standing
+from barnabas.model.config.words import HIGH, READ_ONLY, STRING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.model.config.definition import Row
+
+IGNORED_SENTENCE: Final = "A key of Apache Kafka that has no effect in Barnabas."
+
+OWN: Final = (
+    Key(
+        "metadata.store",
+        STRING,
+        None,
+        None,
+        HIGH,
+        READ_ONLY,
+        Standing.OWN,
+        "The file that holds the cluster's metadata, outside the data directories; beside the first of them if unset.",
+    ),
+)
+
+
+def _keys(rows: Iterable[Row], standing: Standing, described: dict[str, str], hidden: bool) -> Iterable[Key]:
+    for name, kind, default, takes, importance, mode in rows:
+        sentence = described.get(name)
+        place = standing if sentence is None else Standing.HONOURED
+        yield Key(name, kind, default, takes, importance, mode, place, sentence or IGNORED_SENTENCE, hidden)
+
+
+BROKER_KEYS: Final[dict[str, Key]] = {
+    key.name: key
+    for keys in (
+        _keys(broker_keys.SHOWN, Standing.IGNORED, sentences.BROKER, hidden=False),
+        _keys(broker_keys.HIDDEN, Standing.IGNORED, sentences.BROKER, hidden=True),
+        _keys(retired_keys.RETIRED, Standing.RETIRED, sentences.BROKER, hidden=True),
+        OWN,
+    )
+    for key in keys
+}
+
+TOPIC_KEYS: Final[dict[str, Key]] = {
+    key.name: key
+    for keys in (
+        _keys(topic_keys.SHOWN, Standing.IGNORED, sentences.TOPIC, hidden=False),
+        _keys(topic_keys.HIDDEN, Standing.IGNORED, sentences.TOPIC, hidden=True),
+    )
+    for key in keys
+}

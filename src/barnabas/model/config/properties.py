@@ -1,0 +1,89 @@
+"""Java's properties syntax, the form of server.properties: comments, continuation lines, escapes.
+
+A file that Java reads is read the same here; later lines win over earlier ones of the same key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_BLANK: Final = " \t\f"
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The keys and values of a properties file; raises ConfigError for a broken escape."""
+    return dict(_split(line) for line in _logical_lines(text))
+
+
+def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
+    """The keys and values of `key=value` arguments, taken as they are; raises ConfigError when the = is missing."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{setting!r} is not a setting: write it as key=value")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments and blank ones, continuation lines joined."""
+    joined: str | None = None
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural.lstrip(_BLANK)
+        if joined is None and (not line or line[0] in "#!"):
+            continue
+        joined = line if joined is None else joined + line
+        if (len(joined) - len(joined.rstrip("\\"))) % 2:
+            joined = joined[:-1]
+            continue
+        yield joined
+        joined = None
+    if joined:
+        yield joined
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value of a logical line: they are parted by the first unescaped =, : or blank."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANK:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANK)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANK)
+    return _unescape(line[:end]), _unescape(rest)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char != "\\" or position == len(text):
+            if char != "\\":
+                parts.append(char)
+            continue
+        escape = text[position]
+        position += 1
+        if escape == "u":
+            parts.append(_unicode(text[position : position + 4], text))
+            position += 4
+        else:
+            parts.append(_ESCAPES.get(escape, escape))
+    # Java writes characters beyond the 16-bit plane as two escapes.
+    return "".join(parts).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _unicode(digits: str, text: str) -> str:
+    if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+        raise ConfigError(f"{text!r} has a broken \\u escape: four hexadecimal digits must follow")
+    return chr(int(digits, 16))
