@@ -11,8 +11,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers import Barnabas
 from tests.support.waiting import wait_until
