@@ -62,7 +62,7 @@ class LazyGroup(click.Group):
                 found = importlib.import_module(commands[cmd_name].module).command
                 assert isinstance(found, click.Command)
                 return found
-        return None
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section, without importing one of them."""

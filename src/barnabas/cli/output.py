@@ -31,9 +31,13 @@ def choose_style(*, as_json: bool) -> Style:
     """JSON when asked for, a table when a person is reading and rich is installed, else plain lines."""
     if as_json:
         return Style.JSON
-    if sys.stdout.isatty() and find_spec("rich") is not None:
+    if _to_a_person() and find_spec("rich") is not None:
         return Style.TABLE
     return Style.PLAIN
+
+
+def _to_a_person() -> bool:
+    return sys.stdout.isatty()
 
 
 def json_option(command: F) -> F:

@@ -1,0 +1,70 @@
+"""The options that say which broker is meant, and the configuration they make.
+
+From weak to strong: Kafka's defaults, the file of --config, --listen and --data, then --set. Without a file, two of the
+defaults are for a machine of one's own and not Kafka's: listen on localhost only, and keep data in ./data.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.help import F, option
+
+if TYPE_CHECKING:
+    from barnabas.model.config.broker import BrokerConfig
+
+DEFAULT_LISTEN = "localhost:9092"
+DEFAULT_DATA = Path("data")
+LISTENER_KEYS = ("listeners", "advertised.listeners")
+DATA_KEYS = ("log.dir", "log.dirs", "metadata.store")
+
+
+def config_option(command: F) -> F:
+    """`--config FILE`."""
+    return option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A server.properties file, Kafka's or yours.",
+        section="Configuration",
+    )(command)
+
+
+def data_option(command: F) -> F:
+    """`--data DIR`."""
+    return option(
+        "--data",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Where data is kept (log.dirs).  [default: ./data]",
+        section="Configuration",
+    )(command)
+
+
+def load_config(
+    config: Path | None = None, settings: tuple[str, ...] = (), listen: str | None = None, data: Path | None = None
+) -> BrokerConfig:
+    """The broker's configuration, checked; raises ConfigError when it cannot be used."""
+    from barnabas.model.config.broker import BrokerConfig
+    from barnabas.model.config.properties import parse_overrides, parse_properties
+
+    properties: dict[str, str] = {}
+    overrides = parse_overrides(settings)
+    if config is not None:
+        properties = parse_properties(config.read_text(encoding="utf-8"))
+    else:
+        if not any(key in overrides for key in LISTENER_KEYS):
+            listen = listen or DEFAULT_LISTEN
+        if not any(key in overrides for key in DATA_KEYS[:2]):
+            data = data or DEFAULT_DATA
+    if listen is not None:
+        for key in LISTENER_KEYS:
+            properties.pop(key, None)
+        properties["listeners"] = f"PLAINTEXT://{listen}"
+    if data is not None:
+        for key in DATA_KEYS:
+            properties.pop(key, None)
+        properties["log.dirs"] = str(data.absolute())
+    return BrokerConfig.load(properties | overrides)

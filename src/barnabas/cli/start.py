@@ -1,0 +1,127 @@
+"""`barnabas start`: run a broker, in this terminal or in the background.
+
+Only this module and what it needs is imported before the broker listens; see `cli/main` for why.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas import __version__
+from barnabas.cli.broker_options import DEFAULT_LISTEN, config_option, data_option, load_config
+from barnabas.cli.help import Command, option
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.broker.app import ReadyInfo
+    from barnabas.model.config.broker import BrokerConfig
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        ("listen on localhost:9092 and keep data in ./data", "barnabas start"),
+        ("with the settings of a Kafka broker", "barnabas start --config server.properties"),
+        ("another place, another port", "barnabas start --data /var/lib/barnabas --listen localhost:19092"),
+        ("any port that is free; the ready line names it", "barnabas start --listen localhost:0"),
+        ("any setting of Kafka's, by name", "barnabas start --set num.partitions=6 --set log.retention.hours=24"),
+        ("in the background", "barnabas start --daemon    # ends with: barnabas stop"),
+    ],
+)
+@config_option
+@option(
+    "--set",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="One setting, stronger than the file; repeatable.",
+    section="Configuration",
+)
+@option(
+    "--listen",
+    metavar="HOST:PORT",
+    help=f"Where to listen, in plain text. Port 0 takes a free one.  [default: {DEFAULT_LISTEN}]",
+    section="Configuration",
+)
+@data_option
+@option(
+    "--daemon",
+    is_flag=True,
+    help="Run in the background: return when the broker is ready, print its pid; "
+    "its log is DIR/barnabas.log, its pid file DIR/barnabas.pid.",
+)
+def command(
+    config: Path | None, settings: tuple[str, ...], listen: str | None, data: Path | None, daemon: bool
+) -> None:
+    """Run a broker. Kafka's clients use it as they use Kafka.
+
+    It runs until SIGTERM or Ctrl-C, then stops cleanly. Configuration has Kafka's names. Without --config, it listens
+    on localhost only and keeps data in ./data; --config brings Kafka's own defaults.
+    """
+    broker_config = load_config(config, settings, listen, data)
+    if daemon:
+        from barnabas.cli import service
+
+        pid, ready = service.start_in_background(
+            ["start", *_as_words(config, settings, listen, data)], broker_config.log_dirs[0]
+        )
+        click.echo(ready)
+        click.echo(f"It is process {pid}; its log is {broker_config.log_dirs[0] / service.LOG_FILE}")
+        return
+    sys.exit(run(broker_config))
+
+
+def _as_words(config: Path | None, settings: tuple[str, ...], listen: str | None, data: Path | None) -> list[str]:
+    words: list[str] = []
+    for name, value in (("--config", config), ("--listen", listen), ("--data", data)):
+        if value is not None:
+            words += [name, str(value)]
+    for setting in settings:
+        words += ["--set", setting]
+    return words
+
+
+def run(config: BrokerConfig) -> int:
+    """Run the broker in this process; returns its exit code."""
+    import logging
+
+    from barnabas.broker import app
+    from barnabas.cli import service
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    for warning in config.warnings:
+        logging.getLogger(__name__).warning("%s", warning)
+
+    def on_ready(info: ReadyInfo) -> None:
+        service.write_pid(config.log_dirs[0])
+        line = ready_line(info)
+        click.echo(line)
+        sys.stdout.flush()
+        service.tell_starter(line)
+
+    try:
+        return app.run(config, on_ready)
+    finally:
+        service.remove_pid(config.log_dirs[0])
+
+
+def ready_line(info: ReadyInfo) -> str:
+    """One line for people and for scripts: where, what, how fast."""
+    listeners = ", ".join(f"{_host(listener.host)}:{listener.port}" for listener in info.listeners)
+    directories = ", ".join(str(directory) for directory in info.log_dirs)
+    return (
+        f"Barnabas {__version__} is ready on {listeners}; data in {directories} ({info.summary}); "
+        f"started in {info.seconds:.2f} s"
+    )
+
+
+def _host(host: str) -> str:
+    if not host:
+        return "*"
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas import __version__
+from barnabas.cli.main import COMMANDS, cli
+from tests.support.processes import free_port
+
+if TYPE_CHECKING:
+    from tests.unit.cli.conftest import Run
+
+NAMES = [name for commands in COMMANDS.values() for name in commands]
+
+
+def test_help_lists_every_command_and_shows_examples(run: Run) -> None:
+    shown = run("--help").stdout
+    for section, commands in COMMANDS.items():
+        assert f"\n{section}:\n" in shown
+        for name, command in commands.items():
+            assert name in shown
+            assert command.summary in shown
+    assert "\n  barnabas start\n" in shown
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_help_with_an_example(run: Run, name: str) -> None:
+    shown = run(name, "--help").stdout
+    assert f"Usage: barnabas {name}" in shown
+    assert "Examples:\n" in shown
+    assert f"barnabas {name}" in shown.split("Examples:\n")[1]
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").stdout == f"barnabas, version {__version__}\n"
+
+
+def test_an_unknown_command_is_wrong_usage(run: Run) -> None:
+    result = run("topcis")
+    assert result.exit_code == 2
+    assert "No such command 'topcis'" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(run: Run, shell: str) -> None:
+    script = run("completion", shell).stdout
+    assert f"_BARNABAS_COMPLETE={shell}_complete" in script
+
+
+def test_a_dead_broker_is_told_in_one_line_with_the_next_step(run: Run) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    result = run("topics", "--list", "--bootstrap-server", address)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"Error: no broker answers at {address} (connection refused). "
+        "Start one with `barnabas start`, or name another with --bootstrap-server HOST:PORT.\n"
+    )
+
+
+def test_what_the_system_refuses_is_told_in_one_line(run: Run) -> None:
+    @cli.command("break")
+    def break_() -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/nowhere")
+
+    try:
+        result = run("break")
+    finally:
+        cli.commands.pop("break")
+    assert (result.exit_code, result.stderr) == (1, "Error: /nowhere: No such file or directory\n")
+
+
+def test_defects_are_not_hidden(run: Run) -> None:
+    @cli.command("break")
+    def break_() -> None:
+        raise ZeroDivisionError
+
+    try:
+        result = run("break")
+    finally:
+        cli.commands.pop("break")
+    assert isinstance(result.exception, ZeroDivisionError)
+
+
+def test_help_loads_no_command_and_nothing_heavy() -> None:
+    heavy = ["asyncio", "kio", "hypothesis", "confluent_kafka", "rich", "barnabas.cli.topics"]
+    code = (
+        "import sys, contextlib\n"
+        "from barnabas.cli.main import main\n"
+        "sys.argv = ['barnabas', '--help']\n"
+        "with contextlib.suppress(SystemExit): main()\n"
+        f"print([name for name in {heavy!r} if sys.modules.get(name)], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.cli import service
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.unit.cli.conftest import Run
+
+    Holder = Callable[..., subprocess.Popen[bytes]]
+
+LOCK_AND_WAIT = """
+import fcntl, os, signal, sys
+from pathlib import Path
+data, ignore = Path(sys.argv[1]), sys.argv[2] == "deaf"
+if ignore:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+lock = os.open(data / ".lock", os.O_RDWR | os.O_CREAT)
+fcntl.flock(lock, fcntl.LOCK_EX)
+(data / "locked").touch()
+signal.pause()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Holder]:
+    """Start a process that holds the lock on `tmp_path`, like a broker."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def start(*, deaf: bool = False) -> subprocess.Popen[bytes]:
+        child = subprocess.Popen([sys.executable, "-c", LOCK_AND_WAIT, tmp_path, "deaf" if deaf else "polite"])
+        children.append(child)
+        wait_until((tmp_path / "locked").exists, "the lock")
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+def test_a_broker_that_runs_is_ended(run: Run, tmp_path: Path, holder: Holder) -> None:
+    child = holder()
+    (tmp_path / "barnabas.pid").write_text(f"{child.pid}\n")
+    result = run("stop", "--data", tmp_path)
+    assert result.stdout == f"Stopped the broker on {tmp_path} (process {child.pid}).\n"
+    assert result.exit_code == 0
+    assert child.wait(5) < 0
+
+
+def test_no_broker_is_no_error_and_a_stale_pid_file_goes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "barnabas.pid").write_text(f"{os.getpid()}\n")
+    result = run("stop", "--data", tmp_path)
+    assert (result.exit_code, result.stdout) == (0, f"No broker is running on {tmp_path}.\n")
+    assert not (tmp_path / "barnabas.pid").exists()
+
+
+@pytest.mark.parametrize("pid", [None, "not a number", str(os.getpid())])
+def test_a_process_that_does_not_hold_the_lock_is_left_alone(
+    run: Run, tmp_path: Path, holder: Holder, pid: str | None
+) -> None:
+    child = holder()
+    if pid is not None:
+        (tmp_path / "barnabas.pid").write_text(pid)
+    result = run("stop", "--data", tmp_path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: a process has locked {tmp_path}, but barnabas.pid does not name it")
+    assert child.poll() is None
+
+
+def test_a_broker_that_does_not_end_is_told_with_what_to_do(run: Run, tmp_path: Path, holder: Holder) -> None:
+    child = holder(deaf=True)
+    (tmp_path / "barnabas.pid").write_text(str(child.pid))
+    result = run("stop", "--data", tmp_path, "--timeout", "0.1")
+    assert result.exit_code == 1
+    assert f"(process {child.pid}) did not end within 0.1 s" in result.stderr
+    assert f"kill -9 {child.pid}" in result.stderr
+
+
+def test_a_pid_file_is_removed_only_by_its_owner(tmp_path: Path) -> None:
+    service.write_pid(tmp_path)
+    assert service.read_pid(tmp_path) == os.getpid()
+    service.remove_pid(tmp_path)
+    assert service.read_pid(tmp_path) is None
+    (tmp_path / "barnabas.pid").write_text("1\n")
+    service.remove_pid(tmp_path)
+    assert service.read_pid(tmp_path) == 1
