@@ -191,6 +191,12 @@ class InvalidProducerEpoch(ApiError):
     code = ErrorCode.invalid_producer_epoch
 
 
+class InvalidTxnState(ApiError):
+    """The batch does not fit the state of its producer's transaction."""
+
+    code = ErrorCode.invalid_txn_state
+
+
 class UnknownProducerId(ApiError):
     """The log remembers nothing of this producer id."""
 

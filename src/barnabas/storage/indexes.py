@@ -1,0 +1,240 @@
+"""The offset index and the time index of a segment.
+
+    .index      8 bytes an entry: last offset of a batch minus the segment's base, position of that batch in the log
+    .timeindex 12 bytes an entry: largest timestamp so far, offset (minus base) of the batch that brought it
+
+Both are sparse (one entry about every index.interval.bytes), sorted, and only hints: a search begins at the entry at or
+before its target and goes on over batch headers. So an index may lag behind its log. New entries are collected in
+memory and written in blocks, and a crash costs nothing, because recovery rebuilds the indexes of every segment that
+was not synced. Entries on file are searched where they are, with a few small reads: memory does not grow with the log.
+
+Kafka allocates the files of its active segment in full, so a file may end in zeroes: an entry of zeroes is no entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.errors import StorageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.storage.files import FileHandle, FileSystem
+
+_BLOCK: Final = 64
+_PENDING: Final = 256
+_MAX_RELATIVE: Final = 2**31 - 1
+
+
+class _Index:
+    """Sorted pairs of numbers: the first so many on file, the rest in memory."""
+
+    __slots__ = ("_entry", "_files", "_keys", "_on_file", "_size", "_values", "base_offset", "file")
+
+    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int, entry: struct.Struct) -> None:
+        self.file = file
+        self.base_offset = base_offset
+        self._files = files
+        self._entry = entry
+        self._size = size
+        self._on_file = -1
+        self._keys: list[int] = []
+        self._values: list[int] = []
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are."""
+        on_file = self._on_file
+        return (on_file if on_file >= 0 else self._count()) + len(self._keys)
+
+    @property
+    def block_full(self) -> bool:
+        """Whether enough entries have come together in memory to write them."""
+        return len(self._keys) >= _PENDING
+
+    @property
+    def damaged(self) -> bool:
+        """Whether the file cannot be an index, going by its length."""
+        return self._size % self._entry.size != 0
+
+    def write(self) -> None:
+        """Write the entries that are only in memory."""
+        if not self._keys:
+            return
+        on_file = self.entries - len(self._keys)
+        data = b"".join(map(self._entry.pack, self._keys, self._values))
+        fd = self.file.acquire()
+        try:
+            if self._size != on_file * self._entry.size:
+                self._files.truncate(fd, on_file * self._entry.size)
+            self._files.append_all(fd, data)
+        finally:
+            self.file.release()
+        self._on_file = on_file + len(self._keys)
+        self._size = self._on_file * self._entry.size
+        self._keys, self._values = [], []
+
+    def trim(self) -> None:
+        """Write what is in memory and cut what is no entry; the file is then as Kafka leaves it when it closes."""
+        self.write()
+        if self._size != self.entries * self._entry.size:
+            self._cut(self.entries)
+
+    def reset(self) -> None:
+        """Forget all entries."""
+        self._keys, self._values = [], []
+        self._cut(0)
+
+    def _add(self, key: int, value: int) -> None:
+        self._keys.append(key)
+        self._values.append(value)
+
+    def _last(self) -> tuple[int, int] | None:
+        if self._keys:
+            return self._keys[-1], self._values[-1]
+        count = self.entries
+        return self._read(count - 1, 1)[0] if count else None
+
+    def _floor(self, key: int, *, cached: bool = False) -> tuple[int, int] | None:
+        """The last entry whose key is at most `key`."""
+        keys, values = self._keys, self._values
+        if keys and keys[0] <= key:
+            at = bisect_right(keys, key) - 1
+            return keys[at], values[at]
+        low, high = 0, self.entries - len(keys)
+        if high == 0:
+            return None
+        fd = self.file.acquire()
+        try:
+            read = self._files.read_cached if cached else self._files.read
+            while high - low > _BLOCK:
+                middle = (low + high) // 2
+                if self._parse(read(fd, self._entry.size, middle * self._entry.size))[0][0] <= key:
+                    low = middle
+                else:
+                    high = middle
+            block = self._parse(read(fd, (high - low) * self._entry.size, low * self._entry.size))
+        finally:
+            self.file.release()
+        at = bisect_right(block, key, key=_first) - 1
+        return block[at] if at >= 0 else None
+
+    def _keep_while(self, keep: Callable[[tuple[int, int]], bool]) -> None:
+        """Drop all entries from the first that is not to be kept."""
+        self.write()
+        entries = self._read(0, self.entries)
+        kept = next((at for at, entry in enumerate(entries) if not keep(entry)), len(entries))
+        if kept < len(entries):
+            self._cut(kept)
+
+    def _cut(self, entries: int) -> None:
+        fd = self.file.acquire()
+        try:
+            self._files.truncate(fd, entries * self._entry.size)
+        finally:
+            self.file.release()
+        self._on_file = entries
+        self._size = entries * self._entry.size
+
+    def _read(self, first: int, count: int) -> list[tuple[int, int]]:
+        return self._parse(self.file.read(count * self._entry.size, first * self._entry.size))
+
+    def _parse(self, data: bytes) -> list[tuple[int, int]]:
+        if not data or len(data) % self._entry.size:
+            raise StorageFailed(
+                f"{self.file.path} ends inside an entry; remove it, and it is made anew at the next start"
+            )
+        return list(self._entry.iter_unpack(data))
+
+    def _count(self) -> int:
+        """Count the entries on file: all, unless it ends in zeroes."""
+        count = self._size // self._entry.size
+        if count and not any(self._read(count - 1, 1)[0]):
+            low, high = 0, count - 1
+            while low < high:
+                middle = (low + high) // 2
+                if any(self._read(middle, 1)[0]):
+                    low = middle + 1
+                else:
+                    high = middle
+            count = low
+        self._on_file = count
+        return count
+
+
+def _first(entry: tuple[int, int]) -> int:
+    return entry[0]
+
+
+class OffsetIndex(_Index):
+    """From offsets to positions in the log."""
+
+    __slots__ = ()
+
+    ENTRY: Final = struct.Struct(">ii")
+
+    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int = 0) -> None:
+        super().__init__(files, file, base_offset, size, self.ENTRY)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; offsets and positions only grow."""
+        self._add(offset - self.base_offset, position)
+
+    def lookup(self, offset: int, *, cached: bool = False) -> tuple[int, int]:
+        """Offset and position of the last entry at or before `offset`; the segment's start when there is none."""
+        found = self._floor(min(offset - self.base_offset, _MAX_RELATIVE), cached=cached)
+        return (self.base_offset, 0) if found is None else (self.base_offset + found[0], found[1])
+
+    def last(self) -> tuple[int, int]:
+        """Offset and position of the last entry; the segment's start when there is none."""
+        found = self._last()
+        return (self.base_offset, 0) if found is None else (self.base_offset + found[0], found[1])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries of `offset` and later ones."""
+        relative = offset - self.base_offset
+        self._keep_while(lambda entry: entry[0] < relative)
+
+
+class TimeIndex(_Index):
+    """From timestamps to offsets."""
+
+    __slots__ = ("_last_timestamp",)
+
+    ENTRY: Final = struct.Struct(">qi")
+
+    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int = 0) -> None:
+        super().__init__(files, file, base_offset, size, self.ENTRY)
+        self._last_timestamp: int | None = -1 if size == 0 else None
+
+    def append(self, timestamp: int, offset: int) -> None:
+        """Add an entry, unless the timestamp is no larger than the last one."""
+        if self._last_timestamp is None:
+            self._last_timestamp = self.last()[0]
+        if timestamp > self._last_timestamp:
+            self._last_timestamp = timestamp
+            self._add(timestamp, offset - self.base_offset)
+
+    def lookup(self, timestamp: int) -> tuple[int, int]:
+        """Timestamp and offset of the last entry whose timestamp is at most `timestamp`; (-1, base) when none is."""
+        found = self._floor(timestamp)
+        return (-1, self.base_offset) if found is None else (found[0], self.base_offset + found[1])
+
+    def last(self) -> tuple[int, int]:
+        """Timestamp and offset of the last entry; (-1, base) when there is none."""
+        found = self._last()
+        return (-1, self.base_offset) if found is None else (found[0], self.base_offset + found[1])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries that speak of `offset` or later ones."""
+        relative = offset - self.base_offset
+        self._keep_while(lambda entry: entry[1] < relative)
+        self._last_timestamp = self.last()[0]
+
+    def reset(self) -> None:
+        """Forget all entries."""
+        super().reset()
+        self._last_timestamp = -1

@@ -1,0 +1,323 @@
+"""What a log remembers of idempotent producers: the rule that a batch is stored once and in order.
+
+For every producer id: its epoch, its last five batches, and the transaction that is open. A batch whose sequence
+numbers are those of one of the five is a repetition and answered like the first time. Otherwise it must go on where
+the last one ended; a new epoch begins at 0. A producer id of which nothing is known may begin anywhere, since its
+batches may have been removed by retention.
+
+The state is a function of the log. Snapshots (`.snapshot`, named by the offset up to which they speak) save reading all
+of it again: one is written when a segment begins and one when the log is closed.
+
+    snapshot: version int16 (1), CRC-32C uint32 of the rest, count int32, and 46 bytes a producer:
+    id int64, epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp int64,
+    coordinator epoch int32, first offset of the open transaction int64 (-1: none)
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.model.errors import CorruptMessage, InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
+from barnabas.protocol.records.batch import NO_SEQUENCE
+from barnabas.protocol.records.checksum import crc32c
+from barnabas.protocol.records.control import ControlType
+from barnabas.storage.segment import SNAPSHOT_SUFFIX, file_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from barnabas.protocol.records.batch import BatchHeader
+    from barnabas.protocol.records.control import EndOfTransaction
+    from barnabas.storage.files import FileSystem
+
+logger = logging.getLogger(__name__)
+
+NO_EPOCH: Final = -1
+NO_TRANSACTION: Final = -1
+
+_BATCHES: Final = 5
+_MAX_SEQUENCE: Final = 2**31 - 1
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hI")
+_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+class ProducerInfo(NamedTuple):
+    """What DescribeProducers tells of one producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+
+
+class Duplicate(NamedTuple):
+    """A batch that is in the log already."""
+
+    base_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerEntry:
+    """What is known of one producer id."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "next_sequence", "txn_first_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.next_sequence = 0
+        self.batches: deque[tuple[int, int, int, int]] = deque(maxlen=_BATCHES)
+        """Last sequence, last offset, offset delta and timestamp of the newest batches, oldest first."""
+        self.last_timestamp = -1
+        self.coordinator_epoch = -1
+        self.txn_first_offset = NO_TRANSACTION
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence number, or -1 when this epoch has no batch yet."""
+        return self.batches[-1][0] if self.batches else NO_SEQUENCE
+
+    def move_to(self, epoch: int) -> None:
+        """Go on with another epoch: sequences start again."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.next_sequence = 0
+
+    def add(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
+        """Note a batch of the present epoch."""
+        self.batches.append((last_sequence, last_offset, offset_delta, timestamp))
+        self.next_sequence = (last_sequence + 1) & _MAX_SEQUENCE
+        self.last_timestamp = timestamp
+
+    def find(self, base_sequence: int, offset_delta: int) -> Duplicate | None:
+        """The remembered batch with these sequence numbers."""
+        last = (base_sequence + offset_delta) & _MAX_SEQUENCE
+        for last_sequence, last_offset, delta, timestamp in self.batches:
+            if last_sequence == last and delta == offset_delta:
+                return Duplicate(last_offset - delta, last_offset, timestamp)
+        return None
+
+
+class ProducerStates:
+    """The producers of one log, as of `end_offset`."""
+
+    __slots__ = ("_entries", "end_offset")
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self._entries: dict[int, ProducerEntry] = {}
+        self.end_offset = end_offset
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def check(
+        self, producer_id: int, epoch: int, base_sequence: int, offset_delta: int, *, transactional: bool
+    ) -> Duplicate | None:
+        """Whether a client's batch may be stored; returns the first one when it is a repetition."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return None
+        if epoch == entry.epoch:
+            if base_sequence != entry.next_sequence:
+                duplicate = entry.find(base_sequence, offset_delta)
+                if duplicate is not None:
+                    return duplicate
+                raise OutOfOrderSequence(
+                    f"producer {producer_id} sent sequence {base_sequence} where {entry.next_sequence} should follow"
+                )
+        elif epoch < entry.epoch:
+            raise InvalidProducerEpoch(f"producer {producer_id} uses epoch {epoch}, but {entry.epoch} has taken over")
+        elif base_sequence != 0:
+            raise OutOfOrderSequence(
+                f"producer {producer_id} begins its epoch {epoch} with sequence {base_sequence} instead of 0"
+            )
+        if entry.txn_first_offset != NO_TRANSACTION and not transactional:
+            raise InvalidTxnState(f"producer {producer_id} has an open transaction, but its batch is not part of one")
+        return None
+
+    def record(
+        self,
+        producer_id: int,
+        epoch: int,
+        base_sequence: int,
+        base_offset: int,
+        offset_delta: int,
+        timestamp: int,
+        transactional: bool,
+    ) -> None:
+        """Note a batch of data that is in the log now."""
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            entry = self._entries[producer_id] = ProducerEntry(epoch)
+        elif entry.epoch != epoch:
+            entry.move_to(epoch)
+        entry.add((base_sequence + offset_delta) & _MAX_SEQUENCE, base_offset + offset_delta, offset_delta, timestamp)
+        if transactional and entry.txn_first_offset == NO_TRANSACTION:
+            entry.txn_first_offset = base_offset
+
+    def end_transaction(self, header: BatchHeader, marker: EndOfTransaction) -> CompletedTransaction | None:
+        """Note the end of a transaction; returns it, unless it had no records here."""
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch)
+        entry.move_to(header.producer_epoch)
+        first_offset, entry.txn_first_offset = entry.txn_first_offset, NO_TRANSACTION
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        if first_offset == NO_TRANSACTION:
+            return None
+        aborted = marker.type is ControlType.ABORT
+        return CompletedTransaction(header.producer_id, first_offset, header.base_offset, aborted)
+
+    def first_open_transaction(self) -> int | None:
+        """The first offset of the oldest open transaction."""
+        return min(
+            (entry.txn_first_offset for entry in self._entries.values() if entry.txn_first_offset != NO_TRANSACTION),
+            default=None,
+        )
+
+    def expire(self, before_ms: int) -> None:
+        """Forget producers that wrote nothing since `before_ms` and have no open transaction."""
+        expired = [
+            producer_id
+            for producer_id, entry in self._entries.items()
+            if entry.last_timestamp <= before_ms and entry.txn_first_offset == NO_TRANSACTION
+        ]
+        for producer_id in expired:
+            del self._entries[producer_id]
+
+    def describe(self) -> list[ProducerInfo]:
+        """What is known, for people."""
+        return [
+            ProducerInfo(
+                producer_id,
+                entry.epoch,
+                entry.last_sequence,
+                entry.last_timestamp,
+                entry.coordinator_epoch,
+                entry.txn_first_offset,
+            )
+            for producer_id, entry in self._entries.items()
+        ]
+
+    def encode(self) -> bytes:
+        """The content of a snapshot."""
+        parts = [_COUNT.pack(len(self._entries))]
+        for producer_id, entry in self._entries.items():
+            last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else (NO_SEQUENCE, -1, 0, -1)
+            parts.append(
+                _ENTRY.pack(
+                    producer_id,
+                    entry.epoch,
+                    last_sequence,
+                    last_offset,
+                    delta,
+                    entry.last_timestamp,
+                    entry.coordinator_epoch,
+                    entry.txn_first_offset,
+                )
+            )
+        body = b"".join(parts)
+        return _HEAD.pack(_VERSION, crc32c(body)) + body
+
+    @classmethod
+    def decode(cls, data: bytes, end_offset: int) -> ProducerStates:
+        """Read a snapshot; raises CorruptMessage when it is damaged."""
+        if len(data) < _HEAD.size + _COUNT.size:
+            raise CorruptMessage(f"a snapshot of {len(data)} bytes is too short")
+        version, crc = _HEAD.unpack_from(data)
+        body = memoryview(data)[_HEAD.size :]
+        if version != _VERSION:
+            raise CorruptMessage(f"a snapshot of version {version} is unknown; this program reads version {_VERSION}")
+        if crc32c(body) != crc:
+            raise CorruptMessage("the snapshot's CRC does not fit its content")
+        (count,) = _COUNT.unpack_from(body)
+        if count * _ENTRY.size != len(body) - _COUNT.size:
+            raise CorruptMessage(f"the snapshot's length does not fit its {count} producers")
+        states = cls(end_offset)
+        for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
+            producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
+            entry = states._entries[producer_id] = ProducerEntry(epoch)
+            if last_offset >= 0:
+                entry.add(sequence, last_offset, delta, timestamp)
+            entry.last_timestamp = timestamp
+            entry.coordinator_epoch = coordinator_epoch
+            entry.txn_first_offset = txn_first_offset
+        return states
+
+
+class Snapshots:
+    """The snapshot files of one log."""
+
+    __slots__ = ("_directory", "_files", "_offsets")
+
+    def __init__(self, files: FileSystem, directory: str, offsets: Iterable[int] = ()) -> None:
+        self._files = files
+        self._directory = directory
+        self._offsets = set(offsets)
+
+    @property
+    def offsets(self) -> list[int]:
+        """The offsets of which there are snapshots, ascending."""
+        return sorted(self._offsets)
+
+    def path(self, offset: int) -> str:
+        """The file of the snapshot at `offset`."""
+        return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def take(self, states: ProducerStates, *, sync: bool) -> None:
+        """Write the snapshot of `states`, unless there is one at its offset."""
+        if states.end_offset not in self._offsets:
+            self._files.write_file(self.path(states.end_offset), states.encode(), sync=sync)
+            self._offsets.add(states.end_offset)
+
+    def load(self, up_to: int) -> ProducerStates | None:
+        """The newest readable state at or before `up_to`; damaged snapshots are removed on the way."""
+        for offset in reversed(self.offsets):
+            if offset > up_to:
+                continue
+            try:
+                return ProducerStates.decode(self._files.read_file(self.path(offset)), offset)
+            except (CorruptMessage, FileNotFoundError) as error:
+                logger.warning("removed snapshot %s: %s", self.path(offset), error)
+                self.remove(offset)
+        return None
+
+    def sync(self, offset: int) -> None:
+        """Bring the snapshot at `offset` to the disk, if there is one."""
+        if offset in self._offsets:
+            self._files.sync_file(self.path(offset))
+
+    def remove(self, offset: int) -> None:
+        """Remove the snapshot at `offset`, if there is one."""
+        if offset in self._offsets:
+            self._offsets.discard(offset)
+            self._files.remove(self.path(offset))
+
+    def remove_after(self, offset: int) -> None:
+        """Remove the snapshots that speak of more than `offset`."""
+        for found in [found for found in self._offsets if found > offset]:
+            self.remove(found)
+
+    def remove_strays(self, bases: Iterable[int]) -> None:
+        """Keep the snapshots where segments begin, and the newest of all."""
+        kept = set(bases) | {max(self._offsets, default=-1)}
+        for found in [found for found in self._offsets if found not in kept]:
+            self.remove(found)

@@ -1,0 +1,371 @@
+"""A segment: one file of batches, with its indexes.
+
+    00000000000000001000.log         batches as clients sent them, from offset 1000 on
+    00000000000000001000.index       offset -> position
+    00000000000000001000.timeindex   timestamp -> offset
+    00000000000000001000.txnindex    aborted transactions, where there are any
+
+A segment only grows, until a later one is begun; then it is sealed, and from that moment its files do not change until
+they are removed. Finding a position takes the offset index and a few batch headers; the newest batches are remembered,
+so that a consumer at the tail costs no read at all.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.model.errors import CorruptMessage
+from barnabas.protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from barnabas.storage.indexes import OffsetIndex, TimeIndex
+from barnabas.storage.txn_index import TransactionIndex
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from typing_extensions import Buffer
+
+    from barnabas.model.log_config import LogConfig
+    from barnabas.storage.files import FileHandle, FilePool
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+DELETED_SUFFIX: Final = ".deleted"
+
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+"""Offsets are kept relative to the segment's base, in four bytes."""
+
+_RANGE: Final = struct.Struct(">qi11xi")
+_RECENT: Final = 256
+_SMALL_CHUNK: Final = 4096
+_LARGE_CHUNK: Final = 65536
+_NEVER: Final = 2**63 - 1
+
+
+class FileSlice(NamedTuple):
+    """Bytes of a file, for sendfile: acquire() the file while the slice waits, release() it when it is sent."""
+
+    file: FileHandle
+    position: int
+    length: int
+    warm: bool
+    """Written a short while ago by this process, so most likely in memory."""
+
+
+class BatchRange(NamedTuple):
+    """Where a batch lies."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+class Timestamped(NamedTuple):
+    """A timestamp and the last offset of the batch that brought it."""
+
+    timestamp: int
+    offset: int
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """The name of a file of the segment that begins at `offset`.
+
+    >>> file_name(42, ".log")
+    '00000000000000000042.log'
+    """
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """One segment of a log; `sealed` once a later one exists."""
+
+    __slots__ = (
+        "_append",
+        "_entries_left",
+        "_files",
+        "_first_timestamp",
+        "_index_interval",
+        "_largest",
+        "_pool",
+        "_prefix",
+        "_recent",
+        "_since_index",
+        "base_offset",
+        "created_ms",
+        "file",
+        "offset_index",
+        "roll_after",
+        "sealed",
+        "size",
+        "synced",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self, pool: FilePool, directory: str, base_offset: int, sizes: Mapping[str, int], config: LogConfig, now_ms: int
+    ) -> None:
+        """`sizes` are the lengths of the files that exist, by suffix."""
+        self._pool = pool
+        self._files = pool.files
+        self._append = pool.files.append
+        self._prefix = f"{directory}/{base_offset:020d}"
+        self.base_offset = base_offset
+        self.size = sizes.get(LOG_SUFFIX, 0)
+        self.file = pool.handle(self._prefix + LOG_SUFFIX)
+        self.offset_index = OffsetIndex(
+            pool.files, pool.handle(self._prefix + INDEX_SUFFIX), base_offset, sizes.get(INDEX_SUFFIX, 0)
+        )
+        self.time_index = TimeIndex(
+            pool.files, pool.handle(self._prefix + TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX, 0)
+        )
+        self.txn_index = TransactionIndex(pool.files, self._prefix + TXN_INDEX_SUFFIX)
+        self.created_ms = now_ms
+        self.roll_after = _NEVER
+        """A batch whose timestamp is larger begins a new segment; see Log."""
+        self.sealed = False
+        self.synced = False
+        """Sealed, and log and indexes are on disk."""
+        self._largest: Timestamped | None = Timestamped(-1, base_offset) if self.size == 0 else None
+        self._first_timestamp: int | None = None
+        self._since_index = 0
+        self._index_interval = config.index_interval_bytes
+        self._entries_left = 0
+        self._recent = array("q"), array("q")
+
+    @classmethod
+    def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """Begin a segment; files of that name, left over from a crash, are removed."""
+        segment = cls(pool, directory, base_offset, {}, config, now_ms)
+        for handle in (segment.file, segment.offset_index.file, segment.time_index.file):
+            pool.files.remove(handle.path)
+            pool.files.close(pool.files.open(handle.path, create=True))
+        segment.txn_index.reset()
+        segment.limit_indexes(config)
+        return segment
+
+    def limit_indexes(self, config: LogConfig) -> None:
+        """Make room for as many index entries as segment.index.bytes allows; one of the time index is for sealing."""
+        self._index_interval = config.index_interval_bytes
+        self._entries_left = min(
+            config.segment_index_bytes // self.offset_index.ENTRY.size - self.offset_index.entries,
+            config.segment_index_bytes // self.time_index.ENTRY.size - 1 - self.time_index.entries,
+        )
+
+    @property
+    def path(self) -> str:
+        """The log file's path."""
+        return self.file.path
+
+    @property
+    def indexes_full(self) -> bool:
+        """Whether an index has no room for one more entry."""
+        return self._entries_left <= 0
+
+    @property
+    def largest_timestamp(self) -> Timestamped:
+        """The largest timestamp; -1 when no batch has one."""
+        if self._largest is None:
+            self._largest = Timestamped._make(self.time_index.last())
+        return self._largest
+
+    @property
+    def first_timestamp(self) -> int:
+        """The largest timestamp of the first batch; -1 when it has none, or there is no batch."""
+        if self._first_timestamp is None:
+            if self.size < HEADER_SIZE:
+                return -1
+            self._first_timestamp = next(self.headers(0, self.size))[1].max_timestamp
+        return self._first_timestamp
+
+    def retention_timestamp(self) -> int:
+        """What retention.ms is counted from: the largest timestamp, or else when the file was written. Reads files."""
+        largest = self.largest_timestamp.timestamp
+        return largest if largest >= 0 else self._files.modified_ms(self.file.path)
+
+    def write(self, buffers: Sequence[Buffer], size: int, start: int, last_offset: int, max_timestamp: int) -> None:
+        """Append one batch of `size` bytes that ends at `last_offset`, as the first at or after offset `start`.
+
+        After an OSError the segment is what it was before, unless cutting the file failed, too.
+        """
+        fd = self.file.pinned_fd
+        if fd < 0:
+            fd = self.file.pin()
+        add_entry = self._since_index > self._index_interval
+        try:
+            if add_entry and self.offset_index.block_full:
+                self.offset_index.write()
+                self.time_index.write()
+            written = self._append(fd, buffers)
+            if written != size:
+                self._files.append_all(fd, b"".join(buffers)[written:])
+        except OSError:
+            self._files.truncate(fd, self.size)
+            raise
+        position = self.size
+        if position == 0:
+            self._first_timestamp = max_timestamp
+        largest = self._largest or self.largest_timestamp
+        if max_timestamp > largest[0]:
+            self._largest = largest = Timestamped(max_timestamp, last_offset)
+        if add_entry:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append(largest[0], largest[1])
+            self._entries_left -= 1
+            self._since_index = 0
+        self._since_index += size
+        starts, positions = self._recent
+        starts.append(start)
+        positions.append(position)
+        if len(starts) > 2 * _RECENT:
+            self._recent = starts[_RECENT:], positions[_RECENT:]
+        self.size = position + size
+
+    def locate(self, offset: int, end: int, *, cached: bool = False) -> BatchRange | None:
+        """The first batch before position `end` that holds `offset` or later ones."""
+        position = self.recent_position(offset)
+        if position is None:
+            position = self.offset_index.lookup(offset, cached=cached)[1]
+        for found in self.ranges(position, end, cached=cached):
+            if found.last_offset >= offset:
+                return found
+        return None
+
+    def recent_position(self, offset: int) -> int | None:
+        """The position of the batch that locate() finds, if it is among the newest, without looking at the file."""
+        starts, positions = self._recent
+        if not positions or offset < starts[0]:
+            return None
+        return positions[min(bisect_right(starts, offset), len(positions)) - 1]
+
+    def ranges(self, position: int, end: int, *, cached: bool = False) -> Iterator[BatchRange]:
+        """The batches from `position` (the start of one) to `end`; one that `end` cuts is left out."""
+        read = self.file.read_cached if cached else self.file.read
+        for at, data, start in self._walk(position, end, read, _SMALL_CHUNK):
+            base_offset, length, last_delta = _RANGE.unpack_from(data, start)
+            yield BatchRange(at, length + LOG_OVERHEAD, base_offset, base_offset + last_delta)
+
+    def headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The headers of the batches from `position` (the start of one) to `end`, each with its position."""
+        for at, data, start in self._walk(position, end, self.file.read, _LARGE_CHUNK):
+            yield at, BatchHeader._make(HEADER.unpack_from(data, start))
+
+    def _walk(
+        self, position: int, end: int, read: Callable[[int, int], bytes], chunk: int
+    ) -> Iterator[tuple[int, bytes, int]]:
+        data, begin = b"", position
+        while end - position >= HEADER_SIZE:
+            start = position - begin
+            if start + HEADER_SIZE > len(data):
+                data, begin, start = read(min(chunk, end - position), position), position, 0
+                if len(data) < HEADER_SIZE:
+                    return
+            length = int.from_bytes(data[start + 8 : start + 12], "big", signed=True)
+            if length < HEADER_SIZE - LOG_OVERHEAD:
+                raise CorruptMessage(f"{self.file.path} has no batch at byte {position}; see `barnabas log check`")
+            if position + LOG_OVERHEAD + length > end:
+                return
+            yield position, data, start
+            position += LOG_OVERHEAD + length
+
+    def next_offset(self) -> int:
+        """The offset after the last batch; the base when there is none. Reads the file's tail."""
+        position = self.offset_index.last()[1]
+        last = self.base_offset - 1
+        for found in self.ranges(min(position, self.size), self.size):
+            last = found.last_offset
+        return last + 1
+
+    def seal(self) -> None:
+        """End the segment: its indexes are brought to their files, the time index closed with the largest timestamp."""
+        self.finish_indexes()
+        self.file.unpin()
+        self.sealed = True
+        self._recent = array("q"), array("q")
+
+    def finish_indexes(self) -> None:
+        """Write the indexes, with a last entry for the largest timestamp."""
+        if self.size:
+            self.time_index.append(*self.largest_timestamp)
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    def sync(self) -> None:
+        """Bring the log to the disk, and once it is sealed, the indexes. Runs in a thread."""
+        sealed = self.sealed
+        for handle in (self.file, self.offset_index.file, self.time_index.file) if sealed else (self.file,):
+            fd = handle.acquire()
+            try:
+                self._files.sync(fd)
+            finally:
+                handle.release()
+        if sealed:
+            if self._files.exists(self.txn_index.path):
+                self._files.sync_file(self.txn_index.path)
+            self.synced = True
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the batches that hold `offset` or later ones; the segment can be written to again."""
+        found = self.locate(offset, self.size)
+        if found is not None:
+            self.cut(found.position)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        self.sealed = self.synced = False
+        self._largest = self._read_largest_timestamp()
+        self._since_index = 0
+
+    def cut(self, size: int) -> None:
+        """Cut the log file; slices that were given out are revoked."""
+        old = self.file
+        old.revoked = True
+        fd = old.acquire()
+        try:
+            self._files.truncate(fd, size)
+        finally:
+            old.release()
+        old.close()
+        self.file = self._pool.handle(old.path)
+        self.size = size
+        if size == 0:
+            self._first_timestamp = None
+        self._recent = array("q"), array("q")
+
+    def _read_largest_timestamp(self) -> Timestamped:
+        largest = Timestamped._make(self.time_index.last())
+        position = self.offset_index.lookup(largest.offset)[1]
+        for _, header in self.headers(position, self.size):
+            if header.max_timestamp > largest.timestamp:
+                largest = Timestamped(header.max_timestamp, header.last_offset)
+        return largest
+
+    def rebuilt(self, largest: Timestamped) -> None:
+        """Recovery has rebuilt the indexes."""
+        self._largest = largest
+        self._since_index = 0
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files for removal; returns their new names. Whoever has a lease can go on reading."""
+        marked = []
+        for handle in (self.file, self.offset_index.file, self.time_index.file):
+            if self._files.exists(handle.path):
+                self._files.rename(handle.path, handle.path + DELETED_SUFFIX)
+                handle.path += DELETED_SUFFIX
+                marked.append(handle.path)
+        if self._files.exists(self.txn_index.path):
+            self._files.rename(self.txn_index.path, self.txn_index.path + DELETED_SUFFIX)
+            marked.append(self.txn_index.path + DELETED_SUFFIX)
+        return marked
+
+    def close(self) -> None:
+        """Close the files, once nobody has a lease on them."""
+        self.file.close()
+        self.offset_index.file.close()
+        self.time_index.file.close()
