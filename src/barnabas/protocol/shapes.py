@@ -1,17 +1,135 @@
-"""Requests and responses whose shape changed between versions: one function up, one down, per API.
+"""Requests and responses whose shape or meaning changed between versions: one function up, one down, per API.
 
-`UP` brings a request of an older version to a shape whose field names are the newest version's; `DOWN` brings a newest
-response to the shape of an older version. The codec then converts by field names as usual.
+`UP` brings a request of any version to the newest one; `DOWN` brings a newest response to a shape that an older version
+can be made of. The codec converts everything else by field names. Schemas are imported when a function first runs,
+since a broker that is never asked should not have paid for them.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
-    from barnabas.protocol.apis import ApiKey
+NEVER: Final = -(2**63)
+"""As a timestamp of ListOffsets: a special offset that the request's version has no name for."""
+SPECIAL_SINCE: Final = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+"""The first version of ListOffsets that knows each special timestamp."""
 
-UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {}
-DOWN: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {}
+
+def list_offsets_up(request: Any, version: int) -> Any:
+    """Special timestamps that came after this version stand for nothing in it."""
+    if all(_known(part.timestamp, version) for topic in request.topics for part in topic.partitions):
+        return request
+    return replace(
+        request,
+        topics=tuple(
+            replace(
+                topic,
+                partitions=tuple(
+                    part if _known(part.timestamp, version) else replace(part, timestamp=NEVER)
+                    for part in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _known(timestamp: int, version: int) -> bool:
+    return timestamp >= 0 or version >= SPECIAL_SINCE.get(timestamp, version)
+
+
+def metadata_up(request: Any, version: int) -> Any:
+    """See `protocol/metadata`."""
+    from barnabas.protocol import metadata
+
+    return metadata.up(request, version)
+
+
+def metadata_down(response: Any, version: int) -> Any:
+    """See `protocol/metadata`."""
+    from barnabas.protocol import metadata
+
+    return metadata.down(response, version)
+
+
+def delete_topics_up(request: Any, version: int) -> Any:
+    """Up to version 5 topics are a plain list of names."""
+    if version >= 6:
+        return request
+    from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+
+    states = tuple(DeleteTopicState(name=name, topic_id=None) for name in request.topic_names)
+    return DeleteTopicsRequest(topics=states, timeout=request.timeout)
+
+
+def delete_topics_down(response: Any, version: int) -> Any:
+    """Before version 3 there was no code for a broker that deletes no topics."""
+    if version >= 3:
+        return response
+    return replace(
+        response,
+        responses=tuple(
+            replace(result, error_code=ErrorCode.invalid_request)
+            if result.error_code is ErrorCode.topic_deletion_disabled
+            else result
+            for result in response.responses
+        ),
+    )
+
+
+def find_coordinator_up(request: Any, version: int) -> Any:
+    """Up to version 3 a request has one key, and in version 0 it is always a group's."""
+    if version >= 4:
+        return request
+    from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
+    from kio.static.primitive import i8
+
+    return FindCoordinatorRequest(key_type=getattr(request, "key_type", i8(0)), coordinator_keys=(request.key,))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneCoordinator:
+    """The answer of FindCoordinator up to version 3."""
+
+    throttle_time: timedelta
+    error_code: ErrorCode
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
+
+
+def find_coordinator_down(response: Any, version: int) -> Any:
+    """Up to version 3 a response has one coordinator."""
+    if version >= 4:
+        return response
+    (only,) = response.coordinators
+    return OneCoordinator(
+        throttle_time=response.throttle_time,
+        error_code=only.error_code,
+        error_message=only.error_message,
+        node_id=only.node_id,
+        host=only.host,
+        port=only.port,
+    )
+
+
+UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
+    ApiKey.LIST_OFFSETS: list_offsets_up,
+    ApiKey.METADATA: metadata_up,
+    ApiKey.FIND_COORDINATOR: find_coordinator_up,
+    ApiKey.DELETE_TOPICS: delete_topics_up,
+}
+DOWN: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
+    ApiKey.METADATA: metadata_down,
+    ApiKey.FIND_COORDINATOR: find_coordinator_down,
+    ApiKey.DELETE_TOPICS: delete_topics_down,
+}

@@ -1,0 +1,207 @@
+"""Requests of every version become the newest, and newest responses become every version."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from datetime import timedelta
+from io import BytesIO
+from types import UnionType
+from typing import Any, get_args, get_origin
+from uuid import UUID
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
+from kio.schema.metadata.v13.response import (
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
+
+from barnabas.broker.registry import APIS, RAW, Api
+from barnabas.model.errors import ErrorCode, InvalidFrame
+from barnabas.protocol import codec, shapes
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.conversion import zero
+from barnabas.protocol.metadata import NOT_ASKED, MetadataRequest, MetadataResponse
+
+NO_TIME: Any = timedelta(0)
+VERSIONS = [
+    pytest.param(api, version, id=f"{api.key.name}-{version}")
+    for api in APIS
+    if api.key not in RAW
+    for version in range(api.oldest, api.newest + 1)
+]
+
+
+def decoded(key: ApiKey, version: int, newest: int, request: Any) -> Any:
+    """The request after a trip over the wire."""
+    buffer = BytesIO()
+    entity_writer(type(request))(buffer, request)
+    return codec.decode(key, version, newest, memoryview(buffer.getvalue()), 0)
+
+
+def encoded(key: ApiKey, version: int, response: Any) -> Any:
+    """What a client of this version reads."""
+    frame = codec.encode(key, version, 7, response)
+    schema = load_response_schema(key, version)
+    header, start = entity_reader(schema.__header_schema__)(memoryview(frame)[4:], 0)
+    assert header.correlation_id == 7
+    message, size = entity_reader(schema)(memoryview(frame)[4:], start)
+    assert start + size == len(frame) - 4
+    return message
+
+
+def filled(message_class: type) -> Any:
+    """A message with one element in each of its arrays, and a word where there may be none."""
+    values: dict[str, object] = {}
+    for field in fields(message_class):
+        kind = field.type
+        if get_origin(kind) is UnionType:
+            kind = get_args(kind)[0]
+        if get_origin(kind) is tuple:
+            (element, _) = get_args(kind)
+            values[field.name] = (filled(element),) if is_dataclass(element) and isinstance(element, type) else ()
+        elif field.metadata.get("kafka_type") == "string":
+            values[field.name] = "a"
+    return zero(message_class, **values)
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_every_request_reaches_its_handler_in_the_newest_version(api: Api, version: int) -> None:
+    request = filled(load_request_schema(api.key, version))
+    message = decoded(api.key, version, api.newest, request)
+    assert isinstance(message, load_request_schema(api.key, api.newest))
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_every_newest_response_is_written_in_every_version(api: Api, version: int) -> None:
+    newest: type = load_response_schema(api.key, api.newest)
+    response = filled(MetadataResponse if api.key is ApiKey.METADATA else newest)
+    assert type(encoded(api.key, version, response)) is load_response_schema(api.key, version)
+
+
+class TestMetadata:
+    def request(self, version: int, **values: object) -> MetadataRequest:
+        old = zero(load_request_schema(ApiKey.METADATA, version), **values)
+        message = decoded(ApiKey.METADATA, version, 13, old)
+        assert isinstance(message, MetadataRequest)
+        return message
+
+    def test_an_empty_list_means_all_topics_in_version_0_only(self) -> None:
+        assert self.request(0, topics=()).topics is None
+        assert self.request(1, topics=()).topics == ()
+        assert self.request(1, topics=None).topics is None
+
+    def test_old_versions_create_topics_and_ask_for_no_operations(self) -> None:
+        request = self.request(3, topics=())
+        assert request.allow_auto_topic_creation
+        assert not request.include_cluster_authorized_operations
+        assert not request.include_topic_authorized_operations
+
+    def test_versions_8_to_10_may_ask_for_cluster_operations(self) -> None:
+        assert self.request(
+            10, topics=(), include_cluster_authorized_operations=True
+        ).include_cluster_authorized_operations
+        assert not self.request(11, topics=()).include_cluster_authorized_operations
+
+    @pytest.mark.parametrize("version", [10, 11])
+    def test_topic_ids_are_refused_before_version_12(self, version: int) -> None:
+        topic_class = load_request_schema(ApiKey.METADATA, version).__dataclass_fields__["topics"].type
+        topic = get_args(get_args(topic_class)[0])[0]
+        with pytest.raises(InvalidFrame, match="must name its topics"):
+            self.request(version, topics=(zero(topic, name="a", topic_id=UUID(int=5)),))
+        with pytest.raises(InvalidFrame, match="must name its topics"):
+            self.request(version, topics=(zero(topic, name=None),))
+
+    def response(self, error: ErrorCode = ErrorCode.none, *, replicas: tuple[int, ...] = (1, 2)) -> MetadataResponse:
+        partition: Any = zero(
+            MetadataResponsePartition, error_code=error, leader_id=1, replica_nodes=replicas, isr_nodes=replicas
+        )
+        topic: Any = zero(MetadataResponseTopic, name="a", topic_id=UUID(int=5), partitions=(partition,))
+        broker: Any = zero(MetadataResponseBroker, node_id=1, host="h", port=9)
+        return MetadataResponse(throttle_time=NO_TIME, brokers=(broker,), topics=(topic,), error_code=ErrorCode.none)
+
+    def partition(self, version: int, response: MetadataResponse) -> Any:
+        return encoded(ApiKey.METADATA, version, response).topics[0].partitions[0]
+
+    @pytest.mark.parametrize(
+        ("version", "error"), [(5, ErrorCode.leader_not_available), (6, ErrorCode.listener_not_found)]
+    )
+    def test_a_missing_listener_has_a_code_from_version_6_on(self, version: int, error: ErrorCode) -> None:
+        assert self.partition(version, self.response(ErrorCode.listener_not_found)).error_code is error
+
+    def test_version_0_leaves_out_replicas_that_are_not_there(self) -> None:
+        partition = self.partition(0, self.response())
+        assert (partition.replica_nodes, partition.isr_nodes) == ((1,), (1,))
+        assert partition.error_code is ErrorCode.replica_not_available
+        assert self.partition(0, self.response(replicas=(1,))).error_code is ErrorCode.none
+        assert self.partition(1, self.response()).replica_nodes == (1, 2)
+
+    def test_cluster_operations_are_told_where_there_is_room(self) -> None:
+        response = replace(self.response(), cluster_authorized_operations=i32(7))
+        assert encoded(ApiKey.METADATA, 10, response).cluster_authorized_operations == 7
+        assert encoded(ApiKey.METADATA, 10, self.response()).cluster_authorized_operations == NOT_ASKED
+        assert not hasattr(encoded(ApiKey.METADATA, 13, response), "cluster_authorized_operations")
+
+
+class TestListOffsets:
+    @pytest.mark.parametrize(
+        ("timestamp", "since"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11), (0, 1), (1_700_000_000_000, 1)]
+    )
+    def test_special_timestamps_mean_something_from_their_version_on(self, timestamp: int, since: int) -> None:
+        for version in range(1, 12):
+            schema: Any = load_request_schema(ApiKey.LIST_OFFSETS, version)
+            topic = get_args(schema.__dataclass_fields__["topics"].type)[0]
+            partition = get_args(topic.__dataclass_fields__["partitions"].type)[0]
+            parts = (zero(partition, partition_index=0, timestamp=5), zero(partition, timestamp=timestamp))
+            request = zero(schema, replica_id=-1, topics=(zero(topic, name="a", partitions=parts),))
+            message = decoded(ApiKey.LIST_OFFSETS, version, 11, request)
+            expected = timestamp if version >= since else shapes.NEVER
+            assert [part.timestamp for part in message.topics[0].partitions] == [5, expected]
+
+
+class TestDeleteTopics:
+    def test_names_become_topics(self) -> None:
+        request = zero(
+            load_request_schema(ApiKey.DELETE_TOPICS, 5), topic_names=("a", "b"), timeout=timedelta(seconds=3)
+        )
+        message = decoded(ApiKey.DELETE_TOPICS, 5, 6, request)
+        assert [(topic.name, topic.topic_id) for topic in message.topics] == [("a", None), ("b", None)]
+        assert message.timeout == timedelta(seconds=3)
+
+    @pytest.mark.parametrize(
+        ("version", "error"), [(2, ErrorCode.invalid_request), (3, ErrorCode.topic_deletion_disabled)]
+    )
+    def test_disabled_deletion_has_a_code_from_version_3_on(self, version: int, error: ErrorCode) -> None:
+        refused: Any = zero(DeletableTopicResult, name="a", error_code=ErrorCode.topic_deletion_disabled)
+        fine: Any = zero(DeletableTopicResult, name="b")
+        response = DeleteTopicsResponse(throttle_time=NO_TIME, responses=(refused, fine))
+        results = encoded(ApiKey.DELETE_TOPICS, version, response).responses
+        assert [result.error_code for result in results] == [error, ErrorCode.none]
+
+
+class TestFindCoordinator:
+    @pytest.mark.parametrize(("version", "key_type"), [(0, 0), (1, 1), (3, 1)])
+    def test_one_key_becomes_a_list_of_keys(self, version: int, key_type: int) -> None:
+        request = zero(load_request_schema(ApiKey.FIND_COORDINATOR, version), key="g", key_type=key_type)
+        message = decoded(ApiKey.FIND_COORDINATOR, version, 6, request)
+        assert (message.key_type, message.coordinator_keys) == (key_type, ("g",))
+
+    @pytest.mark.parametrize("version", [0, 1, 3])
+    def test_one_coordinator_is_told_alone(self, version: int) -> None:
+        coordinator: Any = zero(
+            Coordinator,
+            key="g",
+            node_id=-1,
+            port=-1,
+            error_code=ErrorCode.coordinator_not_available,
+            error_message="none yet",
+        )
+        response = FindCoordinatorResponse(throttle_time=NO_TIME, coordinators=(coordinator,))
+        message = encoded(ApiKey.FIND_COORDINATOR, version, response)
+        assert (message.error_code, message.node_id) == (ErrorCode.coordinator_not_available, -1)
+        assert version == 0 or message.error_message == "none yet"
