@@ -111,7 +111,6 @@ def test_fetch_requests_are_read_as_kio_reads_them(version: int, data: st.DataOb
                     append_time=st.integers(0, 2**40) | st.just(-1),
                     log_start_offset=I64,
                     message=st.none() | st.text(max_size=30),
-                    leader=st.none() | st.tuples(st.integers(0, 2**31 - 1), I32),
                 ),
                 max_size=4,
             ),
@@ -139,8 +138,6 @@ def test_produce_responses_are_written_as_kio_writes_them(
             assert (theirs.error_code, theirs.base_offset) == (result.error, result.base_offset)
             if version >= produce.RECORD_ERRORS:
                 assert theirs.error_message == result.message
-            if version >= produce.CURRENT_LEADER and result.leader is not None:
-                assert (theirs.current_leader.leader_id, theirs.current_leader.leader_epoch) == result.leader
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -161,6 +158,7 @@ def test_produce_responses_are_written_as_kio_writes_them(
                     st.none() | st.lists(st.tuples(I64, I64), max_size=2),
                     st.lists(st.binary(min_size=1, max_size=200), max_size=2),
                     st.none() | st.tuples(st.integers(0, 2**31 - 1), I32),
+                    st.none() | st.tuples(st.integers(0, 2**31 - 1), I64),
                 ),
                 max_size=4,
             ),
@@ -179,8 +177,8 @@ def test_fetch_responses_are_written_as_kio_writes_them(version: int, error: int
                 name,
                 topic_id,
                 [
-                    fetch.FetchedPartition(index, code, hw, lso, start, aborted, sum(map(len, slices)), slices, leader)
-                    for index, code, hw, lso, start, aborted, slices, leader in partitions
+                    fetch.FetchedPartition(index, code, hw, lso, start, aborted, sum(map(len, slices)), slices, *tags)
+                    for index, code, hw, lso, start, aborted, slices, *tags in partitions
                 ],
             )
             for name, topic_id, partitions in topics
@@ -193,7 +191,7 @@ def test_fetch_responses_are_written_as_kio_writes_them(version: int, error: int
     assert written(read) == ours[prefix:]
     for topic, (_, _, partitions) in zip(read.responses, topics, strict=True):
         assert [(p.partition_index, p.error_code, p.high_watermark, p.records) for p in topic.partitions] == [
-            (index, code, hw, b"".join(slices)) for index, code, hw, _, _, _, slices, _ in partitions
+            (index, code, hw, b"".join(slices)) for index, code, hw, _, _, _, slices, *_ in partitions
         ]
 
 

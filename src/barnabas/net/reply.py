@@ -98,6 +98,16 @@ class Parked:
         if self.notify is not None:
             self.notify()
 
+    def follow(self, answer: Answer | Parked) -> None:
+        """Give this answer, or whatever another parked one becomes."""
+        if isinstance(answer, Parked):
+            if not answer.resolved:
+                answer.notify = lambda: self.follow(answer.answer)
+                return
+            answer = answer.answer
+            assert not isinstance(answer, Parked)
+        self.resolve(answer)
+
     def abandon(self) -> None:
         """The connection has ended: nobody waits any more."""
         self.abandoned = True

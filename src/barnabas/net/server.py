@@ -73,7 +73,7 @@ class Server:
         self._sweep = self.loop.call_later(self._sweep_seconds(), self._close_idle)
 
     def listen(self, name: str, host: str, port: int) -> int:
-        """Open a listener; port 0 takes a free one. Returns the port."""
+        """Open a listener, which takes connections after `accept`; port 0 takes a free one. Returns the port."""
         try:
             family, *_, address = socket.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -97,9 +97,13 @@ class Server:
             ) from error
         sock.setblocking(False)
         self._listening[sock] = name
-        self.loop.add_reader(sock, self._accept, sock)
         bound: int = sock.getsockname()[1]
         return bound
+
+    def accept(self) -> None:
+        """Start to take connections on every listener."""
+        for sock in self._listening:
+            self.loop.add_reader(sock, self._accept, sock)
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN):

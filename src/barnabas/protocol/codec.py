@@ -8,6 +8,7 @@ millisecond, and a broker that nobody asks for ACLs never imports them.
 from __future__ import annotations
 
 import struct
+from dataclasses import fields
 from functools import cache
 from io import BytesIO
 from typing import Any, Final, NamedTuple
@@ -16,10 +17,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
-from barnabas.model.errors import InvalidFrame
+from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol import bounds, shapes
 from barnabas.protocol.apis import FLEXIBLE_FROM, ApiKey
-from barnabas.protocol.conversion import convert
+from barnabas.protocol.conversion import convert, zero
 
 HEADER_V0: Final = struct.Struct(">ii")
 HEADER_V1: Final = struct.Struct(">iib")
@@ -88,3 +89,15 @@ def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> byt
     with buffer.getbuffer() as view:
         view[:4] = size.to_bytes(4, "big")
     return buffer.getvalue()
+
+
+def error_response(key: ApiKey, newest: int, code: ErrorCode, message: str) -> Any | None:
+    """A response that says nothing but this error; None if responses of this API have no place for one."""
+    message_class = load_response_schema(key, newest)
+    names = {field.name for field in fields(message_class)}
+    if "error_code" not in names:
+        return None
+    values: dict[str, object] = {"error_code": code}
+    if "error_message" in names:
+        values["error_message"] = message
+    return zero(message_class, **values)

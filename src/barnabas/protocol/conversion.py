@@ -36,7 +36,12 @@ ZEROS: Final[dict[str, object]] = {
 def convert(message: Any, target: type) -> Any:
     """The message as an instance of `target`, another version of its class."""
     source: type = type(message)
-    return message if source is target else _converter(source, target)(message)
+    return message if isinstance(message, target) else _converter(source, target)(message)
+
+
+def zero(message_class: type, **values: object) -> Any:
+    """A message with these values, and defaults for everything else."""
+    return message_class(**{field.name: values.get(field.name, _default(field)) for field in fields(message_class)})
 
 
 @cache
@@ -85,5 +90,5 @@ def _default(field: Field[Any]) -> object:
     if get_origin(field.type) is tuple:
         return ()
     if is_dataclass(field.type) and isinstance(field.type, type):
-        return field.type(**{inner.name: _default(inner) for inner in fields(field.type)})
+        return zero(field.type)
     return ZEROS.get(field.metadata["kafka_type"], 0)

@@ -29,7 +29,8 @@ PARTITION_V4: Final = struct.Struct(">ihqq")
 """Index, error, high watermark, last stable offset."""
 PARTITION_V5: Final = struct.Struct(">ihqqq")
 """... and the log start offset."""
-LEADER_TAG: Final = struct.Struct(">bbbiib")
+LEADER_TAG: Final = struct.Struct(">bbiib")
+DIVERGING_TAG: Final = struct.Struct(">bbiqb")
 
 Slice = TypeVar("Slice")
 
@@ -48,6 +49,8 @@ class FetchedPartition(NamedTuple, Generic[Slice]):
     slices: Sequence[Slice]
     leader: tuple[int, int] | None = None
     """Leader id and epoch, for a client that asked the wrong broker or with the wrong epoch."""
+    diverging: tuple[int, int] | None = None
+    """Epoch and end offset from which on the fetcher's log is not ours."""
 
 
 class FetchedTopic(NamedTuple, Generic[Slice]):
@@ -64,7 +67,6 @@ def pack(
     error: int,
     session_id: int,
     topics: Sequence[FetchedTopic[Slice]],
-    endpoints: bytes = b"",
 ) -> list[bytes | Slice]:
     """The whole frame as bytes and file slices, in the order in which they go out."""
     flexible = version >= FLEXIBLE
@@ -92,11 +94,11 @@ def pack(
                 sent += len(out) + partition.size
                 out = bytearray()
             if flexible:
-                out += b"\0" if partition.leader is None else LEADER_TAG.pack(1, 1, 9, *partition.leader, 0)
+                out += _pack_tags(partition)
         if flexible:
             out.append(0)
     if flexible:
-        out += endpoints or b"\0"
+        out.append(0)
     size = INT32.pack(sent + len(out) - 4)
     if parts:
         first = parts[0]
@@ -111,7 +113,7 @@ def pack(
 
 def _pack_partition(out: bytearray, version: int, partition: FetchedPartition[Slice]) -> None:
     """Everything of a partition up to its records."""
-    index, error, high_watermark, last_stable, log_start, aborted, size, _, _ = partition
+    index, error, high_watermark, last_stable, log_start, aborted, size, *_ = partition
     if version >= LOG_START:
         out += PARTITION_V5.pack(index, error, high_watermark, last_stable, log_start)
     else:
@@ -128,3 +130,12 @@ def _pack_partition(out: bytearray, version: int, partition: FetchedPartition[Sl
     if version >= PREFERRED_REPLICA:
         out += b"\xff\xff\xff\xff"
     out += uvarint(size + 1) if flexible else INT32.pack(size)
+
+
+def _pack_tags(partition: FetchedPartition[Slice]) -> bytes:
+    leader, diverging = partition.leader, partition.diverging
+    if leader is None and diverging is None:
+        return b"\0"
+    first = b"" if diverging is None else DIVERGING_TAG.pack(0, 13, *diverging, 0)
+    second = b"" if leader is None else LEADER_TAG.pack(1, 9, *leader, 0)
+    return bytes((bool(first) + bool(second),)) + first + second

@@ -16,7 +16,6 @@ from barnabas.protocol.varint import read_uvarint, uvarint
 
 FLEXIBLE: Final = 9
 TOPIC_IDS: Final = 13
-CURRENT_LEADER: Final = 10
 RECORD_ERRORS: Final = 8
 LOG_START: Final = 5
 
@@ -26,7 +25,6 @@ ACKS_TIMEOUT: Final = struct.Struct(">hi")
 INDEX_SIZE: Final = struct.Struct(">ii")
 RESULT_V2: Final = struct.Struct(">ihqq")
 RESULT_V5: Final = struct.Struct(">ihqqq")
-LEADER_TAG: Final = struct.Struct(">bbbiib")
 
 
 class PartitionRecords(NamedTuple):
@@ -61,8 +59,6 @@ class PartitionResult(NamedTuple):
     append_time: int = -1
     log_start_offset: int = -1
     message: str | None = None
-    leader: tuple[int, int] | None = None
-    """Leader id and epoch, for a client that asked the wrong broker."""
 
 
 class TopicResult(NamedTuple):
@@ -174,8 +170,8 @@ def _legacy_count(data: memoryview, position: int) -> tuple[int, int]:
     return max(count, 0), position + 4
 
 
-def pack(correlation_id: int, version: int, topics: list[TopicResult], endpoints: bytes = b"") -> bytes:
-    """The whole frame of the response. `endpoints` is the packed tag that names leaders of partitions led elsewhere."""
+def pack(correlation_id: int, version: int, topics: list[TopicResult]) -> bytes:
+    """The whole frame of the response."""
     flexible = version >= FLEXIBLE
     out = bytearray(b"\0\0\0\0")
     out += INT32.pack(correlation_id)
@@ -192,15 +188,13 @@ def pack(correlation_id: int, version: int, topics: list[TopicResult], endpoints
             _pack_result(out, version, result)
         if flexible:
             out.append(0)
-    out += b"\0\0\0\0"
-    if flexible:
-        out += endpoints or b"\0"
+    out += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
     out[:4] = INT32.pack(len(out) - 4)
     return bytes(out)
 
 
 def _pack_result(out: bytearray, version: int, result: PartitionResult) -> None:
-    partition, error, base_offset, append_time, log_start_offset, message, leader = result
+    partition, error, base_offset, append_time, log_start_offset, message = result
     if version < LOG_START:
         out += RESULT_V2.pack(partition, error, base_offset, append_time)
         return
@@ -212,7 +206,4 @@ def _pack_result(out: bytearray, version: int, result: PartitionResult) -> None:
         out += b"\0\0\0\0" + (b"\xff\xff" if text is None else INT16.pack(len(text)) + text)
         return
     out += b"\x01" + (b"\0" if text is None else uvarint(len(text) + 1) + text)
-    if leader is not None and version >= CURRENT_LEADER:
-        out += LEADER_TAG.pack(1, 0, 9, *leader, 0)
-    else:
-        out.append(0)
+    out.append(0)

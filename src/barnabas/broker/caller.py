@@ -1,0 +1,17 @@
+"""Who asks: every handler is told the listener, the principal, the client's name and its address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANONYMOUS = "User:ANONYMOUS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """One client on one connection."""
+
+    listener: str
+    address: tuple[str, int]
+    client_id: str | None
+    principal: str = ANONYMOUS

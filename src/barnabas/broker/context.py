@@ -1,0 +1,33 @@
+"""What a handler may use: the parts of a running broker, put together by `broker/app`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from barnabas.broker.controller import Controller
+    from barnabas.broker.replicas import ReplicaManager
+    from barnabas.broker.settings import Settings
+    from barnabas.machines.fetch_session import FetchSessionCache
+    from barnabas.metadata.cache import MetadataCache
+    from barnabas.model.clock import Clock
+    from barnabas.storage.manager import LogManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """One broker's parts."""
+
+    broker_id: int
+    settings: Settings
+    clock: Clock
+    logs: LogManager
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    controller: Controller
+    fetch_sessions: FetchSessionCache
+    executor: Executor
+    """For everything that may wait for the disk."""

@@ -1,0 +1,130 @@
+"""From a frame to an answer: the header is read, version and API are checked, the handler is found and called.
+
+A raw handler (Produce, Fetch) is given the frame and answers in bytes. Every other handler is given the newest version
+of the request and returns the newest version of the response; the codec does the rest. A handler that is a coroutine
+function runs as a task, and its connection waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from inspect import iscoroutine
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.broker.caller import Caller
+from barnabas.broker.handlers import api_versions
+from barnabas.broker.registry import BY_KEY, RAW
+from barnabas.model.errors import ApiError, ErrorCode, InvalidFrame
+from barnabas.net.reply import HANG_UP, Answer, Parked
+from barnabas.protocol import codec, framing
+from barnabas.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from barnabas.broker.context import Broker
+    from barnabas.broker.registry import Api
+    from barnabas.net.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class Route:
+    """An API with its handler, loaded when the API is first asked for."""
+
+    __slots__ = ("api", "flexible_from", "handler", "newest", "oldest", "raw")
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        self.oldest = api.oldest
+        self.newest = api.newest
+        self.flexible_from = api.flexible_from
+        self.raw = api.key in RAW
+        self.handler: Callable[..., Any] | None = None
+
+
+class Dispatcher:
+    """Serves the frames of all connections."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._routes = {key: Route(api) for key, api in BY_KEY.items()}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer | Parked:
+        """Answer one request, now or later; raises InvalidFrame for what is none."""
+        key, version, correlation_id, length = framing.HEADER.unpack_from(frame)
+        route = self._routes.get(key)
+        if route is None or not route.oldest <= version <= route.newest:
+            return _unsupported(key, version, correlation_id)
+        body = framing.client_id_end(frame, length)
+        known = connection.state
+        raw_client_id = frame[framing.HEADER.size : body]
+        if not isinstance(known, KnownClient) or known.raw_client_id != raw_client_id:
+            known = connection.state = _meet(connection, None if length < 0 else bytes(raw_client_id))
+        if version >= route.flexible_from:
+            body = framing.skip_tags(frame, body)
+        handler = route.handler
+        if handler is None:
+            handler = route.handler = route.api.load()
+        if route.raw:
+            answer: Answer | Parked = handler(self._broker, known.caller, version, correlation_id, frame, body)
+            return answer
+        request = codec.decode(route.api.key, version, route.newest, frame, body)
+        try:
+            response = handler(self._broker, request, known.caller)
+            if iscoroutine(response):
+                return self._later(route.api, version, correlation_id, response)
+            return codec.encode(route.api.key, version, correlation_id, response)
+        except Exception as error:
+            return _failed(route.api, version, correlation_id, error)
+
+    def _later(self, api: Api, version: int, correlation_id: int, coroutine: Coroutine[Any, Any, Any]) -> Parked:
+        parked = Parked()
+        task = asyncio.get_running_loop().create_task(_run(parked, api, version, correlation_id, coroutine))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return parked
+
+
+class KnownClient(NamedTuple):
+    """A connection's caller, and the bytes of the client id that it was made from."""
+
+    raw_client_id: bytes
+    caller: Caller
+
+
+def _meet(connection: Connection, raw_client_id: bytes | None) -> KnownClient:
+    client_id = None if raw_client_id is None else raw_client_id.decode(errors="replace")
+    caller = Caller(listener=connection.listener, address=connection.address, client_id=client_id)
+    return KnownClient(raw_client_id or b"", caller)
+
+
+async def _run(
+    parked: Parked, api: Api, version: int, correlation_id: int, coroutine: Coroutine[Any, Any, Any]
+) -> None:
+    try:
+        parked.resolve(codec.encode(api.key, version, correlation_id, await coroutine))
+    except Exception as error:
+        parked.resolve(_failed(api, version, correlation_id, error))
+
+
+def _unsupported(key: int, version: int, correlation_id: int) -> Answer:
+    """Kafka's answers to what it does not speak: ApiVersions says what it does, anything else is hung up on."""
+    if key != ApiKey.API_VERSIONS:
+        raise InvalidFrame(f"API key {key} in version {version} is not served; ask ApiVersions for what is")
+    return codec.encode(ApiKey.API_VERSIONS, 0, correlation_id, api_versions.unsupported_version())
+
+
+def _failed(api: Api, version: int, correlation_id: int, error: Exception) -> Answer:
+    """The answer of a handler that raised: its response class with the error's code, or the end of the connection."""
+    if isinstance(error, ApiError):
+        code = error.code
+    else:
+        code = ErrorCode.unknown_server_error
+        logger.error("%s v%d failed", api.key.name, version, exc_info=error)
+    response = codec.error_response(api.key, api.newest, code, str(error))
+    if response is None:
+        return HANG_UP
+    return codec.encode(api.key, version, correlation_id, response)

@@ -1,0 +1,252 @@
+"""Fetch v4–18: slices of log files, sent without being read.
+
+- Sessions (KIP-227): see `machines/fetch_session`.
+- Long poll: with less than min_bytes to send, the request waits for appends, at most max_wait_ms; an error, or
+  something to tell about another leader epoch, is answered at once.
+- Limits: max_bytes of the request and fetch.max.bytes for the whole, partition_max_bytes for each; the first batch
+  found is sent whatever its size, so that a consumer always gets on.
+- Consumers see what is below the high watermark, and with read_committed below the last stable offset.
+- v12+: a fetcher that names the epoch of its last record is told where its log leaves ours. v13+: topics by id.
+
+Not implemented: replicas of other brokers. A fetch that claims to come from one is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.model.errors import ApiError, ErrorCode, NotLeaderOrFollower, OffsetOutOfRange, UnknownTopicId
+from barnabas.model.ids import NO_ID
+from barnabas.net.reply import Answer, Parked
+from barnabas.protocol import fetch as wire
+from barnabas.protocol.fetch_request import FetchRequest, unpack
+from barnabas.storage.files import ColdRead
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.context import Broker
+    from barnabas.broker.replicas import Partition
+    from barnabas.machines.fetch_session import FetchContext, SessionPartition
+    from barnabas.storage.segment import FileSlice
+
+NOTHING: Final = -1
+CURRENT_LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+
+
+class Fetched(NamedTuple):
+    """What one partition has to say."""
+
+    partition: SessionPartition
+    error: int = ErrorCode.none
+    high_watermark: int = NOTHING
+    last_stable_offset: int = NOTHING
+    log_start_offset: int = NOTHING
+    size: int = 0
+    slices: Sequence[FileSlice] = ()
+    diverging_epoch: tuple[int, int] | None = None
+    preferred_read_replica: int = NOTHING
+    leader: tuple[int, int] | None = None
+
+
+class Cold(Exception):
+    """To find an offset, the log must read from disk; `look` does so, in a thread, and leaves it in memory."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        super().__init__("the log must read from disk")
+        self.look = look
+
+
+def fetch(
+    broker: Broker, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
+) -> Answer | Parked:
+    """Answer with what there is, or wait for more."""
+    request = unpack(frame, body, version)
+    context = broker.fetch_sessions.begin(
+        request.session_id,
+        request.session_epoch,
+        request.partitions,
+        request.forgotten,
+        use_ids=version >= wire.TOPIC_IDS,
+        follower=False,
+        now_ms=broker.clock.now_ms(),
+    )
+    return Fetch(broker, request, context, version, correlation_id).start()
+
+
+class Fetch:
+    """One fetch, from its request to its response; a watcher of its partitions while it waits."""
+
+    __slots__ = ("_broker", "_context", "_correlation_id", "_limit", "_parked", "_request", "_timer", "_version")
+
+    def __init__(
+        self, broker: Broker, request: FetchRequest, context: FetchContext, version: int, correlation_id: int
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._context = context
+        self._version = version
+        self._correlation_id = correlation_id
+        self._limit = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
+        self._parked: Parked | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> Answer | Parked:
+        """The first look."""
+        try:
+            results, size, urgent = self._read()
+        except Cold as cold:
+            self._parked = Parked(on_abandon=self._forget)
+            self._warm(cold)
+            return self._parked
+        if urgent or size >= self._request.min_bytes or self._request.max_wait_ms <= 0 or not results:
+            return self._answer(results)
+        self._parked = Parked(on_abandon=self._forget)
+        self._watch()
+        return self._parked
+
+    def wake(self) -> None:
+        """Look again: a partition has more, or has gone."""
+        try:
+            results, size, urgent = self._read()
+        except Cold as cold:
+            self._warm(cold)
+            return
+        if urgent or size >= self._request.min_bytes:
+            self._finish(results)
+
+    def _watch(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, self._timed_out)
+        for partition in self._partitions():
+            partition.add_watcher(self)
+
+    def _timed_out(self) -> None:
+        try:
+            results, _, _ = self._read()
+        except Cold as cold:
+            self._warm(cold)
+            return
+        self._finish(results)
+
+    def _partitions(self) -> list[Partition]:
+        get = self._broker.replicas.get
+        found = [get(one.topic, one.partition) for one in self._context.partitions if one.topic is not None]
+        return [partition for partition in found if partition is not None]
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._partitions():
+            partition.remove_watcher(self)
+
+    def _finish(self, results: list[Fetched]) -> None:
+        assert self._parked is not None
+        self._forget()
+        self._parked.resolve(self._answer(results))
+
+    def _warm(self, cold: Cold) -> None:
+        """The log must look for the offset on disk: let a thread do it first, then answer."""
+        loop = asyncio.get_running_loop()
+        self._forget()
+
+        def again(_: object) -> None:
+            if self._parked is not None and not self._parked.abandoned:
+                self._timed_out()
+
+        loop.run_in_executor(self._broker.executor, cold.look).add_done_callback(again)
+
+    def _read(self) -> tuple[list[Fetched], int, bool]:
+        """What every partition has now, its size in all, and whether it must be told at once."""
+        results: list[Fetched] = []
+        left = self._limit
+        total = 0
+        urgent = False
+        for wanted in self._context.partitions:
+            try:
+                result = self._read_one(wanted, left, total == 0)
+            except ApiError as error:
+                result = self._failed(wanted, error)
+                urgent = True
+            total += result.size
+            left -= result.size
+            urgent = urgent or result.diverging_epoch is not None
+            results.append(result)
+        return results, total, urgent
+
+    def _read_one(self, wanted: SessionPartition, left: int, first: bool) -> Fetched:
+        if wanted.topic is None:
+            raise UnknownTopicId(f"no topic has the id {wanted.topic_id}")
+        partition = self._broker.replicas.find(wanted.topic, wanted.partition)
+        leader, log = partition.leader, partition.log
+        if wanted.topic_id is not NO_ID and wanted.topic_id != partition.topic_id:
+            raise UnknownTopicId(f"{wanted.topic} has another id now: it was deleted and made again")
+        if self._request.replica_id >= 0:
+            raise NotLeaderOrFollower(f"broker {self._request.replica_id} is no replica of {partition.tp}")
+        leader.check_epoch(wanted.current_leader_epoch)
+        offset = wanted.fetch_offset
+        high_watermark, stable = leader.high_watermark, leader.last_stable_offset
+        visible = stable if self._request.read_committed else high_watermark
+        start = log.log_start_offset
+        if wanted.last_fetched_epoch >= 0 and (diverging := self._diverges(wanted, partition)) is not None:
+            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, diverging_epoch=diverging)
+        if offset >= visible or offset < start:
+            if not start <= offset <= log.log_end_offset:
+                raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {log.log_end_offset}, not {offset}")
+            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start)
+        most = min(wanted.max_bytes, left)
+        if most <= 0 and not first:
+            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start)
+        try:
+            slices, size = log.read(offset, most, visible, first, may_block=False)
+        except ColdRead:
+            raise Cold(lambda: log.read(offset, most, visible, first)) from None
+        return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, size, slices)
+
+    @staticmethod
+    def _diverges(wanted: SessionPartition, partition: Partition) -> tuple[int, int] | None:
+        """Where the fetcher's log leaves ours, if it does."""
+        end = partition.log.offset_for_epoch(wanted.last_fetched_epoch)
+        if end.end_offset < 0:
+            raise OffsetOutOfRange(f"{partition.tp} knows nothing of leader epoch {wanted.last_fetched_epoch}")
+        if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
+            return end.epoch, end.end_offset
+        return None
+
+    def _failed(self, wanted: SessionPartition, error: ApiError) -> Fetched:
+        leader = None
+        if error.code in CURRENT_LEADER_ERRORS and wanted.topic is not None:
+            image = self._broker.metadata.partition(wanted.topic, wanted.partition)
+            leader = None if image is None else (image.leader, image.leader_epoch)
+        return Fetched(wanted, int(error.code), leader=leader)
+
+    def _answer(self, results: list[Fetched]) -> Answer:
+        session_id, error, told = self._context.finish(results, self._broker.clock.now_ms())
+        aborted: Sequence[tuple[int, int]] | None = () if self._request.read_committed else None
+        topics: list[wire.FetchedTopic[FileSlice]] = []
+        last: tuple[object, object] | None = None
+        partitions: list[wire.FetchedPartition[FileSlice]] = []
+        for one in told:
+            wanted = one.partition
+            if (key := (wanted.topic, wanted.topic_id)) != last:
+                last = key
+                partitions = []
+                topics.append(wire.FetchedTopic(wanted.topic or "", wanted.topic_id, partitions))
+            for piece in one.slices:
+                piece.file.acquire()
+            partitions.append(
+                wire.FetchedPartition(
+                    wanted.partition,
+                    one.error,
+                    one.high_watermark,
+                    one.last_stable_offset,
+                    one.log_start_offset,
+                    aborted,
+                    one.size,
+                    one.slices,
+                    one.leader,
+                    one.diverging_epoch,
+                )
+            )
+        return wire.pack(self._correlation_id, self._version, error, session_id, topics)

@@ -1,0 +1,74 @@
+"""Every API that the broker serves: its versions, and where its handler is.
+
+The versions are those that Apache Kafka 4.3.0 advertises, and ApiVersions is answered from this table. A handler's
+module is imported when its API is first asked for: a broker that only carries messages never loads the others.
+
+Produce is advertised from version 0 on although 0 to 2 are refused, as Kafka does: librdkafka takes a broker without
+Produce v0 for one that cannot compress.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.protocol.apis import FLEXIBLE_FROM, ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Api(NamedTuple):
+    """One API: `handler` is module and function below `barnabas.broker.handlers`."""
+
+    key: ApiKey
+    oldest: int
+    newest: int
+    handler: str
+    advertised_from: int | None = None
+    """The oldest version in ApiVersions, where it is not the oldest that is served."""
+
+    @property
+    def flexible_from(self) -> int:
+        """The first version whose header has tagged fields."""
+        return FLEXIBLE_FROM[self.key]
+
+    @property
+    def advertised(self) -> tuple[int, int]:
+        """Oldest and newest version that clients are told."""
+        return (self.oldest if self.advertised_from is None else self.advertised_from), self.newest
+
+    def load(self) -> Callable[..., Any]:
+        """The handler itself."""
+        module, function = self.handler.split(":")
+        loaded: Callable[..., Any] = getattr(import_module(f"barnabas.broker.handlers.{module}"), function)
+        return loaded
+
+
+APIS: Final = (
+    Api(ApiKey.PRODUCE, 3, 13, "produce:produce", advertised_from=0),
+    Api(ApiKey.FETCH, 4, 18, "fetch:fetch"),
+    Api(ApiKey.LIST_OFFSETS, 1, 11, "offsets:list_offsets"),
+    Api(ApiKey.METADATA, 0, 13, "metadata:metadata"),
+    Api(ApiKey.FIND_COORDINATOR, 0, 6, "coordinators:find_coordinator"),
+    Api(ApiKey.API_VERSIONS, 0, 4, "api_versions:api_versions"),
+    Api(ApiKey.CREATE_TOPICS, 2, 7, "topics:create_topics"),
+    Api(ApiKey.DELETE_TOPICS, 1, 6, "topics:delete_topics"),
+    Api(ApiKey.DELETE_RECORDS, 0, 2, "offsets:delete_records"),
+    Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "producers:init_producer_id"),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offsets:offset_for_leader_epoch"),
+    Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "configs:describe_configs"),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2, "configs:alter_configs"),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, "log_dirs:describe_log_dirs"),
+    Api(ApiKey.CREATE_PARTITIONS, 0, 3, "topics:create_partitions"),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "configs:incremental_alter_configs"),
+    Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "cluster:describe_cluster"),
+    Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "producers:describe_producers"),
+    Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, "configs:list_config_resources"),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "metadata:describe_topic_partitions"),
+)
+
+BY_KEY: Final = {api.key.value: api for api in APIS}
+
+RAW: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
+"""APIs whose handlers read the frame and write the response themselves."""

@@ -1,0 +1,255 @@
+"""The partitions that this broker leads: each joins a log with the rules of leadership, and knows who waits for it.
+
+Two kinds of waiting. A Produce waits until its records are committed (`when_committed`): until the high watermark has
+passed them, which with flush.messages needs a sync first. A Fetch waits for records (`add_watcher`). Watchers are told
+once per turn of the event loop, however many batches were appended in it; they register in the same callback in which
+they found the log too short, so no append is missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from barnabas.machines.partition import PartitionLeader
+from barnabas.model.errors import (
+    ApiError,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    StorageFailed,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from barnabas.model.ids import TopicPartition
+from barnabas.storage import validation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Future
+
+    from barnabas.broker.settings import Settings
+    from barnabas.metadata.cache import Delta, MetadataCache, PartitionImage, TopicImage
+    from barnabas.protocol.records.batch import BatchHeader
+    from barnabas.storage.log import AppendInfo, Log
+    from barnabas.storage.manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+ACKS_ALL: Final = -1
+NEVER: Final = 2**63 - 1
+"""flush.messages when the operating system decides."""
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know that a partition has more to read."""
+
+    def wake(self) -> None:
+        """Look again."""
+        ...
+
+
+class CommitWaiter(NamedTuple):
+    """A callback for the moment when everything before `end_offset` is committed, or cannot be any more."""
+
+    end_offset: int
+    done: Callable[[ApiError | None], None]
+
+
+class Partition:
+    """One partition that this broker leads."""
+
+    __slots__ = ("_commit_waiters", "_manager", "_watchers", "leader", "log", "topic_id", "tp")
+
+    def __init__(self, manager: ReplicaManager, tp: TopicPartition, log: Log, leader: PartitionLeader) -> None:
+        self.tp = tp
+        self.log = log
+        self.leader = leader
+        self.topic_id = log.topic_id
+        self._manager = manager
+        self._commit_waiters: deque[CommitWaiter] = deque()
+        self._watchers: set[Watcher] = set()
+        log.high_watermark = leader.high_watermark
+
+    def check(self, batch: bytes | memoryview, now_ms: int, version: int) -> BatchHeader:
+        """Refuse a batch that must not be stored; returns its header."""
+        return validation.check(batch, self.log.config, now_ms, version)
+
+    def check_enough_replicas(self) -> None:
+        """Refuse acks=all when too few replicas are in sync."""
+        needed = self.log.config.min_insync_replicas
+        if len(self.leader.isr) < needed:
+            raise NotEnoughReplicas(
+                f"{len(self.leader.isr)} replicas of {self.tp} are in sync, min.insync.replicas is {needed}"
+            )
+
+    def append(self, batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
+        """Store a batch that `check` let pass."""
+        log, leader = self.log, self.leader
+        info = log.append(batch, header, leader_epoch=leader.leader_epoch, now_ms=now_ms)
+        if log.flush_required:
+            self._flush(log.log_end_offset)
+        elif not info.duplicate and leader.appended(log.log_end_offset):
+            self._committed()
+        return info
+
+    def must_wait(self, end_offset: int, acks: int) -> bool:
+        """Whether a client with these acks waits for `end_offset`: for the replicas, or for a sync."""
+        if self.leader.high_watermark >= end_offset:
+            return False
+        return acks == ACKS_ALL or self.log.config.flush_messages != NEVER
+
+    def when_committed(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
+        """Call `done` once everything before `end_offset` is committed, or with the error that prevents it."""
+        self._commit_waiters.append(CommitWaiter(end_offset, done))
+
+    def add_watcher(self, watcher: Watcher) -> None:
+        """Wake `watcher` when there is more to read."""
+        self._watchers.add(watcher)
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        """Forget `watcher`."""
+        self._watchers.discard(watcher)
+
+    def wake_watchers(self) -> None:
+        """Let everyone look again: there is more, or it is over."""
+        for watcher in list(self._watchers):
+            watcher.wake()
+
+    def _flush(self, end_offset: int) -> None:
+        loop = asyncio.get_running_loop()
+        future = self._manager.logs.flush_through(self.log, end_offset)
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._flushed, end_offset, done))
+
+    def _flushed(self, end_offset: int, done: Future[int]) -> None:
+        error = done.exception()
+        if error is not None:
+            self.fail(error if isinstance(error, ApiError) else StorageFailed(str(error)))
+        elif self.leader.appended(max(end_offset, self.leader.high_watermark)):
+            self._committed()
+
+    def _committed(self) -> None:
+        high_watermark = self.log.high_watermark = self.leader.high_watermark
+        waiters = self._commit_waiters
+        while waiters and waiters[0].end_offset <= high_watermark:
+            waiters.popleft().done(None)
+        if self._watchers:
+            self._manager.wake_soon(self)
+
+    def fail(self, error: ApiError) -> None:
+        """Nothing that waits will be committed: tell everyone."""
+        while self._commit_waiters:
+            self._commit_waiters.popleft().done(error)
+        self.wake_watchers()
+
+
+class ReplicaManager:
+    """All partitions that this broker leads, kept as the cluster's image says."""
+
+    def __init__(self, broker_id: int, logs: LogManager, settings: Settings, metadata: MetadataCache) -> None:
+        self.logs = logs
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._settings = settings
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._to_wake: set[Partition] = set()
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, if this broker leads it."""
+        return self._partitions.get((topic, index))
+
+    def find(self, topic: str | UUID, index: int) -> Partition:
+        """The partition that this broker leads; raises the error that tells a client why it does not."""
+        if isinstance(topic, UUID):
+            image = self._metadata.topic_by_id(topic)
+            if image is None:
+                raise UnknownTopicId(f"no topic has the id {topic}")
+            topic = image.name
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            raise self._not_led(topic, index)
+        return partition
+
+    def _not_led(self, topic: str, index: int) -> ApiError:
+        image = self._metadata.partition(topic, index)
+        if image is None:
+            return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        if image.leader == self._broker_id:
+            return StorageFailed(f"the log directory of {topic}-{index} has failed")
+        return NotLeaderOrFollower(f"{topic}-{index} is led by broker {image.leader}: refresh metadata")
+
+    def all(self) -> Iterable[Partition]:
+        """Every partition that this broker leads."""
+        return self._partitions.values()
+
+    def wake_soon(self, partition: Partition) -> None:
+        """Wake the partition's watchers when this turn of the event loop is over."""
+        if not self._to_wake:
+            asyncio.get_running_loop().call_soon(self._wake)
+        self._to_wake.add(partition)
+
+    def _wake(self) -> None:
+        partitions, self._to_wake = self._to_wake, set()
+        for partition in partitions:
+            partition.wake_watchers()
+
+    def lead_all(self, topics: Iterable[TopicImage]) -> None:
+        """Take over every partition that the image gives this broker."""
+        for topic in topics:
+            for partition in topic.partitions:
+                self._lead(topic, partition)
+
+    def on_change(self, delta: Delta) -> None:
+        """Follow the cluster's image."""
+        for topic in delta.deleted:
+            for partition in topic.partitions:
+                self._drop(TopicPartition(topic.name, partition.index), topic.topic_id)
+        self.lead_all(delta.created)
+        self.lead_all(delta.changed)
+
+    def on_topic_config(self, topic: str, partitions: int) -> None:
+        """A topic's settings changed."""
+        config = self._settings.log_config(topic)
+        for index in range(partitions):
+            if (partition := self._partitions.get((topic, index))) is not None:
+                partition.log.update_config(config)
+
+    def _lead(self, topic: TopicImage, image: PartitionImage) -> None:
+        tp = TopicPartition(topic.name, image.index)
+        known = self._partitions.get(tp)
+        if image.leader != self._broker_id:
+            return
+        if known is not None and known.leader.leader_epoch == image.leader_epoch:
+            if known.leader.commit_isr(image.isr):
+                known.wake_watchers()
+            return
+        try:
+            log = self.logs.get(tp) or self.logs.create(tp, topic.topic_id, self._settings.log_config(topic.name))
+        except ApiError as error:
+            logger.error("cannot lead %s: %s", tp, error)
+            return
+        log.assign_epoch(image.leader_epoch, log.log_end_offset)
+        leader = PartitionLeader(
+            broker_id=self._broker_id,
+            leader_epoch=image.leader_epoch,
+            replicas=image.replicas,
+            isr=image.isr,
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+        )
+        self._partitions[tp] = Partition(self, tp, log, leader)
+
+    def _drop(self, tp: TopicPartition, topic_id: UUID) -> None:
+        partition = self._partitions.get(tp)
+        if partition is None or partition.topic_id != topic_id:
+            return
+        del self._partitions[tp]
+        self.logs.delete(tp)
+        partition.fail(UnknownTopicOrPartition(f"{tp} was deleted"))
+
+    def wake_all(self) -> None:
+        """Let every waiting request finish with what there is (on shutdown)."""
+        for partition in self._partitions.values():
+            partition.wake_watchers()
