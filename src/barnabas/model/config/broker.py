@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.config.definition import Key, Standing, Value
-from barnabas.model.config.keys import BROKER_KEYS
+from barnabas.model.config.keys import BROKER_KEYS, of_one_listener
 from barnabas.model.config.listeners import (
     Listener,
     check_advertised,
@@ -23,6 +23,7 @@ from barnabas.model.config.listeners import (
     parse_protocol_map,
 )
 from barnabas.model.config.topic_keys import SYNONYMS
+from barnabas.model.config.values import Values
 from barnabas.model.errors import ConfigError, InvalidConfig
 
 if TYPE_CHECKING:
@@ -30,64 +31,8 @@ if TYPE_CHECKING:
 
 DEFAULT_NODE_ID: Final = 1
 
-_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.)?")
 _TOO_CLOSE: Final = 0.92
 """Names more alike than this are taken for typing errors."""
-
-
-class Values:
-    """Typed access to the values of keys; asking a key for a type that it has not is a mistake of ours."""
-
-    __slots__ = ()
-
-    def value(self, name: str) -> Value:
-        """The key's value, of whatever type."""
-        raise KeyError(name)
-
-    def number(self, name: str) -> int:
-        """The value of an INT, SHORT or LONG key that is set or has a default."""
-        value = self.value(name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} is {value!r}, not a whole number")
-        return value
-
-    def number_or_none(self, name: str) -> int | None:
-        """The value of an INT, SHORT or LONG key, None when it is not set and has no default."""
-        return None if self.value(name) is None else self.number(name)
-
-    def ratio(self, name: str) -> float:
-        """The value of a DOUBLE key."""
-        value = self.value(name)
-        if not isinstance(value, float):
-            raise TypeError(f"{name} is {value!r}, not a number with a fraction")
-        return value
-
-    def flag(self, name: str) -> bool:
-        """The value of a BOOLEAN key."""
-        value = self.value(name)
-        if not isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r}, not true or false")
-        return value
-
-    def text(self, name: str) -> str:
-        """The value of a STRING key that is set or has a default."""
-        value = self.value(name)
-        if not isinstance(value, str):
-            raise TypeError(f"{name} is {value!r}, not text")
-        return value
-
-    def text_or_none(self, name: str) -> str | None:
-        """The value of a STRING key, None when it is not set and has no default."""
-        return None if self.value(name) is None else self.text(name)
-
-    def items(self, name: str) -> tuple[str, ...]:
-        """The value of a LIST key; empty when it is not set and has no default."""
-        value = self.value(name)
-        if value is None:
-            return ()
-        if not isinstance(value, tuple):
-            raise TypeError(f"{name} is {value!r}, not a list")
-        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +40,9 @@ class BrokerConfig(Values):
     """A checked configuration; immutable. What changes at run time lives in `broker/settings`."""
 
     given: Mapping[str, str]
-    """What was set, as it was written."""
+    """What was set, as it was written, unknown keys included."""
     parsed: Mapping[str, Value]
-    """The values of what was set."""
+    """The values of the known keys that were set."""
     node_id: int
     listeners: tuple[Listener, ...]
     """Where to listen; Kafka's controller listeners are left out."""
@@ -131,19 +76,18 @@ def _load(properties: Mapping[str, str]) -> BrokerConfig:
     parsed: dict[str, Value] = {}
     warnings: list[str] = []
     for name, text in properties.items():
+        given[name] = text
         key = BROKER_KEYS.get(name)
         if key is None:
             warnings.append(_about_unknown(name))
             continue
         parsed[name] = _parse(key, text)
-        given[name] = text
         if key.standing in (Standing.IGNORED, Standing.RETIRED):
             warnings.append(f"{name} is a key of Apache Kafka that has no effect here: ignored")
     node_id = _node_id(parsed)
     _give_both_ids(node_id, given, parsed)
     draft = _Draft(parsed)
-    _check_times(draft)
-    _check_limits(draft)
+    check_together(draft)
     listeners, advertised = _listeners(draft)
     log_dirs = tuple(Path(item) for item in draft.items("log.dirs") or draft.items("log.dir"))
     return BrokerConfig(
@@ -184,7 +128,7 @@ def _parse(key: Key, text: str) -> Value:
 
 def _about_unknown(name: str) -> str:
     """A warning about a key that nobody knows; raises ConfigError when it looks like a typing error."""
-    if _LISTENER_PREFIX.match(name):
+    if of_one_listener(name) is not None:
         return f"{name} sets one listener apart, which has no effect here: ignored"
     if name in SYNONYMS:
         return f"{name} is a topic's key: ignored; the broker's default for it is {SYNONYMS[name][0][0]}"
@@ -223,11 +167,17 @@ def _give_both_ids(node_id: int, given: dict[str, str], parsed: dict[str, Value]
         parsed[name] = node_id
 
 
-def _check_times(draft: _Draft) -> None:
+def check_together(values: Values) -> None:
+    """The rules that span several keys, of those that may change at run time; raises ConfigError."""
+    _check_times(values)
+    _check_limits(values)
+
+
+def _check_times(values: Values) -> None:
     """The rules for the times that log keys stand for, whichever unit they were given in."""
     for topic_key, least in (("retention.ms", 1), ("segment.ms", 1), ("segment.jitter.ms", 0)):
         for name, _ in SYNONYMS[topic_key]:
-            value = draft.number_or_none(name)
+            value = values.number_or_none(name)
             if value is None:
                 continue
             if value < least and not (topic_key == "retention.ms" and value < 0):
@@ -236,15 +186,15 @@ def _check_times(draft: _Draft) -> None:
             break
 
 
-def _check_limits(draft: _Draft) -> None:
-    queued, largest = draft.number("queued.max.request.bytes"), draft.number("socket.request.max.bytes")
+def _check_limits(values: Values) -> None:
+    queued, largest = values.number("queued.max.request.bytes"), values.number("socket.request.max.bytes")
     if 0 < queued < largest:
         raise ConfigError(
             f"queued.max.request.bytes is {queued}, less than socket.request.max.bytes ({largest}): "
             "one largest request must fit; raise the first or lower the second"
         )
-    overrides = parse_connection_overrides(draft.text("max.connections.per.ip.overrides"))
-    if draft.number("max.connections.per.ip") == 0 and not overrides:
+    overrides = parse_connection_overrides(values.text("max.connections.per.ip.overrides"))
+    if values.number("max.connections.per.ip") == 0 and not overrides:
         raise ConfigError(
             "max.connections.per.ip is 0, so nobody could connect: "
             "name the addresses that may in max.connections.per.ip.overrides"

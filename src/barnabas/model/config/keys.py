@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.config import broker_keys, retired_keys, sentences, topic_keys
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.model.config.definition import Row
+
+_ONE_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
 IGNORED_SENTENCE: Final = "A key of Apache Kafka that has no effect in Barnabas."
 
@@ -34,6 +37,16 @@ def _keys(rows: Iterable[Row], standing: Standing, described: dict[str, str], hi
         sentence = described.get(name)
         place = standing if sentence is None else Standing.HONOURED
         yield Key(name, kind, default, takes, importance, mode, place, sentence or IGNORED_SENTENCE, hidden)
+
+
+def of_one_listener(name: str) -> str | None:
+    """The key that `name` sets for one listener, or None if it is no such name.
+
+    >>> of_one_listener("listener.name.internal.max.connections")
+    'max.connections'
+    """
+    match = _ONE_LISTENER.fullmatch(name)
+    return None if match is None else match[1]
 
 
 BROKER_KEYS: Final[dict[str, Key]] = {

@@ -1,7 +1,7 @@
 """A topic's configuration: its own overrides over the broker's values over Kafka's defaults, resolved to a LogConfig.
 
-Overrides are checked when they are set (`parse_overrides`, `validate_overrides`), with Kafka's words. When they are
-read back they are taken as they are, so that a topic of an older Kafka with a value of that time still loads.
+Overrides are checked when they are set (`check_overrides`), with Kafka's words. When they are read back they are only
+parsed, so that a topic of an older Kafka with a value that was in range at that time still loads.
 """
 
 from __future__ import annotations
@@ -17,23 +17,25 @@ from barnabas.model.log_config import UNLIMITED, LogConfig
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.model.config.broker import Values
     from barnabas.model.config.definition import Value
+    from barnabas.model.config.values import Values
 
 _FIELDS: Final = tuple((field.name, field.name.replace("_", ".")) for field in fields(LogConfig))
 
 
-def validate_overrides(overrides: Mapping[str, str], broker: Values) -> None:
-    """Refuse overrides that Kafka would refuse, with InvalidConfig."""
-    for name, text in overrides.items():
-        key = TOPIC_KEYS.get(name)
-        if key is None:
+def check_overrides(overrides: Mapping[str, str], broker: Values) -> None:
+    """Refuse overrides that Kafka would refuse, with InvalidConfig and Kafka's words."""
+    for name in overrides:
+        if name not in TOPIC_KEYS:
             raise InvalidConfig(f"Unknown topic config name: {name}")
-        key.parse(text)
-    _check_lags(resolve(overrides, broker))
-
-
-def _check_lags(config: LogConfig) -> None:
+    for name, text in overrides.items():
+        TOPIC_KEYS[name].parse(text)
+    if TOPIC_KEYS["remote.storage.enable"].read(overrides.get("remote.storage.enable", "false")):
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    config = resolve(overrides, broker)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise InvalidConfig(
             f"conflict topic config setting min.compaction.lag.ms ({config.min_compaction_lag_ms}) "
