@@ -29,7 +29,7 @@ def run(bootstrap: str, work: Callable[[AIOKafkaAdminClient], Awaitable[None]]) 
 
 async def reached(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
-        while not await condition():  # noqa: ASYNC110  (another process is asked: there is no event to wait on)
+        while not await condition():
             await asyncio.sleep(0.02)
 
 
