@@ -1,76 +1,408 @@
-"""The shell around the controller's rules: membership, election, writes to the tree, and the image that clients see."""
+"""The shell around the controller's rules: membership, election, writes to the tree, and the image that clients see.
+
+Every broker runs one. It registers the broker, takes part in elections, and keeps the `MetadataCache` up to date. While
+it is in office, requests go through `ControllerMachine` one at a time: decide, store (guarded by the term), replay,
+publish the new image, answer. So what a client was told is stored, and what is stored is known to the cache's
+subscribers before the client hears of it.
+
+If the store refuses a write because the tree is not what the image says, the tree is loaded anew and the request is
+decided again. Out of office it follows the tree by watches.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+import contextlib
+import logging
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.elections import NO_STATE
+from barnabas.machines.controller.image import NO_LEADER, ClusterImage, ConfigResource, TopicImage
+from barnabas.machines.controller.machine import Answer, ControllerMachine, Key
+from barnabas.machines.controller.requests import (
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+    Registered,
+    Request,
+)
+from barnabas.machines.controller.topics import TopicDefaults
+from barnabas.metadata.election import Term, campaign, in_office
+from barnabas.metadata.loading import Loaded, load, load_brokers
+from barnabas.metadata.membership import register
+from barnabas.metadata.store import (
+    BadVersion,
+    Create,
+    Delete,
+    NodeError,
+    NodeExists,
+    NoNode,
+    SessionExpired,
+    StoreError,
+)
+from barnabas.metadata.writes import deletion, operations, portions
+from barnabas.metadata.znodes import (
+    PERSISTENT_PATHS,
+    BrokersNode,
+    ClusterIdNode,
+    ConfigNode,
+    ControllerEpochNode,
+    ControllerNode,
+    PartitionNode,
+    ProducerIds,
+    ProducerIdsNode,
+    Registration,
+    TopicsNode,
+)
+from barnabas.model.errors import ApiError, NotController, RequestTimedOut, StartupError
+from barnabas.model.ids import METADATA_TOPIC_ID, NO_ID, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from barnabas.machines.controller.image import ConfigResource, TopicImage
-    from barnabas.machines.controller.requests import NewPartitions, NewTopic
+    from barnabas.machines.controller.changes import Change
     from barnabas.metadata.cache import MetadataCache
-    from barnabas.model.errors import ApiError
+    from barnabas.metadata.store import MetadataStore, Operation
+    from barnabas.model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+PRODUCER_ID_BLOCK = 1000
+_ATTEMPTS = 3
+_RETRY_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIds:
-    """A block of producer ids that nobody else is given."""
+def new_id() -> UUID:
+    """A random id whose text does not begin with a dash, which would read like an option on a command line."""
+    while True:
+        made = uuid.uuid4()
+        if made not in (NO_ID, METADATA_TOPIC_ID) and not uuid_to_text(made).startswith("-"):
+            return made
 
-    first: int
-    count: int
 
+class Controller:
+    """Every broker has one; of all brokers, one at a time is in office.
 
-class Controller(Protocol):
-    """Every broker has one; of all brokers, one at a time is elected to write."""
+    `open_store` makes a new store, at the start and whenever a session is over. `patience` is how long (seconds) a
+    start waits for another registration with its id to vanish.
+    """
 
-    @property
-    def cache(self) -> MetadataCache:
-        """The cluster as clients are told."""
-        ...
+    def __init__(
+        self,
+        open_store: Callable[[], MetadataStore],
+        cache: MetadataCache,
+        clock: Clock,
+        *,
+        defaults: TopicDefaults | None = None,
+        previous_incarnation: UUID | None = None,
+        patience: float = 0.0,
+        make_id: Callable[[], UUID] = new_id,
+    ) -> None:
+        self.cache = cache
+        self._open_store = open_store
+        self._clock = clock
+        self._defaults = defaults or TopicDefaults()
+        self._previous_incarnation = previous_incarnation
+        self._patience = patience
+        self._make_id = make_id
+        self._store: MetadataStore | None = None
+        self._registration: Registration | None = None
+        self._broker_epoch = -1
+        self._term: Term | None = None
+        self._machine: ControllerMachine | None = None
+        self._loaded: Loaded | None = None
+        self._lock = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._expired = False
+        self._following: asyncio.Task[None] | None = None
 
     @property
     def broker_epoch(self) -> int:
-        """Creation id of this broker's registration."""
-        ...
+        """Creation id of this broker's registration; -1 before there is one."""
+        return self._broker_epoch
 
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        ...
+        return self._machine is not None
 
-    async def start(self) -> None:
-        """Register this broker, load the tree, take part in elections."""
-        ...
+    async def open(self) -> ClusterImage:
+        """Open the store and load the tree, without taking part yet: what a broker must know to open its logs.
+
+        Makes the cluster's id if there is none. Raises StoreUnavailable.
+        """
+        async with self._lock:
+            await self._open()
+            self._loaded = await load(self._opened)
+            self.cache.replace(self._loaded.image)
+            return self.cache.image
+
+    async def start(self, registration: Registration) -> None:
+        """Register this broker and take part in elections. Raises DuplicateBroker, StoreUnavailable."""
+        self._registration = registration
+        async with self._lock:
+            await self._open()
+            await self._register()
+            with contextlib.suppress(NotController):  # a term that ended at once; following looks after it
+                await self._settle()
+        self._following = asyncio.create_task(self._follow(), name="controller")
 
     async def stop(self) -> None:
-        """Give up what was registered."""
-        ...
+        """End the session: the registration and the office go with it."""
+        if self._following is not None:
+            self._following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._following
+            self._following = None
+        async with self._lock:
+            self._term = self._machine = None
+            if self._store is not None:
+                await self._store.close()
+                self._store = None
+
+    # Requests
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicImage | ApiError]:
-        """Make topics; each is made or refused on its own. Raises NotController."""
-        ...
+        """Make topics; each is made or refused on its own. Raises NotController, RequestTimedOut."""
+        return _by_topic(await self._request(CreateTopics(topics, validate_only)))
 
-    async def delete_topics(self, names: Sequence[str]) -> dict[str, UUID | ApiError]:
-        """Remove topics; gives the id that each had. Raises NotController."""
-        ...
+    async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicImage | ApiError]:
+        """Remove topics; gives each as it was. Raises NotController, RequestTimedOut."""
+        return _by_topic(await self._request(DeleteTopics(names)))
 
     async def create_partitions(
-        self, requests: Sequence[NewPartitions], *, validate_only: bool = False
+        self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> dict[str, TopicImage | ApiError]:
-        """Add partitions to topics; gives each topic as it is afterwards. Raises NotController."""
-        ...
+        """Add partitions to topics; gives each topic as it is then. Raises NotController, RequestTimedOut."""
+        return _by_topic(await self._request(CreatePartitions(topics, validate_only)))
 
     async def alter_configs(
-        self, changes: Mapping[ConfigResource, Mapping[str, str]]
+        self, settings: Mapping[ConfigResource, Mapping[str, str]]
     ) -> dict[ConfigResource, ApiError | None]:
-        """Replace each resource's whole map of dynamic settings (already validated). Raises NotController."""
-        ...
+        """Replace each resource's whole map of dynamic settings (already validated).
+
+        Raises NotController, RequestTimedOut.
+        """
+        answers = await self._request(AlterConfigs(settings))
+        return {resource: _error(answers[resource]) for resource in settings}
 
     async def allocate_producer_ids(self) -> ProducerIds:
-        """Take a block of producer ids. Any broker may."""
-        ...
+        """Take a block of producer ids that nobody had and nobody will have. Raises RequestTimedOut."""
+        broker_id = -1 if self._registration is None else self._registration.broker_id
+        try:
+            while True:
+                node = await self._opened.find(ProducerIdsNode.path)
+                last = None if node is None else ProducerIdsNode.decode(node.data)
+                block = ProducerIds(0 if last is None else last.first + last.count, PRODUCER_ID_BLOCK)
+                data = ProducerIdsNode.encode(broker_id, block)
+                with contextlib.suppress(NodeExists, BadVersion, NoNode):
+                    if node is None:
+                        await self._opened.create(ProducerIdsNode.path, data)
+                    else:
+                        await self._opened.set(ProducerIdsNode.path, data, node.version)
+                    return block
+        except StoreError as error:
+            raise RequestTimedOut(f"no producer ids can be given out now: {error}") from error
+
+    async def _request(self, request: Request) -> dict[Key, Answer]:
+        async with self._lock:
+            try:
+                return await self._decide(request)
+            except SessionExpired as error:
+                self._leave_office()
+                raise self._not_controller() from error
+            except StoreError as error:
+                self._machine = None
+                self._news.set()
+                raise RequestTimedOut(f"the metadata store did not take the change: {error}") from error
+
+    async def _decide(self, request: Request) -> dict[Key, Answer]:
+        """Let the machine decide, store what it decided, and publish it."""
+        for _ in range(_ATTEMPTS):
+            if self._machine is None:
+                raise self._not_controller()
+            outcome = self._machine.handle(request)
+            try:
+                await self._write(outcome.changes)
+            except NodeError as error:
+                if error.path == ControllerEpochNode.path:
+                    self._leave_office()
+                else:
+                    logger.warning("the tree is not what it was, loading it again: %s", error)
+                    await self._load_in_office()
+                continue
+            if outcome.changes:
+                self._machine.replay(outcome.changes)
+                self.cache.replace(self._machine.image)
+            return dict(outcome.replies)
+        raise RequestTimedOut("the metadata tree kept changing: another program writes to it; try again")
+
+    def _not_controller(self) -> NotController:
+        return NotController(f"This broker is not the controller; that is broker {self.cache.image.controller_id}.")
+
+    # Writing
+
+    async def _write(self, changes: Iterable[Change]) -> None:
+        if self._term is not None:
+            await self._write_operations(await operations(self._opened, changes, self._term.epoch))
+
+    async def _write_operations(self, wanted: Iterable[Operation]) -> None:
+        if self._term is not None:
+            for portion in portions(wanted, self._term.guard):
+                await self._opened.multi(portion)
+
+    # Sessions and offices
+
+    @property
+    def _opened(self) -> MetadataStore:
+        if self._store is None:
+            raise StoreError("the metadata store is not open")
+        return self._store
+
+    async def _open(self) -> None:
+        if self._store is not None:
+            return
+        store = self._open_store()
+        await store.start()
+        self._store, self._expired = store, False
+        store.on_expiry(self._session_expired)
+        store.watch(ControllerNode.path, self._news.set)
+        store.watch(BrokersNode.path, self._news.set)
+        store.watch(TopicsNode.path, self._topics_changed)
+        await _lay_out(store, self._make_id)
+
+    async def _register(self) -> None:
+        if self._registration is None:
+            return
+        self._broker_epoch = await register(
+            self._opened,
+            self._registration,
+            self._clock.now_ms(),
+            previous_incarnation=self._previous_incarnation,
+            patience=self._patience,
+        )
+        self._previous_incarnation = self._registration.incarnation_id
+
+    def _session_expired(self) -> None:
+        logger.warning("the session with the metadata store is over; registering again")
+        self._expired = True
+        self._leave_office()
+
+    def _topics_changed(self) -> None:
+        if not self.is_active:
+            self._news.set()
+
+    async def _follow(self) -> None:
+        """Look after every change that a watch hints at."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            try:
+                async with self._lock:
+                    await self._settle()
+            except (StoreError, ApiError, StartupError) as error:
+                logger.warning("could not follow the metadata tree, trying again: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._news.set()
+
+    async def _settle(self) -> None:
+        """Bring session, office and image in line with the tree."""
+        if self._expired and self._store is not None:
+            await self._store.close()
+            self._store = None
+            await self._open()
+            await self._register()
+        if self._term is not None and not await in_office(self._opened):
+            self._leave_office()
+        if self._term is None and self._registration is not None:
+            self._term = await campaign(self._opened, self._registration.broker_id, self._clock.now_ms())
+        if self._term is None:
+            self.cache.replace((await load(self._opened)).image)
+        elif self._machine is None:
+            await self._take_office(self._term)
+        else:
+            brokers = await load_brokers(self._opened)
+            if brokers != self._machine.image.brokers:
+                await self._decide(Registered(brokers))
+
+    async def _take_office(self, term: Term) -> None:
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None and not _untouched_until(loaded.image, term):
+            loaded = None
+        await self._load_in_office(loaded)
+        await self._decide(Registered(await load_brokers(self._opened)))
+        logger.info("became controller with epoch %d", term.epoch)
+
+    def _leave_office(self) -> None:
+        if self._term is not None:
+            logger.info("no longer controller (epoch %d)", self._term.epoch)
+        self._term = self._machine = None
+        self._news.set()
+
+    async def _load_in_office(self, loaded: Loaded | None = None) -> None:
+        """Load the tree, unless it is known, and finish what a predecessor could not."""
+        loaded = loaded or await load(self._opened)
+        if loaded.deleting:
+            await self._finish_deletions(loaded)
+            loaded = await load(self._opened)
+        await self._make_folders(loaded.image)
+        self._machine = self._new_machine(loaded.image)
+
+    def _new_machine(self, image: ClusterImage) -> ControllerMachine:
+        if self._term is not None and self._registration is not None:
+            image = replace(image, controller_id=self._registration.broker_id, controller_epoch=self._term.epoch)
+        machine = ControllerMachine(image, self._defaults, self._make_id)
+        self.cache.replace(machine.image)
+        return machine
+
+    async def _finish_deletions(self, loaded: Loaded) -> None:
+        for name in loaded.deleting:
+            logger.info("finishing the deletion of topic %s", name)
+            wanted: list[Operation] = await deletion(self._opened, name, marked=True)
+            if (resource := ConfigResource.topic(name)) in loaded.image.configs:
+                wanted.insert(0, Delete(ConfigNode.path(resource)))
+            await self._write_operations(wanted)
+
+    async def _make_folders(self, image: ClusterImage) -> None:
+        """A partition whose creation was cut short may lack the folder that its state goes into."""
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                if partition.partition_epoch == NO_STATE:
+                    with contextlib.suppress(NodeExists):
+                        await self._opened.create(PartitionNode.path(topic.name, partition.index), parents=True)
+
+
+async def _lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
+    """Make the folders of a new tree and the cluster's id; another broker may do the same at once."""
+    while await store.find(ClusterIdNode.path) is None:
+        folders = {parent for path in PERSISTENT_PATHS for parent in _with_parents(path)} | {"/cluster"}
+        missing = [Create(folder) for folder in sorted(folders) if await store.find(folder) is None]
+        cluster_id = uuid_to_text(make_id())
+        with contextlib.suppress(NodeExists):
+            await store.multi([*missing, Create(ClusterIdNode.path, ClusterIdNode.encode(cluster_id))])
+            logger.info("made a new cluster with id %s", cluster_id)
+
+
+def _untouched_until(image: ClusterImage, term: Term) -> bool:
+    """Whether nobody was in office, and so nobody wrote, between loading the image and this term."""
+    return image.controller_id == NO_LEADER and image.controller_epoch == term.epoch - 1
+
+
+def _with_parents(path: str) -> list[str]:
+    return [path[:at] for at in range(1, len(path)) if path[at] == "/"] + [path]
+
+
+def _by_topic(answers: Mapping[Key, Answer]) -> dict[str, TopicImage | ApiError]:
+    return {str(name): answer for name, answer in answers.items() if answer is not None}
+
+
+def _error(answer: Answer) -> ApiError | None:
+    return answer if isinstance(answer, ApiError) else None

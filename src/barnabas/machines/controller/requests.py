@@ -1,4 +1,4 @@
-"""What the controller is asked to do. Values are checked by the rules, not here."""
+"""What the controller is asked to do, and what it is told. Values are checked by the rules, not here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from barnabas.machines.controller.image import BrokerImage, ConfigResource
 
 DEFAULT = -1
 """As a number of partitions or a replication factor: what the broker is configured with."""
@@ -34,3 +36,46 @@ class NewPartitions:
     """How many partitions it has afterwards."""
     assignments: Sequence[Sequence[int]] | None = None
     """Broker ids of each added partition, or None to let the controller place them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopics:
+    """Make topics; `validate_only` tells what would happen."""
+
+    topics: Sequence[NewTopic]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """Remove topics."""
+
+    names: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartitions:
+    """Give topics more partitions; `validate_only` tells what would happen."""
+
+    topics: Sequence[NewPartitions]
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlterConfigs:
+    """Replace the dynamic settings of each resource as a whole. The values have been validated."""
+
+    settings: Mapping[ConfigResource, Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """These brokers are registered now: lead without those that went, and use those that came.
+
+    Also what a new controller is told first, since brokers may have come and gone while there was none.
+    """
+
+    brokers: Mapping[int, BrokerImage]
+
+
+Request = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | Registered

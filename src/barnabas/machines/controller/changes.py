@@ -1,0 +1,84 @@
+"""What the controller decides: steps from one image to the next, each with what was there before.
+
+A change is at once the write to the tree (conditional on what was there: `metadata/writes.py` turns it into operations)
+and the new image, so what is stored and what clients are told cannot differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.machines.controller.image import BrokerImage, ClusterImage, ConfigResource, TopicImage
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChanged:
+    """A topic came (`before` is None), went (`after` is None), or has other partitions."""
+
+    before: TopicImage | None
+    after: TopicImage | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """A resource's dynamic settings; None means that it has no node."""
+
+    resource: ConfigResource
+    before: Mapping[str, str] | None
+    after: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeaturesChanged:
+    """Finalized feature levels; `epoch` is the version that the node has afterwards."""
+
+    features: Mapping[str, int]
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """Who is registered. Brokers write that themselves, so nothing is stored."""
+
+    brokers: Mapping[int, BrokerImage]
+
+
+Change = TopicChanged | ConfigChanged | FeaturesChanged | BrokersChanged
+
+
+def apply(image: ClusterImage, changes: Iterable[Change]) -> ClusterImage:
+    """The image after all changes; what they do not touch is shared with the old one."""
+    topics, names, configs = dict(image.topics), dict(image.topic_names), dict(image.configs)
+    brokers, features, features_epoch = image.brokers, image.features, image.features_epoch
+    touched: set[type] = set()
+    for change in changes:
+        touched.add(type(change))
+        match change:
+            case TopicChanged(before, after):
+                if before is not None:
+                    topics.pop(before.name, None)
+                    names.pop(before.topic_id, None)
+                if after is not None:
+                    topics[after.name] = after
+                    names[after.topic_id] = after.name
+            case ConfigChanged(resource, _, None):
+                configs.pop(resource, None)
+            case ConfigChanged(resource, _, settings) if settings is not None:
+                configs[resource] = settings
+            case FeaturesChanged(levels, epoch):
+                features, features_epoch = levels, epoch
+            case BrokersChanged(registered):
+                brokers = registered
+    return replace(
+        image,
+        brokers=brokers,
+        topics=topics if TopicChanged in touched else image.topics,
+        topic_names=names if TopicChanged in touched else image.topic_names,
+        configs=configs if ConfigChanged in touched else image.configs,
+        features=features,
+        features_epoch=features_epoch,
+    )

@@ -1,0 +1,237 @@
+"""The controller as a machine: requests and news in, changes and answers out; no I/O, no clock.
+
+`handle` never changes anything: the shell stores an outcome's changes and hands them back to `replay`. If the store
+refuses them because someone else wrote, the shell loads the tree, makes a new machine of it, and asks again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.changes import (
+    BrokersChanged,
+    Change,
+    ConfigChanged,
+    FeaturesChanged,
+    TopicChanged,
+    apply,
+)
+from barnabas.machines.controller.elections import elect_all
+from barnabas.machines.controller.image import ClusterImage, ConfigResource, TopicImage
+from barnabas.machines.controller.names import collision_key
+from barnabas.machines.controller.requests import (
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewTopic,
+    Registered,
+    Request,
+)
+from barnabas.machines.controller.topics import (
+    TopicDefaults,
+    check_new_name,
+    check_partition_limit,
+    more_partitions,
+    new_topic,
+    requested_partitions,
+)
+from barnabas.machines.outcome import Outcome
+from barnabas.model.errors import (
+    ApiError,
+    InvalidRequest,
+    InvalidTopic,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from barnabas.model.ids import NO_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
+
+Key = str | ConfigResource
+Answer = TopicImage | ApiError | None
+"""Per topic or resource: what it is now (what it was, when deleted), or why not."""
+
+
+class ControllerMachine:
+    """Decides for the cluster that `image` shows; topic ids come from `new_id`."""
+
+    def __init__(self, image: ClusterImage, defaults: TopicDefaults, new_id: Callable[[], UUID]) -> None:
+        self._image = image
+        self._defaults = defaults
+        self._new_id = new_id
+        self._collisions = {key: name for name in image.topics if (key := collision_key(name)) is not None}
+        self._partitions = sum(len(topic.partitions) for topic in image.topics.values())
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster with all replayed changes."""
+        return self._image
+
+    def handle(self, request: Request) -> Outcome[Change, Key, Answer]:
+        """Decide; replies are keyed by topic name or resource."""
+        match request:
+            case CreateTopics():
+                return self._create_topics(request)
+            case DeleteTopics(names):
+                return self._delete_topics(names)
+            case CreatePartitions():
+                return self._create_partitions(request)
+            case AlterConfigs():
+                return self._alter_configs(request)
+            case Registered():
+                return self._registered(request)
+
+    def replay(self, changes: Iterable[Change]) -> None:
+        """Take over changes that are stored."""
+        changes = tuple(changes)
+        self._image = apply(self._image, changes)
+        for change in changes:
+            if isinstance(change, TopicChanged):
+                self._count(change.before, -1)
+                self._count(change.after, 1)
+
+    def _count(self, topic: TopicImage | None, sign: int) -> None:
+        if topic is None:
+            return
+        self._partitions += sign * len(topic.partitions)
+        key = collision_key(topic.name)
+        if key is not None and sign > 0:
+            self._collisions[key] = topic.name
+        elif key is not None:
+            self._collisions.pop(key, None)
+
+    def _create_topics(self, request: CreateTopics) -> Outcome[Change, Key, Answer]:
+        names = [topic.name for topic in request.topics]
+        answers: dict[Key, Answer] = _repeated(names)
+        changes: list[Change] = []
+        taken = dict(self._collisions)
+        turn = self._partitions
+        try:
+            check_partition_limit(requested_partitions(topic, self._defaults) for topic in request.topics)
+        except ApiError as error:
+            return _refuse_all(names, error)
+        for topic in request.topics:
+            if topic.name in answers:
+                continue
+            try:
+                self._check_name(topic.name, taken)
+                made = new_topic(topic, self._new_id(), self._image.brokers, self._defaults, turn)
+            except ApiError as error:
+                answers[topic.name] = error
+                continue
+            turn += len(made.partitions)
+            if (key := collision_key(topic.name)) is not None:
+                taken[key] = topic.name
+            answers[topic.name] = made
+            changes += self._creation(topic, made)
+        return _outcome([] if request.validate_only else changes, answers)
+
+    def _check_name(self, name: str, taken: dict[str, str]) -> None:
+        check_new_name(name)
+        if name in self._image.topics:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+        key = collision_key(name)
+        if key in taken:
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {taken[key]}")
+
+    def _creation(self, topic: NewTopic, made: TopicImage) -> list[Change]:
+        """Configuration first: a topic whose creation was cut short by a crash then has its settings."""
+        resource = ConfigResource.topic(topic.name)
+        settings = ConfigChanged(resource, self._image.configs.get(resource), dict(topic.configs))
+        return [settings, TopicChanged(None, made)]
+
+    def _delete_topics(self, names: Sequence[str]) -> Outcome[Change, Key, Answer]:
+        answers: dict[Key, Answer] = _repeated(names)
+        changes: list[Change] = []
+        for name in names:
+            if name in answers:
+                continue
+            topic = self._image.topics.get(name)
+            if topic is None:
+                answers[name] = UnknownTopicOrPartition(f"There is no topic '{name}'.")
+                continue
+            answers[name] = topic
+            resource = ConfigResource.topic(name)
+            changes += [TopicChanged(topic, None), ConfigChanged(resource, self._image.configs.get(resource), None)]
+        return _outcome(changes, answers)
+
+    def _create_partitions(self, request: CreatePartitions) -> Outcome[Change, Key, Answer]:
+        names = [topic.name for topic in request.topics]
+        answers: dict[Key, Answer] = _repeated(names)
+        changes: list[Change] = []
+        try:
+            check_partition_limit(
+                topic.count - len(known.partitions)
+                for topic in request.topics
+                if (known := self._image.topics.get(topic.name)) is not None and topic.count > len(known.partitions)
+            )
+        except ApiError as error:
+            return _refuse_all(names, error)
+        for topic in request.topics:
+            if topic.name in answers:
+                continue
+            present = self._image.topics.get(topic.name)
+            try:
+                if present is None:
+                    raise UnknownTopicOrPartition(f"There is no topic '{topic.name}'.")
+                extended = more_partitions(present, topic, self._image.brokers)
+            except ApiError as error:
+                answers[topic.name] = error
+                continue
+            answers[topic.name] = extended
+            changes.append(TopicChanged(present, extended))
+        return _outcome([] if request.validate_only else changes, answers)
+
+    def _alter_configs(self, request: AlterConfigs) -> Outcome[Change, Key, Answer]:
+        answers: dict[Key, Answer] = {}
+        changes: list[Change] = []
+        for resource, settings in request.settings.items():
+            if resource.kind == "topics" and resource.name not in self._image.topics:
+                answers[resource] = UnknownTopicOrPartition(f"There is no topic '{resource.name}'.")
+                continue
+            answers[resource] = None
+            changes.append(ConfigChanged(resource, self._image.configs.get(resource), dict(settings)))
+        return _outcome(changes, answers)
+
+    def _registered(self, request: Registered) -> Outcome[Change, Key, Answer]:
+        changes: list[Change] = []
+        if dict(request.brokers) != dict(self._image.brokers):
+            changes.append(BrokersChanged(dict(request.brokers)))
+        for topic in self._image.topics.values():
+            led = elect_all(topic, request.brokers)
+            if led.topic_id == NO_ID:
+                led = replace(led, topic_id=self._new_id())
+            if led is not topic:
+                changes.append(TopicChanged(topic, led))
+        changes += self._features(request)
+        return _outcome(changes, {})
+
+    def _features(self, request: Registered) -> list[Change]:
+        """Raise each feature to the highest level that every registered broker has; levels never fall."""
+        levels = dict(self._image.features)
+        brokers = list(request.brokers.values())
+        for name in set.intersection(*(set(broker.features) for broker in brokers)) if brokers else ():
+            common = min(broker.features[name][1] for broker in brokers)
+            levels[name] = max(common, levels.get(name, 0))
+        levels = {name: level for name, level in levels.items() if level > 0}
+        if levels == dict(self._image.features) and self._image.features_epoch >= 0:
+            return []
+        return [FeaturesChanged(levels, self._image.features_epoch + 1)]
+
+
+def _outcome(changes: list[Change], answers: dict[Key, Answer]) -> Outcome[Change, Key, Answer]:
+    return Outcome(changes=tuple(changes), replies=tuple(answers.items()))
+
+
+def _refuse_all(names: Iterable[str], error: ApiError) -> Outcome[Change, Key, Answer]:
+    return _outcome([], dict.fromkeys(names, error))
+
+
+def _repeated(names: Sequence[str]) -> dict[Key, Answer]:
+    """A name that one request has twice is refused: it is not clear which is meant."""
+    return {name: InvalidRequest("Duplicate topic name.") for name, times in Counter(names).items() if times > 1}

@@ -1,0 +1,151 @@
+"""Rules for making and extending topics. Each function decides one topic, and raises what its client is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.elections import new_partition
+from barnabas.machines.controller.image import TopicImage
+from barnabas.machines.controller.names import check_name
+from barnabas.machines.controller.placement import place, ring
+from barnabas.machines.controller.requests import DEFAULT, NewPartitions, NewTopic
+from barnabas.model.errors import (
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    PolicyViolation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from barnabas.machines.controller.image import BrokerImage
+
+MAX_PARTITIONS_PER_REQUEST = 10_000
+
+_KRAFT_TOPIC = "__cluster_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic gets whose request leaves it open (num.partitions, default.replication.factor)."""
+
+    partitions: int = 1
+    replication_factor: int = 1
+
+
+def check_new_name(name: str) -> None:
+    """Refuse names that no topic may have."""
+    check_name(name)
+    if name == _KRAFT_TOPIC:
+        raise InvalidRequest(f"Creation of internal topic {name} is prohibited.")
+
+
+def check_partition_limit(partitions: Iterable[int]) -> None:
+    """One request may not ask for more partitions than a broker can make in reasonable time."""
+    if sum(partitions) > MAX_PARTITIONS_PER_REQUEST:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+def requested_partitions(topic: NewTopic, defaults: TopicDefaults) -> int:
+    """How many partitions a new topic would have; never negative, whatever was asked."""
+    if topic.assignments:
+        return len(topic.assignments)
+    return defaults.partitions if topic.partitions == DEFAULT else max(0, topic.partitions)
+
+
+def new_topic(
+    topic: NewTopic, topic_id: UUID, brokers: Mapping[int, BrokerImage], defaults: TopicDefaults, turn: int
+) -> TopicImage:
+    """A topic with all of its partitions; the first is led by whose turn it is."""
+    replicas = _manual(topic, brokers) if topic.assignments else _placed(topic, brokers, defaults, turn)
+    return TopicImage(
+        topic.name, topic_id, tuple(new_partition(index, chosen, brokers) for index, chosen in enumerate(replicas))
+    )
+
+
+def _placed(
+    topic: NewTopic, brokers: Mapping[int, BrokerImage], defaults: TopicDefaults, turn: int
+) -> list[tuple[int, ...]]:
+    if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
+        raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+    if topic.partitions < DEFAULT or topic.partitions == 0:
+        raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+    factor = defaults.replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
+    return place(_racks(brokers), turn, range(requested_partitions(topic, defaults)), factor)
+
+
+def _manual(topic: NewTopic, brokers: Mapping[int, BrokerImage]) -> list[tuple[int, ...]]:
+    if topic.replication_factor != DEFAULT:
+        raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
+    if topic.partitions != DEFAULT:
+        raise InvalidRequest("A manual partition assignment was specified, but numPartitions was not set to -1.")
+    replicas: dict[int, tuple[int, ...]] = {}
+    factor = None
+    for index, chosen in topic.assignments:
+        if index in replicas:
+            raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {index}")
+        replicas[index] = _checked(chosen, brokers, factor)
+        factor = len(chosen)
+    if replicas.keys() != set(range(len(replicas))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    return [replicas[index] for index in range(len(replicas))]
+
+
+def more_partitions(topic: TopicImage, request: NewPartitions, brokers: Mapping[int, BrokerImage]) -> TopicImage:
+    """The topic with as many partitions as asked for; those it has stay as they are."""
+    present = len(topic.partitions)
+    if request.count == present:
+        raise InvalidPartitions(f"Topic already has {present} partition(s).")
+    if request.count < present:
+        raise InvalidPartitions(
+            f"The topic {topic.name} currently has {present} partition(s); {request.count} would not be an increase."
+        )
+    factor = len(topic.partitions[0].replicas)
+    if request.assignments is None:
+        first = _turn_of(topic.partitions[0].replicas[0], brokers)
+        replicas = place(_racks(brokers), first, range(present, request.count), factor)
+    else:
+        added = request.count - present
+        if len(request.assignments) != added:
+            raise InvalidReplicaAssignment(
+                f"Attempted to add {added} additional partition(s), but only {len(request.assignments)} "
+                "assignment(s) were specified."
+            )
+        replicas = [_checked(chosen, brokers, factor) for chosen in request.assignments]
+    new = tuple(new_partition(present + index, chosen, brokers) for index, chosen in enumerate(replicas))
+    return replace(topic, partitions=topic.partitions + new)
+
+
+def _turn_of(leader: int, brokers: Mapping[int, BrokerImage]) -> int:
+    """From where a topic's leaders were dealt out, so that added partitions go on in turn."""
+    order = ring(_racks(brokers))
+    return order.index(leader) if leader in order else 0
+
+
+def _checked(chosen: Sequence[int], brokers: Mapping[int, BrokerImage], factor: int | None) -> tuple[int, ...]:
+    """A manual assignment of one partition, if it can be used."""
+    if not chosen:
+        raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
+    for broker in sorted(chosen):
+        if broker not in brokers:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+            )
+        if chosen.count(broker) > 1:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes the broker {broker} more than once."
+            )
+    if factor is not None and len(chosen) != factor:
+        raise InvalidReplicaAssignment(
+            f"The manual partition assignment includes a partition with {len(chosen)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {factor} replica(s)."
+        )
+    return tuple(chosen)
+
+
+def _racks(brokers: Mapping[int, BrokerImage]) -> dict[int, str | None]:
+    return {broker.broker_id: broker.rack for broker in brokers.values()}

@@ -1,0 +1,46 @@
+"""The one contract of all machines: what comes out of a decision.
+
+A machine is asked (`handle`, or `expire` for a timer) and answers with an `Outcome`; it does nothing by itself. Its
+shell makes the changes durable, tells the machine by `replay`, and only then lets replies and sends out: so nobody
+hears of what a crash could take back, and a machine that replays what was stored is the machine that decided it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+Change = TypeVar("Change")
+Asker = TypeVar("Asker")
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A message to another broker."""
+
+    broker_id: int
+    message: object
+
+
+@dataclass(frozen=True, slots=True)
+class Timer:
+    """Ask again by `expire(key)` at a time; one timer per key, and `at_ms` None cancels it."""
+
+    key: Hashable
+    at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(Generic[Change, Asker, Answer]):
+    """A decision."""
+
+    changes: tuple[Change, ...] = ()
+    """What becomes true once it is stored: records of a coordinator's log, conditional writes of the controller."""
+    replies: tuple[tuple[Asker, Answer], ...] = ()
+    """Answers, each with whoever waits for it: one event may answer many."""
+    sends: tuple[Send, ...] = ()
+    timers: tuple[Timer, ...] = ()

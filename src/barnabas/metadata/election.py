@@ -1,0 +1,66 @@
+"""Who is the controller: whoever makes the ephemeral `/controller` node.
+
+In the same multi the winner raises `/controller_epoch`. The version that this node then has is the winner's guard: each
+of its writes checks it, so from the moment that a successor is elected nothing of the predecessor can be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.store import BadVersion, Create, Node, NodeExists, NoNode, Set
+from barnabas.metadata.znodes import ControllerEpochNode, ControllerNode
+
+if TYPE_CHECKING:
+    from barnabas.metadata.store import MetadataStore
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A time in office."""
+
+    epoch: int
+    guard: int
+    """The version that `/controller_epoch` has for as long as the term lasts."""
+
+
+async def campaign(store: MetadataStore, broker_id: int, now_ms: int) -> Term | None:
+    """Try to become controller; None if another broker is."""
+    while await store.find(ControllerNode.path) is None:
+        node = await _epoch_node(store)
+        epoch = ControllerEpochNode.decode(node.data) + 1
+        try:
+            await store.multi(
+                [
+                    Create(ControllerNode.path, ControllerNode.encode(broker_id, now_ms), ephemeral=True),
+                    Set(ControllerEpochNode.path, ControllerEpochNode.encode(epoch), node.version),
+                ]
+            )
+        except (NodeExists, BadVersion):
+            continue
+        return Term(epoch, node.version + 1)
+    return None
+
+
+async def in_office(store: MetadataStore) -> bool:
+    """Whether the controller's node is this store's."""
+    node = await store.find(ControllerNode.path)
+    return node is not None and node.owner == store.session_id
+
+
+async def resign(store: MetadataStore) -> None:
+    """Leave office early, so that another broker is elected at once."""
+    if await in_office(store):
+        with contextlib.suppress(NoNode):
+            await store.delete(ControllerNode.path)
+
+
+async def _epoch_node(store: MetadataStore) -> Node:
+    """The node that counts terms; the first campaign of all makes it."""
+    with contextlib.suppress(NodeExists):
+        if (node := await store.find(ControllerEpochNode.path)) is not None:
+            return node
+        await store.create(ControllerEpochNode.path, ControllerEpochNode.encode(0))
+    return await store.get(ControllerEpochNode.path)

@@ -1,0 +1,87 @@
+"""Being a member of the cluster: a broker's ephemeral registration.
+
+Its creation id is the broker's epoch, so a broker that registers again can be told from what it was. Two brokers with
+one id are never registered at once: the node is there, and the second one is refused.
+
+After kill -9 the old registration stays until its session times out. A broker that starts again meanwhile replaces it
+if it is its own: the node carries the incarnation id of the process that made it, and who holds the data directory's
+lock and knows that id from there knows that the process is gone. Otherwise it waits, in case the other one is about to
+vanish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.metadata.store import BadVersion, NodeExists, NoNode
+from barnabas.metadata.znodes import BrokerNode, Registration
+from barnabas.model.errors import StartupError
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from barnabas.metadata.store import MetadataStore, Node
+
+logger = logging.getLogger(__name__)
+
+
+class DuplicateBroker(StartupError):
+    """Another broker with this id is up."""
+
+
+async def register(
+    store: MetadataStore,
+    registration: Registration,
+    now_ms: int,
+    *,
+    previous_incarnation: UUID | None = None,
+    patience: float = 0.0,
+) -> int:
+    """Register and return the broker's epoch.
+
+    A node of `previous_incarnation` is replaced; for any other to vanish, `patience` seconds are waited (a little more
+    than the session timeout outlasts a dead broker). Raises DuplicateBroker.
+    """
+    path = BrokerNode.path(registration.broker_id)
+    data = BrokerNode.encode(registration, now_ms)
+    deadline = asyncio.get_running_loop().time() + patience
+    changed = asyncio.Event()
+    watch = store.watch(path, changed.set)
+    try:
+        while True:
+            changed.clear()
+            with contextlib.suppress(NodeExists):
+                await store.create(path, data, ephemeral=True)
+            node = await store.find(path)
+            if node is None:
+                continue
+            if node.owner == store.session_id:
+                return node.czxid
+            if _incarnation(registration.broker_id, node) == previous_incarnation is not None:
+                logger.info("replacing the registration that the last run of broker %d left", registration.broker_id)
+                with contextlib.suppress(NoNode, BadVersion):
+                    await store.delete(path, node.version)
+                continue
+            await _wait(changed, deadline, registration, node)
+    finally:
+        watch.cancel()
+
+
+async def _wait(changed: asyncio.Event, deadline: float, registration: Registration, other: Node) -> None:
+    try:
+        async with asyncio.timeout_at(deadline):
+            await changed.wait()
+    except TimeoutError:
+        found = BrokerNode.decode(registration.broker_id, other.data)
+        where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in found.endpoints.values())
+        raise DuplicateBroker(
+            f"a broker with id {registration.broker_id} is already up at {where}: "
+            "give this one another broker.id, or stop the other one"
+        ) from None
+
+
+def _incarnation(broker_id: int, node: Node) -> UUID | None:
+    return BrokerNode.decode(broker_id, node.data).incarnation_id

@@ -1,0 +1,142 @@
+"""Changes as operations on the tree, in portions that ZooKeeper takes.
+
+Every portion is a multi of its own that begins with a check of `/controller_epoch`, so a controller that was replaced
+while it slept writes nothing more. Small requests fit one portion and are atomic. Larger ones may be cut anywhere by a
+crash; the order of the operations makes every cut harmless: a topic's settings come before it, its partitions after it
+(a partition without state gets one from the next controller), and a deletion leaves its mark until all is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.changes import (
+    BrokersChanged,
+    Change,
+    ConfigChanged,
+    FeaturesChanged,
+    TopicChanged,
+)
+from barnabas.machines.controller.elections import NO_STATE
+from barnabas.metadata.store import Check, Create, Delete, Operation, Set
+from barnabas.metadata.znodes import (
+    Assignment,
+    ConfigNode,
+    ControllerEpochNode,
+    DeletionNode,
+    FeaturesNode,
+    PartitionNode,
+    PartitionsNode,
+    PartitionState,
+    PartitionStateNode,
+    TopicNode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.machines.controller.image import PartitionImage, TopicImage
+    from barnabas.metadata.store import MetadataStore
+
+_PORTION_BYTES = 400_000
+"""ZooKeeper takes at most 1 MB in one request by default."""
+_OPERATION_BYTES = 60
+"""What an operation costs on the wire beside path and data, generously."""
+
+
+def portions(operations: Iterable[Operation], epoch_version: int) -> Iterator[list[Operation]]:
+    """Cut operations into multis, each guarded by the version that `/controller_epoch` must have."""
+    guard = Check(ControllerEpochNode.path, epoch_version)
+    portion: list[Operation] = [guard]
+    size = 0
+    for operation in operations:
+        data = operation.data if isinstance(operation, Create | Set) else b""
+        cost = len(operation.path) + len(data) + _OPERATION_BYTES
+        if len(portion) > 1 and size + cost > _PORTION_BYTES:
+            yield portion
+            portion, size = [guard], 0
+        portion.append(operation)
+        size += cost
+    if len(portion) > 1:
+        yield portion
+
+
+async def operations(store: MetadataStore, changes: Iterable[Change], controller_epoch: int) -> list[Operation]:
+    """What must be written for changes to become true. A deletion looks at what is there, to leave nothing behind."""
+    found: list[Operation] = []
+    for change in changes:
+        match change:
+            case TopicChanged(before, None) if before is not None:
+                found += await deletion(store, before.name)
+            case TopicChanged(None, after) if after is not None:
+                found += _creation(after, controller_epoch)
+            case TopicChanged(before, after) if before is not None and after is not None:
+                found += _difference(before, after, controller_epoch)
+            case ConfigChanged():
+                found += _config(change)
+            case FeaturesChanged(features, epoch):
+                data = FeaturesNode.encode(features)
+                found.append(Set(FeaturesNode.path, data, epoch - 1) if epoch else Create(FeaturesNode.path, data))
+            case BrokersChanged():
+                pass
+    return found
+
+
+async def deletion(store: MetadataStore, topic: str, *, marked: bool = False) -> list[Operation]:
+    """Remove a topic and everything below it; `marked` if an earlier attempt left its mark."""
+    mark = DeletionNode.path(topic)
+    path = TopicNode.path(topic)
+    nodes = [node.path for node in await store.subtree(path)]
+    if await store.find(path) is not None:
+        nodes.insert(0, path)
+    return [*([] if marked else [Create(mark)]), *(Delete(node) for node in reversed(nodes)), Delete(mark)]
+
+
+def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:
+    yield Create(TopicNode.path(topic.name), _encode_topic(topic))
+    yield Create(PartitionsNode.path(topic.name))
+    for partition in topic.partitions:
+        yield from _new_partition(topic.name, partition, controller_epoch)
+
+
+def _difference(before: TopicImage, after: TopicImage, controller_epoch: int) -> Iterator[Operation]:
+    if before.topic_id != after.topic_id or _assignments(before) != _assignments(after):
+        yield Set(TopicNode.path(after.name), _encode_topic(after))
+    for old, new in zip(before.partitions, after.partitions, strict=False):
+        if new.partition_epoch == old.partition_epoch:
+            continue
+        path, data = PartitionStateNode.path(after.name, new.index), _encode_state(new, controller_epoch)
+        yield Create(path, data) if old.partition_epoch == NO_STATE else Set(path, data, old.partition_epoch)
+    for new in after.partitions[len(before.partitions) :]:
+        yield from _new_partition(after.name, new, controller_epoch)
+
+
+def _new_partition(topic: str, partition: PartitionImage, controller_epoch: int) -> Iterator[Operation]:
+    yield Create(PartitionNode.path(topic, partition.index))
+    if partition.partition_epoch != NO_STATE:
+        yield Create(PartitionStateNode.path(topic, partition.index), _encode_state(partition, controller_epoch))
+
+
+def _config(change: ConfigChanged) -> Iterator[Operation]:
+    path = ConfigNode.path(change.resource)
+    if change.after is None:
+        if change.before is not None:
+            yield Delete(path)
+    elif change.before is None:
+        yield Create(path, ConfigNode.encode(change.after))
+    else:
+        yield Set(path, ConfigNode.encode(change.after))
+
+
+def _assignments(topic: TopicImage) -> list[Assignment]:
+    return [Assignment(p.replicas, p.adding, p.removing) for p in topic.partitions]
+
+
+def _encode_topic(topic: TopicImage) -> bytes:
+    return TopicNode.encode(topic.topic_id, _assignments(topic))
+
+
+def _encode_state(partition: PartitionImage, controller_epoch: int) -> bytes:
+    return PartitionStateNode.encode(
+        PartitionState(partition.leader, partition.leader_epoch, partition.isr, controller_epoch)
+    )

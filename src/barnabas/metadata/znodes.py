@@ -1,0 +1,446 @@
+"""The nodes of the tree, one class each: path, encode, decode.
+
+Paths and JSON are those of Apache Kafka's ZooKeeper mode (as of 3.9), so that a tree can move to Kafka and back. What
+Kafka does not know is an extra JSON field, which it ignores. Decoders take what any version of Kafka since 1.0 wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from barnabas.machines.controller.image import BrokerImage, ConfigResource, Endpoint
+from barnabas.metadata.store import StoreError
+from barnabas.model.ids import uuid_from_text, uuid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+_ENDPOINT = re.compile(r"(.*)://\[?([^\]]*)\]?:(-?\d+)")
+_NO_JMX = -1
+
+
+class MalformedNode(StoreError):
+    """A node's data is not what its path asks for: the tree was edited by hand, or by an unknown version."""
+
+    def __init__(self, path: str, data: bytes, reason: object) -> None:
+        super().__init__(f"{path} holds {data[:200]!r}, which cannot be read: {reason}")
+
+
+def _dump(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _load(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise MalformedNode(path, data, error) from error
+    if not isinstance(value, dict):
+        raise MalformedNode(path, data, "it is not a JSON object")
+    return value
+
+
+class ControllerNode:
+    """Ephemeral: the broker that is the controller."""
+
+    path = "/controller"
+
+    @staticmethod
+    def encode(broker_id: int, now_ms: int) -> bytes:
+        """A controller that took office now."""
+        return _dump({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        """The controller's broker id."""
+        try:
+            return int(_load(ControllerNode.path, data)["brokerid"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise MalformedNode(ControllerNode.path, data, error) from error
+
+
+class ControllerEpochNode:
+    """How often a controller was elected; its version guards every write of a controller."""
+
+    path = "/controller_epoch"
+
+    @staticmethod
+    def encode(epoch: int) -> bytes:
+        """Digits."""
+        return str(epoch).encode()
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        """The epoch."""
+        try:
+            return int(data)
+        except ValueError as error:
+            raise MalformedNode(ControllerEpochNode.path, data, error) from error
+
+
+class BrokersNode:
+    """The folder of registrations."""
+
+    path = "/brokers/ids"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What a broker says of itself."""
+
+    broker_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Supported feature levels: name to (lowest, highest)."""
+    incarnation_id: UUID | None = None
+    """Made anew by every start of a broker of ours; Kafka's brokers have none."""
+
+    def image(self, epoch: int) -> BrokerImage:
+        """The broker as others see it, registered with this epoch."""
+        return BrokerImage(
+            broker_id=self.broker_id, epoch=epoch, endpoints=self.endpoints, rack=self.rack, features=self.features
+        )
+
+
+class BrokerNode:
+    """Ephemeral: a broker that is up. Its creation id is the broker's epoch."""
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """Below the folder of registrations."""
+        return f"{BrokersNode.path}/{broker_id}"
+
+    @staticmethod
+    def encode(registration: Registration, now_ms: int) -> bytes:
+        """Version 5. Host and port stand there again for very old clients, which speak only PLAINTEXT."""
+        plain = next((e for e in registration.endpoints.values() if e.security_protocol == "PLAINTEXT"), None)
+        value: dict[str, object] = {
+            "version": 5,
+            "host": plain.host if plain else None,
+            "port": plain.port if plain else -1,
+            "endpoints": [_endpoint_text(name, endpoint) for name, endpoint in registration.endpoints.items()],
+            "jmx_port": _NO_JMX,
+            "timestamp": str(now_ms),
+            "listener_security_protocol_map": {
+                name: endpoint.security_protocol for name, endpoint in registration.endpoints.items()
+            },
+            "features": {
+                name: {"min_version": low, "max_version": high} for name, (low, high) in registration.features.items()
+            },
+        }
+        if registration.rack is not None:
+            value["rack"] = registration.rack
+        if registration.incarnation_id is not None:
+            value["incarnation_id"] = uuid_to_text(registration.incarnation_id)
+        return _dump(value)
+
+    @staticmethod
+    def decode(broker_id: int, data: bytes) -> Registration:
+        """Versions 2 to 5."""
+        path = BrokerNode.path(broker_id)
+        value = _load(path, data)
+        try:
+            protocols = value.get("listener_security_protocol_map") or {}
+            incarnation = value.get("incarnation_id")
+            return Registration(
+                broker_id=broker_id,
+                endpoints=dict(_endpoint(text, protocols) for text in value["endpoints"]),
+                rack=value.get("rack"),
+                features={
+                    name: (int(levels.get("min_version", 0)), int(levels["max_version"]))
+                    for name, levels in (value.get("features") or {}).items()
+                },
+                incarnation_id=None if incarnation is None else uuid_from_text(incarnation),
+            )
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise MalformedNode(path, data, error) from error
+
+
+def _endpoint_text(name: str, endpoint: Endpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{name}://{host}:{endpoint.port}"
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> tuple[str, Endpoint]:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no endpoint")
+    name, host, port = match.groups()
+    return name, Endpoint(host, int(port), protocols.get(name, name))
+
+
+class TopicsNode:
+    """The folder of topics."""
+
+    path = "/brokers/topics"
+
+
+class Assignment(NamedTuple):
+    """A partition's replicas, and those that a reassignment adds and removes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+class TopicNode:
+    """A topic's id and which brokers have its partitions."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """Below the folder of topics."""
+        return f"{TopicsNode.path}/{topic}"
+
+    @staticmethod
+    def encode(topic_id: UUID, assignments: Sequence[Assignment]) -> bytes:
+        """Version 3; partitions in order."""
+        numbered = [(str(index), assignment) for index, assignment in enumerate(assignments)]
+        return _dump(
+            {
+                "version": 3,
+                "topic_id": uuid_to_text(topic_id),
+                "partitions": {index: assignment.replicas for index, assignment in numbered},
+                "adding_replicas": {index: found.adding for index, found in numbered if found.adding},
+                "removing_replicas": {index: found.removing for index, found in numbered if found.removing},
+            }
+        )
+
+    @staticmethod
+    def decode(topic: str, data: bytes) -> tuple[UUID | None, tuple[Assignment, ...]]:
+        """Versions 1 to 3; a topic made by Kafka before 2.8 has no id."""
+        path = TopicNode.path(topic)
+        value = _load(path, data)
+        try:
+            partitions = value["partitions"]
+            adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
+            topic_id = value.get("topic_id")
+            return (
+                None if topic_id is None else uuid_from_text(topic_id),
+                tuple(
+                    Assignment(tuple(partitions[index]), tuple(adding.get(index, ())), tuple(removing.get(index, ())))
+                    for index in map(str, range(len(partitions)))
+                ),
+            )
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise MalformedNode(path, data, error) from error
+
+
+class PartitionsNode:
+    """The folder of a topic's partitions."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """Below the topic."""
+        return f"{TopicNode.path(topic)}/partitions"
+
+
+class PartitionNode:
+    """The folder of one partition; it holds the state and no data."""
+
+    @staticmethod
+    def path(topic: str, index: int) -> str:
+        """Below the topic's partitions."""
+        return f"{PartitionsNode.path(topic)}/{index}"
+
+
+class PartitionState(NamedTuple):
+    """Who leads a partition and who is in sync."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+
+
+class PartitionStateNode:
+    """A partition's leadership; its version is the partition epoch."""
+
+    @staticmethod
+    def path(topic: str, index: int) -> str:
+        """Below the partition."""
+        return f"{PartitionNode.path(topic, index)}/state"
+
+    @staticmethod
+    def encode(state: PartitionState) -> bytes:
+        """Version 1."""
+        return _dump(
+            {
+                "version": 1,
+                "leader": state.leader,
+                "leader_epoch": state.leader_epoch,
+                "controller_epoch": state.controller_epoch,
+                "isr": state.isr,
+            }
+        )
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> PartitionState:
+        """Version 1; `path` is only named in errors, because loading has it at hand."""
+        value = _load(path, data)
+        try:
+            return PartitionState(
+                int(value["leader"]), int(value["leader_epoch"]), tuple(value["isr"]), int(value["controller_epoch"])
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise MalformedNode(path, data, error) from error
+
+
+class ConfigsNode:
+    """The folder of all dynamic configuration."""
+
+    path = "/config"
+
+
+class ConfigNode:
+    """The dynamic settings of one resource."""
+
+    _ALL = "<default>"
+
+    @staticmethod
+    def path(resource: ConfigResource) -> str:
+        """Below the folder of the resource's kind."""
+        return f"{ConfigsNode.path}/{resource.kind}/{resource.name or ConfigNode._ALL}"
+
+    @staticmethod
+    def resource(path: str) -> ConfigResource | None:
+        """Whose settings a node holds; None for paths of other kinds of resources."""
+        match path.removeprefix(f"{ConfigsNode.path}/").split("/"):
+            case ["topics", name]:
+                return ConfigResource("topics", name)
+            case ["brokers", name]:
+                return ConfigResource("brokers", "" if name == ConfigNode._ALL else name)
+        return None
+
+    @staticmethod
+    def encode(settings: Mapping[str, str]) -> bytes:
+        """Version 1."""
+        return _dump({"version": 1, "config": dict(settings)})
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> dict[str, str]:
+        """Version 1; a node without data means no settings."""
+        if not data:
+            return {}
+        settings = _load(path, data).get("config") or {}
+        if not isinstance(settings, dict):
+            raise MalformedNode(path, data, "config is not a JSON object")
+        return {str(key): str(value) for key, value in settings.items()}
+
+
+class DeletionsNode:
+    """The folder of topics that are being deleted."""
+
+    path = "/admin/delete_topics"
+
+
+class DeletionNode:
+    """A mark: what is left of this topic must go."""
+
+    @staticmethod
+    def path(topic: str) -> str:
+        """Below the folder of deletions."""
+        return f"{DeletionsNode.path}/{topic}"
+
+
+class ClusterIdNode:
+    """The cluster's id, made once."""
+
+    path = "/cluster/id"
+
+    @staticmethod
+    def encode(cluster_id: str) -> bytes:
+        """The version is text here, as Kafka has it."""
+        return _dump({"version": "1", "id": cluster_id})
+
+    @staticmethod
+    def decode(data: bytes) -> str:
+        """The id."""
+        try:
+            return str(_load(ClusterIdNode.path, data)["id"])
+        except KeyError as error:
+            raise MalformedNode(ClusterIdNode.path, data, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIds:
+    """A block of producer ids that nobody else is given."""
+
+    first: int
+    count: int
+
+
+class ProducerIdsNode:
+    """The block of producer ids that was given out last."""
+
+    path = "/latest_producer_id_block"
+
+    @staticmethod
+    def encode(broker_id: int, block: ProducerIds) -> bytes:
+        """The bounds are text, both inclusive."""
+        return _dump(
+            {
+                "version": 1,
+                "broker": broker_id,
+                "block_start": str(block.first),
+                "block_end": str(block.first + block.count - 1),
+            }
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> ProducerIds | None:
+        """The last block; None if there was none yet."""
+        if not data:
+            return None
+        value = _load(ProducerIdsNode.path, data)
+        try:
+            first, last = int(value["block_start"]), int(value["block_end"])
+        except (KeyError, ValueError, TypeError) as error:
+            raise MalformedNode(ProducerIdsNode.path, data, error) from error
+        return ProducerIds(first, last - first + 1)
+
+
+class FeaturesNode:
+    """Finalized feature levels; its version is their epoch."""
+
+    path = "/feature"
+
+    @staticmethod
+    def encode(features: Mapping[str, int]) -> bytes:
+        """Version 2, enabled."""
+        levels = {name: {"max_version_level": level} for name, level in features.items()}
+        return _dump({"version": 2, "status": 1, "features": levels})
+
+    @staticmethod
+    def decode(data: bytes) -> dict[str, int]:
+        """Versions 1 and 2; when features are switched off there are none."""
+        value = _load(FeaturesNode.path, data)
+        try:
+            if value["status"] != 1:
+                return {}
+            return {name: int(levels["max_version_level"]) for name, levels in value["features"].items()}
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise MalformedNode(FeaturesNode.path, data, error) from error
+
+
+PERSISTENT_PATHS = (
+    "/consumers",
+    BrokersNode.path,
+    TopicsNode.path,
+    "/brokers/seqid",
+    "/config/changes",
+    "/config/topics",
+    "/config/brokers",
+    "/config/clients",
+    "/config/users",
+    "/config/ips",
+    DeletionsNode.path,
+    "/isr_change_notification",
+    ProducerIdsNode.path,
+    "/log_dir_event_notification",
+)
+"""What Kafka's brokers expect to find, and make themselves when they start."""
