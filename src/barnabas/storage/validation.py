@@ -8,9 +8,9 @@ Kafka goes over all records of every batch, and decompresses to do so. Here that
 it (`needs_rewrite`), in a thread (`rewrite`). What follows from it:
 
 - Timestamps are judged by the header's base and max timestamp. That is exact for message.timestamp.after.max.ms, as
-  long as the client's max timestamp is true. A max timestamp before the base timestamp cannot be true, and is computed
-  anew by `rewrite`. A header has no lowest timestamp, so message.timestamp.before.max.ms, when it is set, needs
-  `rewrite`.
+  long as the client's max timestamp is true. A max timestamp before the base timestamp or before -1 (none) cannot be
+  true, and is computed anew by `rewrite`. A header has no lowest timestamp, so message.timestamp.before.max.ms, when
+  it is set, needs `rewrite`.
 - A wrong record count of an uncompressed batch is found (`count_agrees`). In a compressed one it is found when the
   payload cannot possibly hold so many records. Beyond that a client can store a batch that consumers refuse to read;
   the log itself stays whole.
@@ -67,6 +67,7 @@ _CODECS: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
+_ZSTD: Final = int(Codec.ZSTD)
 _MAX_LEGACY_MAGIC: Final = 1
 _MIN_LEGACY_LENGTH: Final = 14
 _MAGIC_AT: Final = 16
@@ -100,7 +101,7 @@ def check(batch: bytes | memoryview, config: LogConfig, now_ms: int, produce_ver
     if magic != MAGIC or length != size - LOG_OVERHEAD:
         raise _not_one_batch(batch)
     codec = attributes & CODEC_MASK
-    if codec == Codec.ZSTD and produce_version < ZSTD_SINCE:
+    if codec == _ZSTD and produce_version < ZSTD_SINCE:
         raise UnsupportedCompressionType(f"zstd needs Produce v{ZSTD_SINCE} or newer, this is v{produce_version}")
     if base_offset:
         raise InvalidRecord(f"the batch's base offset should be 0, but it is {base_offset}")
@@ -131,8 +132,6 @@ def check(batch: bytes | memoryview, config: LogConfig, now_ms: int, produce_ver
     latest = now_ms + config.message_timestamp_after_max_ms
     if max_time > latest or base_time > latest:
         raise _too_late(max(max_time, base_time), latest)
-    if max_time < NO_TIMESTAMP:
-        raise InvalidTimestamp(f"the batch's max timestamp is {max_time}")
     return header
 
 
@@ -148,7 +147,7 @@ def needs_rewrite(header: BatchHeader, config: LogConfig) -> bool:
         (config.compression_type != "producer" and _CODECS[config.compression_type] != header.attributes & CODEC_MASK)
         or "compact" in config.cleanup_policy
         or (config.message_timestamp_before_max_ms != _NO_LIMIT and config.message_timestamp_type == "CreateTime")
-        or header.max_timestamp < header.base_timestamp
+        or header.max_timestamp < max(header.base_timestamp, NO_TIMESTAMP)
     )
 
 

@@ -130,19 +130,26 @@ def count_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
 
 
 def _tail_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
-    """Whether the batch ends with a record `count - 1`, as far as a few tries near its end can tell."""
+    """Whether the batch ends with a record `count - 1`, as far as a few tries near its end can tell.
+
+    Each try takes one place as the record's attributes: a zero, before it the length that reaches to the end, after
+    it a timestamp and then the record's number. Values rarely hold such numbers of two bytes; a number of one byte may
+    be any letter, so there the zero is searched for.
+    """
     tail = bytes(batch[max(start, len(batch) - _TAIL) :])
     end = len(tail)
     number = varint(count - 1)
-    anchor = number if len(number) > 1 else b"\x00"  # rare in most values: two bytes, or the attributes' zero
-    found = end
+    by_number = len(number) > 1
+    anchor = number if by_number else b"\x00"
+    after = end
     for _ in range(_CANDIDATES):
-        attributes = found = tail.rfind(anchor, 0, found)
-        if anchor is number:
+        found = attributes = tail.rfind(anchor, 0, after)
+        after = found
+        if by_number:
+            after = found + 1
             attributes -= 2
             while attributes > 0 and tail[attributes] >= 0x80:  # back over the timestamp
                 attributes -= 1
-            found += 1
         if attributes < 2:
             return False
         length = (end - attributes) << 1
@@ -150,15 +157,17 @@ def _tail_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
             framed = tail[attributes - 1] == length
         else:
             framed = tail[attributes - 1] == length >> 7 and tail[attributes - 2] == (length & 0x7F | 0x80)
-        if framed and tail[attributes] == 0 and tail.startswith(number, _after_varint(tail, attributes + 1)):
+        if framed and not tail[attributes] and (by_number or tail[_after_varint(tail, attributes + 1)] == number[0]):
             return True
     return False
 
 
 def _after_varint(data: bytes, position: int) -> int:
-    while position < len(data) and data[position] >= 0x80:
+    """The position after the varint at `position`, at most that of the last byte."""
+    last = len(data) - 1
+    while position < last and data[position] >= 0x80:
         position += 1
-    return position + 1
+    return min(position + 1, last)
 
 
 def _lengths_agree(batch: bytes | memoryview, start: int, count: int) -> bool:
@@ -172,6 +181,8 @@ def _lengths_agree(batch: bytes | memoryview, start: int, count: int) -> bool:
                 position += 1 + (byte >> 1)
             elif (second := batch[position + 1]) < 0x80:
                 position += 2 + (byte >> 1 & 0x3F | second << 6)
+            elif (third := batch[position + 2]) < 0x80:
+                position += 3 + (byte >> 1 & 0x3F | (second & 0x7F) << 6 | third << 13)
             else:
                 length, position = read_varint(batch, position)
                 position += length
