@@ -74,8 +74,8 @@ def tell_starter(line: str) -> None:
             pipe.write(line)
 
 
-def start_in_background(arguments: Sequence[str], data: Path) -> tuple[int, str]:
-    """Run `barnabas ARGUMENTS` on its own; returns its pid and its ready line once it is ready.
+def start_in_background(arguments: Sequence[str], data: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Run `barnabas ARGUMENTS` on its own; returns the process and its ready line once it is ready.
 
     Its output goes to the log file. Raises Failed with its last words when it ends before it is ready.
     """
@@ -96,7 +96,7 @@ def start_in_background(arguments: Sequence[str], data: Path) -> tuple[int, str]
         with os.fdopen(os.dup(reader), encoding="utf-8") as pipe:
             ready = pipe.read()
     if ready:
-        return child.pid, ready
+        return child, ready
     code = child.wait()
     raise Failed(_last_words(log, began) or f"the broker ended with code {code} before it was ready: see {log}")
 

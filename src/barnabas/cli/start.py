@@ -68,11 +68,11 @@ def command(
     if daemon:
         from barnabas.cli import service
 
-        pid, ready = service.start_in_background(
+        process, ready = service.start_in_background(
             ["start", *_as_words(config, settings, listen, data)], broker_config.log_dirs[0]
         )
         click.echo(ready)
-        click.echo(f"It is process {pid}; its log is {broker_config.log_dirs[0] / service.LOG_FILE}")
+        click.echo(f"It is process {process.pid}; its log is {broker_config.log_dirs[0] / service.LOG_FILE}")
         return
     sys.exit(run(broker_config))
 
