@@ -1,0 +1,323 @@
+"""Configuration over the wire: what is set, where it comes from, and changes to it while brokers run.
+
+- DescribeConfigs v1–4: topics, this broker, all brokers (an empty name), and this broker's loggers. Each value comes
+  with its source; with `include_synonyms`, with every other place that it could have come from, strongest first.
+  Secrets, and keys that nobody knows, are shown without a value. Documentation is one sentence of our own.
+- AlterConfigs v0–2: replaces everything that was set dynamically for a resource.
+- IncrementalAlterConfigs v0–1: sets and deletes keys, and adds items to lists or takes them out. Loggers' levels too.
+- ListConfigResources v0–1: what can be described. v0 knows client metrics only, of which there are none.
+
+A change is checked with Kafka's rules and words, then handed to the controller, which writes it to the metadata tree.
+Of a resource, either all changes are made or none. Groups and client metrics have no configuration here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kio.schema.alter_configs.v2 import response as full
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from kio.schema.incremental_alter_configs.v1 import response as incremental
+from kio.schema.list_config_resources.v1.response import ConfigResource as ListedResource
+from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
+from kio.static.primitive import i8, i32Timedelta
+
+from barnabas.broker import loggers
+from barnabas.broker.config_entries import Describer, ResourceType, unsupported
+from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
+from barnabas.machines.controller.names import check_name
+from barnabas.model.config.definition import Type
+from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS
+from barnabas.model.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidConfig,
+    InvalidRequest,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kio.schema.alter_configs.v2.request import AlterConfigsRequest
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+    from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
+    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.context import Broker
+    from barnabas.model.config.definition import Key
+
+NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
+
+OPERATIONS: Final = ("SET", "DELETE", "APPEND", "SUBTRACT")
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def describe_configs(broker: Broker, request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse:
+    """Tell the configuration of each resource, or why it cannot be told."""
+    describer = Describer(broker, request.include_synonyms, request.include_documentation)
+    return DescribeConfigsResponse(
+        throttle_time=NO_THROTTLE, results=tuple(_described(describer, resource) for resource in request.resources)
+    )
+
+
+def _described(describer: Describer, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    code, message, entries = ErrorCode.none, None, tuple[DescribeConfigsResourceResult, ...]()
+    wanted = resource.configuration_keys
+    try:
+        found = describer.entries(resource.resource_type, resource.resource_name)
+        entries = tuple(entry for entry in found if not wanted or entry.name in wanted)
+    except ApiError as error:
+        code, message = error.code, str(error)
+    return DescribeConfigsResult(
+        error_code=code,
+        error_message=message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=entries,
+    )
+
+
+class Operation(NamedTuple):
+    """One change of one key."""
+
+    name: str
+    kind: int
+    value: str | None
+
+
+class Alteration(NamedTuple):
+    """What is asked for one resource."""
+
+    kind: int
+    name: str
+    operations: tuple[Operation, ...]
+    replaces: bool
+    """Whether everything that is not named goes."""
+
+
+async def alter_configs(broker: Broker, request: AlterConfigsRequest, caller: Caller) -> full.AlterConfigsResponse:
+    """Replace the dynamic settings of each resource."""
+    alterations = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(Operation(config.name, SET, config.value) for config in resource.configs),
+            replaces=True,
+        )
+        for resource in request.resources
+    ]
+    errors = await _alter(broker, alterations, request.validate_only)
+    return full.AlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            full.AlterConfigsResourceResponse(
+                error_code=ErrorCode.none if error is None else error.code,
+                error_message=None if error is None else str(error),
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ),
+    )
+
+
+async def incremental_alter_configs(
+    broker: Broker, request: IncrementalAlterConfigsRequest, caller: Caller
+) -> incremental.IncrementalAlterConfigsResponse:
+    """Change some settings of each resource."""
+    alterations = [
+        Alteration(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(Operation(config.name, config.config_operation, config.value) for config in resource.configs),
+            replaces=False,
+        )
+        for resource in request.resources
+    ]
+    errors = await _alter(broker, alterations, request.validate_only)
+    return incremental.IncrementalAlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            incremental.AlterConfigsResourceResponse(
+                error_code=ErrorCode.none if error is None else error.code,
+                error_message=None if error is None else str(error),
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ),
+    )
+
+
+async def _alter(broker: Broker, alterations: Sequence[Alteration], validate_only: bool) -> list[ApiError | None]:
+    """Check and make every alteration; gives what went wrong with each."""
+    errors: list[ApiError | None] = []
+    times = Counter((alteration.kind, alteration.name) for alteration in alterations)
+    async with broker.settings.writing:
+        planned: dict[ConfigResource, dict[str, str]] = {}
+        places: dict[ConfigResource, int] = {}
+        for place, alteration in enumerate(alterations):
+            try:
+                if times[alteration.kind, alteration.name] > 1:
+                    raise InvalidRequest("Each resource must appear at most once.")
+                _check_operations(alteration)
+                if alteration.kind == ResourceType.BROKER_LOGGER and not alteration.replaces:
+                    _alter_loggers(broker, alteration, validate_only)
+                else:
+                    resource, settings = _plan(broker, alteration)
+                    planned[resource] = settings
+                    places[resource] = place
+                errors.append(None)
+            except ApiError as error:
+                errors.append(error)
+        if planned and not validate_only:
+            for resource, failure in (await broker.controller.alter_configs(planned)).items():
+                errors[places[resource]] = failure
+    return errors
+
+
+def _check_operations(alteration: Alteration) -> None:
+    names = [operation.name for operation in alteration.operations]
+    if len(set(names)) != len(names):
+        raise InvalidRequest("Error due to duplicate config keys")
+    empty = [
+        operation.name for operation in alteration.operations if operation.kind != DELETE and operation.value is None
+    ]
+    if empty:
+        raise InvalidRequest(f"Null value not supported for : {', '.join(empty)}")
+    for operation in alteration.operations:
+        if not 0 <= operation.kind < len(OPERATIONS):
+            raise InvalidRequest(f"Unknown operations type {operation.kind}")
+
+
+def _plan(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+    """The resource and all its dynamic settings as they shall be; raises when they cannot."""
+    match alteration.kind:
+        case ResourceType.TOPIC:
+            return _plan_topic(broker, alteration)
+        case ResourceType.BROKER:
+            return _plan_broker(broker, alteration)
+        case _:
+            raise unsupported(alteration.kind)
+
+
+def _plan_topic(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+    topic = alteration.name
+    if not topic:
+        raise InvalidRequest("Default topic resources are not allowed.")
+    check_name(topic)
+    settings = _applied(alteration, broker.metadata.topic_config(topic), _topic_list)
+    broker.settings.check_topic(settings)
+    if broker.metadata.topic(topic) is None:
+        raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
+    return ConfigResource.topic(topic), settings
+
+
+def _plan_broker(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+    if alteration.name:
+        _check_node_id(alteration.name, broker.broker_id)
+        resource, usable = ConfigResource.broker(broker.broker_id), broker.settings.dynamic
+    else:
+        resource, usable = ALL_BROKERS, broker.settings.dynamic_default
+    checked = _applied(alteration, usable, _broker_list)
+    broker.settings.check_broker(checked, all_brokers=resource == ALL_BROKERS)
+    return resource, _applied(alteration, broker.metadata.image.config(resource), _broker_list)
+
+
+def _check_node_id(name: str, own_id: int) -> None:
+    if not name.removeprefix("-").isdecimal():
+        raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
+    if int(name) != own_id:
+        raise InvalidRequest(f"Unexpected broker id, expected {own_id}, but received {name}")
+
+
+def _applied(alteration: Alteration, before: Mapping[str, str], list_key: Callable[[Operation], Key]) -> dict[str, str]:
+    """The settings after the operations; `list_key` gives the key of a list, or refuses."""
+    settings = {} if alteration.replaces else dict(before)
+    for operation in alteration.operations:
+        name, value = operation.name, operation.value or ""
+        if operation.kind == SET:
+            settings[name] = value
+        elif operation.kind == DELETE:
+            settings.pop(name, None)
+        else:
+            key = list_key(operation)
+            present = _items(settings.get(name, key.write(key.default) or ""))
+            if operation.kind == APPEND:
+                present += [item for item in value.split(",") if item not in present]
+            else:
+                present = [item for item in present if item not in value.split(",")]
+            settings[name] = ",".join(present)
+    return settings
+
+
+def _items(text: str) -> list[str]:
+    return [item for item in text.split(",") if item]
+
+
+def _topic_list(operation: Operation) -> Key:
+    key = TOPIC_KEYS.get(operation.name)
+    if key is None or key.type is not Type.LIST:
+        raise InvalidConfig(f"Can't {OPERATIONS[operation.kind]} to key {operation.name} because its type is not LIST.")
+    return key
+
+
+def _broker_list(operation: Operation) -> Key:
+    key = BROKER_KEYS.get(operation.name)
+    if key is None:
+        raise InvalidConfig(f"Unknown config name: {operation.name}")
+    if key.type is not Type.LIST:
+        manner = OPERATIONS[operation.kind].lower()
+        raise InvalidConfig(f"Config value {manner} is not allowed for config key: {operation.name}")
+    return key
+
+
+def _alter_loggers(broker: Broker, alteration: Alteration, validate_only: bool) -> None:
+    """Levels are this process's own and are not written to the metadata tree."""
+    _check_node_id(alteration.name, broker.broker_id)
+    levels = {
+        operation.name: None if operation.kind == DELETE else operation.value for operation in alteration.operations
+    }
+    for operation in alteration.operations:
+        if operation.kind in (APPEND, SUBTRACT):
+            manner = OPERATIONS[operation.kind]
+            raise InvalidRequest(f"{manner} operation is not allowed for the BROKER_LOGGER resource")
+        loggers.check_level(operation.name, levels[operation.name])
+    if not validate_only:
+        for name, level in levels.items():
+            loggers.set_level(name, level)
+
+
+def list_config_resources(
+    broker: Broker, request: ListConfigResourcesRequest, caller: Caller
+) -> ListConfigResourcesResponse:
+    """Name everything that has a configuration, or that of some kinds."""
+    kinds = set(request.resource_types or ResourceType)
+    if not kinds <= set(ResourceType):
+        raise UnsupportedVersion(f"Resource types are {', '.join(map(str, ResourceType))}; asked for was {kinds}")
+    image = broker.metadata.image
+    brokers = [str(broker_id) for broker_id in sorted(image.brokers)]
+    names = {
+        ResourceType.TOPIC: sorted(image.topics),
+        ResourceType.BROKER: brokers,
+        ResourceType.BROKER_LOGGER: brokers,
+    }
+    return ListConfigResourcesResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        config_resources=tuple(
+            ListedResource(resource_name=name, resource_type=i8(kind))
+            for kind, known in names.items()
+            if kind in kinds
+            for name in known
+        ),
+    )
