@@ -18,7 +18,6 @@ from barnabas.metadata.znodes import (
     ControllerNode,
     DeletionsNode,
     FeaturesNode,
-    PartitionState,
     PartitionStateNode,
     TopicNode,
     TopicsNode,
@@ -61,7 +60,7 @@ async def load(store: MetadataStore) -> Loaded:
     deleting = (
         frozenset(await store.children(DeletionsNode.path)) if await store.find(DeletionsNode.path) else frozenset()
     )
-    topics = _topics(await store.subtree(TopicsNode.path), brokers)
+    topics = _topics(await store.subtree(TopicsNode.path))
     kept = {name: topic for name, topic in topics.items() if name not in deleting}
     image = ClusterImage(
         cluster_id="" if cluster_id is None else ClusterIdNode.decode(cluster_id.data),
@@ -81,48 +80,33 @@ def _names(topics: Mapping[str, TopicImage]) -> dict[UUID, str]:
     return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != NO_ID}
 
 
-def _topics(nodes: list[Node], brokers: Mapping[int, BrokerImage]) -> dict[str, TopicImage]:
+def _topics(nodes: list[Node]) -> dict[str, TopicImage]:
     skip = len(TopicsNode.path) + 1
-    states: dict[tuple[str, int], Node] = {}
+    states: dict[str, Node] = {}
     assigned: dict[str, Node] = {}
     for node in nodes:
-        parts = node.path[skip:].split("/")
-        if len(parts) == 1:
-            assigned[parts[0]] = node
-        elif len(parts) == 4 and parts[3] == "state":
-            states[parts[0], int(parts[2])] = node
-    return {name: _topic(name, node, states, brokers) for name, node in assigned.items()}
+        if "/" not in (name := node.path[skip:]):
+            assigned[name] = node
+        elif name.endswith("/state"):
+            states[node.path] = node
+    return {name: _topic(name, node, states) for name, node in assigned.items()}
 
 
-def _topic(
-    name: str, node: Node, states: Mapping[tuple[str, int], Node], brokers: Mapping[int, BrokerImage]
-) -> TopicImage:
+def _topic(name: str, node: Node, states: Mapping[str, Node]) -> TopicImage:
     topic_id, assignments = TopicNode.decode(name, node.data)
     partitions = tuple(
-        _partition(index, assignment, states.get((name, index)), brokers)
+        _partition(index, assignment, states.get(PartitionStateNode.path(name, index)))
         for index, assignment in enumerate(assignments)
     )
     return TopicImage(name, topic_id or NO_ID, partitions)
 
 
-def _partition(
-    index: int, assignment: Assignment, node: Node | None, brokers: Mapping[int, BrokerImage]
-) -> PartitionImage:
+def _partition(index: int, assignment: Assignment, node: Node | None) -> PartitionImage:
+    replicas, adding, removing = assignment
     if node is None:
-        state, version = PartitionState(NO_LEADER, NO_STATE, (), 0), NO_STATE
-    else:
-        state, version = PartitionStateNode.decode(node.path, node.data), node.version
-    return PartitionImage(
-        index,
-        state.leader,
-        state.leader_epoch,
-        assignment.replicas,
-        state.isr,
-        tuple(replica for replica in assignment.replicas if replica not in brokers),
-        version,
-        assignment.adding,
-        assignment.removing,
-    )
+        return PartitionImage(index, NO_LEADER, NO_STATE, replicas, (), NO_STATE, adding, removing)
+    leader, leader_epoch, isr, _ = PartitionStateNode.decode(node.data)
+    return PartitionImage(index, leader, leader_epoch, replicas, isr, node.version, adding, removing)
 
 
 def _configs(nodes: list[Node]) -> dict[ConfigResource, dict[str, str]]:

@@ -6,6 +6,7 @@ Kafka does not know is an extra JSON field, which it ignores. Decoders take what
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from dataclasses import dataclass, field
@@ -279,8 +280,10 @@ class PartitionStateNode:
         )
 
     @staticmethod
-    def decode(path: str, data: bytes) -> PartitionState:
-        """Version 1; `path` is only named in errors, because loading has it at hand."""
+    @functools.lru_cache(maxsize=1024)
+    def decode(data: bytes) -> PartitionState:
+        """Version 1. Most partitions of a cluster have a state that others have too: loading them decodes few."""
+        path = "a partition's state"
         value = _load(path, data)
         try:
             return PartitionState(

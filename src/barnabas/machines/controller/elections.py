@@ -25,41 +25,37 @@ def new_partition(index: int, replicas: tuple[int, ...], up: Collection[int]) ->
     """
     isr = tuple(replica for replica in replicas if replica in up)
     if not isr:
-        return PartitionImage(index, NO_LEADER, NO_STATE, replicas, (), replicas, NO_STATE)
-    return PartitionImage(index, isr[0], 0, replicas, isr, _offline(replicas, up))
+        return PartitionImage(index, NO_LEADER, NO_STATE, replicas, (), NO_STATE)
+    return PartitionImage(index, isr[0], 0, replicas, isr)
 
 
-def elect(partition: PartitionImage, up: Collection[int]) -> PartitionImage:
+def elect(partition: PartitionImage, up: frozenset[int]) -> PartitionImage:
     """The partition with the brokers that are up; the same object if nothing is different."""
+    if partition.leader in up and up.issuperset(partition.isr):
+        return partition
     if partition.partition_epoch == NO_STATE:
         started = new_partition(partition.index, partition.replicas, up)
         if started.partition_epoch == NO_STATE:
             return partition
         return replace(started, adding=partition.adding, removing=partition.removing)
-    offline = _offline(partition.replicas, up)
     isr = tuple(replica for replica in partition.isr if replica in up) or partition.isr
     leader = partition.leader
-    if leader not in up or leader not in isr:
+    if leader not in up:
         leader = next((replica for replica in partition.replicas if replica in isr and replica in up), NO_LEADER)
     if leader == partition.leader and isr == partition.isr:
-        return partition if offline == partition.offline else replace(partition, offline=offline)
+        return partition
     return replace(
         partition,
         leader=leader,
         isr=isr,
-        offline=offline,
         leader_epoch=partition.leader_epoch + 1,
         partition_epoch=partition.partition_epoch + 1,
     )
 
 
-def elect_all(topic: TopicImage, up: Collection[int]) -> TopicImage:
+def elect_all(topic: TopicImage, up: frozenset[int]) -> TopicImage:
     """A topic's partitions with the brokers that are up; the same object if nothing is different."""
     partitions = tuple(elect(partition, up) for partition in topic.partitions)
     if all(new is old for new, old in zip(partitions, topic.partitions, strict=True)):
         return topic
     return replace(topic, partitions=partitions)
-
-
-def _offline(replicas: tuple[int, ...], up: Collection[int]) -> tuple[int, ...]:
-    return tuple(replica for replica in replicas if replica not in up)

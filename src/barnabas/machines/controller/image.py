@@ -55,8 +55,6 @@ class PartitionImage:
     replicas: tuple[int, ...]
     """The first is the preferred leader."""
     isr: tuple[int, ...]
-    offline: tuple[int, ...] = ()
-    """Replicas on brokers that are down."""
     partition_epoch: int = 0
     """Version of the partition's state: raised with each change of leader or ISR."""
     adding: tuple[int, ...] = ()

@@ -202,8 +202,9 @@ class ControllerMachine:
         changes: list[Change] = []
         if dict(request.brokers) != dict(self._image.brokers):
             changes.append(BrokersChanged(dict(request.brokers)))
+        up = frozenset(request.brokers)
         for topic in self._image.topics.values():
-            led = elect_all(topic, request.brokers)
+            led = elect_all(topic, up)
             if led.topic_id == NO_ID:
                 led = replace(led, topic_id=self._new_id())
             if led is not topic:
