@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from barnabas.broker.controller import Controller
+    from barnabas.broker.producer_ids import ProducerIdSource
     from barnabas.broker.replicas import ReplicaManager
     from barnabas.broker.settings import Settings
     from barnabas.machines.fetch_session import FetchSessionCache
@@ -29,5 +30,6 @@ class Broker:
     metadata: MetadataCache
     controller: Controller
     fetch_sessions: FetchSessionCache
+    producer_ids: ProducerIdSource
     executor: Executor
     """For everything that may wait for the disk."""

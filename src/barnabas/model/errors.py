@@ -107,6 +107,12 @@ class TopicAlreadyExists(ApiError):
     code = ErrorCode.topic_already_exists
 
 
+class TopicDeletionDisabled(ApiError):
+    """delete.topic.enable is false."""
+
+    code = ErrorCode.topic_deletion_disabled
+
+
 class InvalidPartitions(ApiError):
     """The number of partitions makes no sense."""
 
@@ -213,6 +219,12 @@ class UnknownLeaderEpoch(ApiError):
     """The client's leader epoch is newer than the partition's."""
 
     code = ErrorCode.unknown_leader_epoch
+
+
+class OffsetNotAvailable(ApiError):
+    """A new leader does not know yet how far the log is committed."""
+
+    code = ErrorCode.offset_not_available
 
 
 class FetchSessionIdNotFound(ApiError):

@@ -46,6 +46,27 @@ def _known(timestamp: int, version: int) -> bool:
     return timestamp >= 0 or version >= SPECIAL_SINCE.get(timestamp, version)
 
 
+def list_offsets_down(response: Any, version: int) -> Any:
+    """Before version 5 a leader that does not know the high watermark yet was not available."""
+    if version >= 5:
+        return response
+    return replace(
+        response,
+        topics=tuple(
+            replace(
+                topic,
+                partitions=tuple(
+                    replace(part, error_code=ErrorCode.leader_not_available)
+                    if part.error_code is ErrorCode.offset_not_available
+                    else part
+                    for part in topic.partitions
+                ),
+            )
+            for topic in response.topics
+        ),
+    )
+
+
 def metadata_up(request: Any, version: int) -> Any:
     """See `protocol/metadata`."""
     from barnabas.protocol import metadata
@@ -129,6 +150,7 @@ UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.DELETE_TOPICS: delete_topics_up,
 }
 DOWN: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
+    ApiKey.LIST_OFFSETS: list_offsets_down,
     ApiKey.METADATA: metadata_down,
     ApiKey.FIND_COORDINATOR: find_coordinator_down,
     ApiKey.DELETE_TOPICS: delete_topics_down,

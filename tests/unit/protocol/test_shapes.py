@@ -13,6 +13,11 @@ import pytest
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kio.schema.metadata.v13.response import (
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -162,6 +167,16 @@ class TestListOffsets:
             message = decoded(ApiKey.LIST_OFFSETS, version, 11, request)
             expected = timestamp if version >= since else shapes.NEVER
             assert [part.timestamp for part in message.topics[0].partitions] == [5, expected]
+
+    @pytest.mark.parametrize(
+        ("version", "error"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
+    )
+    def test_an_unknown_high_watermark_has_a_code_from_version_5_on(self, version: int, error: ErrorCode) -> None:
+        refused: Any = zero(ListOffsetsPartitionResponse, error_code=ErrorCode.offset_not_available)
+        topic: Any = zero(ListOffsetsTopicResponse, name="a", partitions=(refused, zero(ListOffsetsPartitionResponse)))
+        response = ListOffsetsResponse(throttle_time=NO_TIME, topics=(topic,))
+        partitions = encoded(ApiKey.LIST_OFFSETS, version, response).topics[0].partitions
+        assert [part.error_code for part in partitions] == [error, ErrorCode.none]
 
 
 class TestDeleteTopics:

@@ -1,0 +1,244 @@
+"""ListOffsets v1–11, OffsetForLeaderEpoch v2–4, DeleteRecords v0–2: offsets by time and epoch, and where logs start.
+
+ListOffsets
+- -1 the end that the caller may read to (the high watermark; with read_committed the last stable offset; for replicas
+  and Kafka's debugging consumer the log's end), -2 the start, -3 the record with the largest timestamp (v7+), -4 the
+  start on local disk (v8+), -5 and -6 the end and the pending start of tiered storage (v9+, v11+), and otherwise the
+  first record with at least that timestamp.
+- There is no tiered storage: -4 is -2, and -5 and -6 find nothing. Nothing found is offset -1 without an error.
+- A special offset that the request's version does not know is UNSUPPORTED_VERSION; a partition asked for twice in one
+  request is INVALID_REQUEST.
+- Searches by time read files, so they run in a thread.
+
+OffsetForLeaderEpoch
+- Where an epoch ends, which is how consumers and followers find out what was cut from a log; -1 when it is not known.
+
+DeleteRecords
+- Moves the log's start; -1 means up to the high watermark. The space is freed by retention.
+- A topic that is only compacted refuses with POLICY_VIOLATION, one of the brokers' own with INVALID_TOPIC_EXCEPTION.
+- The answer is the lowest log start over all replicas, for which the timeout would be waited.
+
+Not implemented: replicas on other brokers, so nothing waits for a timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kio.schema.delete_records.v2 import response as deleting
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kio.static.primitive import i32, i64
+
+from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.machines.controller.image import INTERNAL_TOPICS
+from barnabas.model.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidRequest,
+    InvalidTopic,
+    OffsetNotAvailable,
+    OffsetOutOfRange,
+    PolicyViolation,
+    UnsupportedVersion,
+)
+from barnabas.storage.log import TimestampOffset
+
+if TYPE_CHECKING:
+    from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+    from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.context import Broker
+    from barnabas.broker.replicas import Partition
+    from barnabas.storage.log import Log
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+TIERED: Final = frozenset({-5, -6})
+CONSUMER: Final = -1
+READ_COMMITTED: Final = 1
+HIGH_WATERMARK: Final = -1
+NOTHING: Final = TimestampOffset(-1, -1, -1)
+
+
+class Search(NamedTuple):
+    """A search by time, to be made in a thread."""
+
+    log: Log
+    timestamp: int
+    up_to: int
+
+    def run(self) -> TimestampOffset | ApiError:
+        """Look through the log's files; a failure of one log is no failure of the others."""
+        try:
+            if self.timestamp == MAX_TIMESTAMP:
+                found = self.log.offset_of_max_timestamp()
+            else:
+                found = self.log.offset_for_time(self.timestamp, up_to=self.up_to)
+        except ApiError as error:
+            return error
+        return NOTHING if found is None or found.offset >= self.up_to else found
+
+
+async def list_offsets(broker: Broker, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
+    """Find offsets."""
+    asked = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    found: dict[tuple[str, int], TimestampOffset | ApiError] = {}
+    searches: dict[tuple[str, int], Search] = {}
+    for topic in request.topics:
+        for part in topic.partitions:
+            key = (topic.name, part.partition_index)
+            try:
+                if asked[key] > 1:
+                    raise InvalidRequest(f"partition {key[1]} of {key[0]} is asked for {asked[key]} times")
+                known = _look_up(broker, request, topic.name, part)
+            except ApiError as error:
+                found[key] = error
+                continue
+            if isinstance(known, Search):
+                searches[key] = known
+            else:
+                found[key] = known
+    if searches:
+        found |= await asyncio.get_running_loop().run_in_executor(broker.executor, _search_all, searches)
+    return ListOffsetsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    _told(index, found[topic.name, index])
+                    for index in dict.fromkeys(part.partition_index for part in topic.partitions)
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _search_all(searches: dict[tuple[str, int], Search]) -> dict[tuple[str, int], TimestampOffset | ApiError]:
+    return {key: search.run() for key, search in searches.items()}
+
+
+def _look_up(
+    broker: Broker, request: ListOffsetsRequest, topic: str, part: ListOffsetsPartition
+) -> TimestampOffset | Search:
+    """What is asked for, if memory has it, or else how to find it."""
+    timestamp = part.timestamp
+    if timestamp < EARLIEST_LOCAL and timestamp not in TIERED:
+        raise UnsupportedVersion(f"{timestamp} stands for no offset in this version of ListOffsets")
+    partition = broker.replicas.find(topic, part.partition_index)
+    partition.leader.check_epoch(part.current_leader_epoch)
+    if timestamp in TIERED:
+        return NOTHING
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return TimestampOffset(-1, log.log_start_offset, log.epoch_at(log.log_start_offset))
+    end = _readable_end(partition, request)
+    if timestamp == LATEST:
+        return TimestampOffset(-1, end, partition.leader.leader_epoch)
+    return Search(log, timestamp, end)
+
+
+def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
+    leader = partition.leader
+    if request.replica_id != CONSUMER:
+        return partition.log.log_end_offset
+    if not leader.knows_high_watermark:
+        raise OffsetNotAvailable(
+            f"the high watermark of {partition.tp} is {leader.high_watermark}, "
+            f"not yet at the start of leader epoch {leader.leader_epoch} ({leader.epoch_start_offset}): try again"
+        )
+    return leader.last_stable_offset if request.isolation_level == READ_COMMITTED else leader.high_watermark
+
+
+def _told(index: i32, found: TimestampOffset | ApiError) -> ListOffsetsPartitionResponse:
+    if isinstance(found, ApiError):
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=found.code)
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.none,
+        timestamp=i64(found.timestamp),
+        offset=i64(found.offset),
+        leader_epoch=i32(found.leader_epoch),
+    )
+
+
+def offset_for_leader_epoch(
+    broker: Broker, request: OffsetForLeaderEpochRequest, caller: Caller
+) -> OffsetForLeaderEpochResponse:
+    """Tell where epochs end."""
+    return OffsetForLeaderEpochResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=tuple(_epoch_end(broker, topic.topic, part) for part in topic.partitions)
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _epoch_end(broker: Broker, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = broker.replicas.find(topic, part.partition)
+        partition.leader.check_epoch(part.current_leader_epoch)
+    except ApiError as error:
+        return EpochEndOffset(error_code=error.code, partition=part.partition)
+    known = partition.log.offset_for_epoch(part.leader_epoch)
+    return EpochEndOffset(
+        error_code=ErrorCode.none,
+        partition=part.partition,
+        leader_epoch=i32(known.epoch),
+        end_offset=i64(known.end_offset),
+    )
+
+
+def delete_records(broker: Broker, request: DeleteRecordsRequest, caller: Caller) -> deleting.DeleteRecordsResponse:
+    """Move the start of logs."""
+    return deleting.DeleteRecordsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            deleting.DeleteRecordsTopicResult(
+                name=topic.name, partitions=tuple(_delete_before(broker, topic.name, part) for part in topic.partitions)
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _delete_before(broker: Broker, topic: str, part: DeleteRecordsPartition) -> deleting.DeleteRecordsPartitionResult:
+    try:
+        start, error = _new_start(broker, topic, part), ErrorCode.none
+    except ApiError as refusal:
+        start, error = -1, refusal.code
+    return deleting.DeleteRecordsPartitionResult(
+        partition_index=part.partition_index, low_watermark=i64(start), error_code=error
+    )
+
+
+def _new_start(broker: Broker, topic: str, part: DeleteRecordsPartition) -> int:
+    partition = broker.replicas.find(topic, part.partition_index)
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"records of {topic} are the brokers' own state: they are not deleted by hand")
+    log, high_watermark = partition.log, partition.leader.high_watermark
+    if not log.config.delete:
+        raise PolicyViolation(f"{topic} is compacted and not deleted (cleanup.policy): its records stay")
+    offset = high_watermark if part.offset == HIGH_WATERMARK else part.offset
+    if not 0 <= offset <= high_watermark:
+        raise OffsetOutOfRange(f"{partition.tp} can start at 0 to {high_watermark}, not at {offset}")
+    return log.delete_records_before(offset)
