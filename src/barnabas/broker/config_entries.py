@@ -95,7 +95,10 @@ class Describer:
         check_name(topic)
         if self._broker.metadata.topic(topic) is None:
             raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
-        overrides = self._broker.metadata.topic_config(topic)
+        return self.topic_with(self._broker.metadata.topic_config(topic))
+
+    def topic_with(self, overrides: Mapping[str, str]) -> Iterable[DescribeConfigsResourceResult]:
+        """Every key of a topic that has, or would have, these overrides, sorted by name."""
         names = {name for name, key in TOPIC_KEYS.items() if not key.hidden} | overrides.keys()
         return (self._of_topic(name, overrides) for name in sorted(names))
 

@@ -279,9 +279,3 @@ class TransactionalIdNotFound(ApiError):
     """No transaction coordinator knows this transactional id."""
 
     code = ErrorCode.transactional_id_not_found
-
-
-class InvalidTxnState(ApiError):
-    """The producer has no transaction under way that this could belong to."""
-
-    code = ErrorCode.invalid_txn_state

@@ -22,21 +22,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
 from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
 from kio.schema.types import TopicName
-from kio.static.primitive import i8, i16, i32
+from kio.static.primitive import i16, i32
 
+from barnabas.broker.config_entries import Describer
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.names import check_name
 from barnabas.machines.controller.requests import NewPartitions, NewTopic
-from barnabas.model.config.definition import write_value
-from barnabas.model.config.keys import TOPIC_KEYS
-from barnabas.model.config.topic import broker_default
-from barnabas.model.config.topic_keys import SYNONYMS
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -48,7 +45,7 @@ from barnabas.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping
     from uuid import UUID
 
     from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
@@ -57,16 +54,9 @@ if TYPE_CHECKING:
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.broker.settings import Settings
     from barnabas.machines.controller.image import TopicImage
 
 logger = logging.getLogger(__name__)
-
-FROM_TOPIC: Final = i8(1)
-FROM_BROKER: Final = i8(2)
-FROM_ALL_BROKERS: Final = i8(3)
-FROM_FILE: Final = i8(4)
-FROM_DEFAULT: Final = i8(5)
 
 
 async def create_topics(broker: Broker, request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse:
@@ -85,13 +75,14 @@ async def create_topics(broker: Broker, request: CreateTopicsRequest, caller: Ca
         creating = broker.controller.create_topics(accepted, validate_only=request.validate_only)
         outcomes |= await _each(creating, [topic.name for topic in accepted])
     overrides = {topic.name: topic.configs for topic in accepted}
+    describer = Describer(broker, with_synonyms=False, with_documentation=False)
     results = []
     for name in times:
         outcome = outcomes[name]
         if isinstance(outcome, ApiError):
             results.append(_not_created(name, outcome))
             continue
-        results.append(_created(outcome, overrides[name], broker.settings))
+        results.append(_created(outcome, overrides[name], describer))
         if not request.validate_only:
             logger.info("created topic %s with %d partitions for %s", name, len(outcome.partitions), caller.client_id)
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
@@ -123,7 +114,7 @@ def _new_topic(broker: Broker, topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _created(topic: TopicImage, overrides: Mapping[str, str], settings: Settings) -> CreatableTopicResult:
+def _created(topic: TopicImage, overrides: Mapping[str, str], describer: Describer) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=TopicName(topic.name),
         topic_id=topic.topic_id,
@@ -131,41 +122,21 @@ def _created(topic: TopicImage, overrides: Mapping[str, str], settings: Settings
         error_message=None,
         num_partitions=i32(len(topic.partitions)),
         replication_factor=i16(len(topic.partitions[0].replicas)),
-        configs=tuple(_configuration(overrides, settings)),
+        configs=tuple(
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.read_only,
+                config_source=entry.config_source,
+                is_sensitive=entry.is_sensitive,
+            )
+            for entry in describer.topic_with(overrides)
+        ),
     )
 
 
 def _not_created(name: TopicName, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, topic_id=None, error_code=error.code, error_message=str(error), configs=())
-
-
-def _configuration(overrides: Mapping[str, str], settings: Settings) -> Iterator[CreatableTopicConfigs]:
-    """Every key of a topic with its value and where that comes from."""
-    for name, key in sorted(TOPIC_KEYS.items()):
-        text = overrides.get(name)
-        if key.hidden and text is None:
-            continue
-        value = key.read(text) if text is not None else broker_default(name, settings)
-        yield CreatableTopicConfigs(
-            name=name,
-            value=write_value(value),
-            read_only=False,
-            config_source=FROM_TOPIC if text is not None else _source(name, settings),
-            is_sensitive=False,
-        )
-
-
-def _source(name: str, settings: Settings) -> i8:
-    """Where the brokers' value of a topic's key comes from."""
-    synonyms = [member for member, _ in SYNONYMS.get(name, ())]
-    for texts, source in (
-        (settings.dynamic, FROM_BROKER),
-        (settings.dynamic_default, FROM_ALL_BROKERS),
-        (settings.static.given, FROM_FILE),
-    ):
-        if any(member in texts for member in synonyms):
-            return source
-    return FROM_DEFAULT
 
 
 async def delete_topics(broker: Broker, request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
