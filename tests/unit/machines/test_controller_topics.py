@@ -1,0 +1,273 @@
+"""The controller's rules for topics."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from barnabas.machines.controller.changes import ConfigChanged, TopicChanged
+from barnabas.machines.controller.image import (
+    ALL_BROKERS,
+    BrokerImage,
+    ClusterImage,
+    ConfigResource,
+    Endpoint,
+    TopicImage,
+)
+from barnabas.machines.controller.machine import Answer, ControllerMachine, Key
+from barnabas.machines.controller.requests import (
+    AlterConfigs,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopics,
+    NewPartitions,
+    NewTopic,
+    Request,
+)
+from barnabas.machines.controller.topics import TopicDefaults
+from barnabas.model.errors import (
+    ApiError,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    PolicyViolation,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def machine(brokers: int = 3, defaults: TopicDefaults | None = None) -> ControllerMachine:
+    ids = count(100)
+    registered = {
+        number: BrokerImage(broker_id=number, epoch=number, endpoints={"PLAINTEXT": Endpoint("host", 9092)})
+        for number in range(1, brokers + 1)
+    }
+    return ControllerMachine(ClusterImage(brokers=registered), defaults or TopicDefaults(), lambda: UUID(int=next(ids)))
+
+
+def run(controller: ControllerMachine, request: Request) -> Mapping[Key, Answer]:
+    outcome = controller.handle(request)
+    controller.replay(outcome.changes)
+    return dict(outcome.replies)
+
+
+def create(controller: ControllerMachine, *topics: NewTopic) -> Mapping[Key, Answer]:
+    return run(controller, CreateTopics(topics))
+
+
+def made(answer: Answer) -> TopicImage:
+    assert isinstance(answer, TopicImage), answer
+    return answer
+
+
+def refused(answer: Answer, error: type[ApiError], message: str) -> None:
+    assert type(answer) is error
+    assert message in str(answer)
+
+
+def test_creates_a_topic_with_all_of_its_partitions() -> None:
+    controller = machine()
+    topic = made(create(controller, NewTopic("orders", 6, 2, configs={"retention.ms": "5"}))["orders"])
+    assert topic.topic_id == UUID(int=100)
+    assert [partition.index for partition in topic.partitions] == list(range(6))
+    for partition in topic.partitions:
+        assert partition.leader == partition.replicas[0]
+        assert partition.isr == partition.replicas
+        assert len(set(partition.replicas)) == 2
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+    image = controller.image
+    assert image.topic("orders") is topic
+    assert image.topic_by_id(UUID(int=100)) is topic
+    assert image.partition("orders", 5) is topic.partitions[5]
+    assert image.partition("orders", 6) is None
+    assert image.topic_config("orders") == {"retention.ms": "5"}
+
+
+def test_uses_the_defaults_for_what_is_left_open() -> None:
+    controller = machine(defaults=TopicDefaults(4, 3))
+    topic = made(create(controller, NewTopic("t"))["t"])
+    assert len(topic.partitions) == 4
+    assert all(len(partition.replicas) == 3 for partition in topic.partitions)
+
+
+def test_deals_leaders_out_over_topics_of_one_partition() -> None:
+    controller = machine()
+    answers = create(controller, *(NewTopic(f"t{number}", 1, 1) for number in range(6)))
+    leaders = [made(answers[f"t{number}"]).partitions[0].leader for number in range(6)]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+
+
+def test_validate_only_changes_nothing() -> None:
+    controller = machine()
+    answers = run(controller, CreateTopics([NewTopic("t", 2, 1), NewTopic("", 1, 1)], validate_only=True))
+    assert len(made(answers["t"]).partitions) == 2
+    refused(answers[""], InvalidTopic, "empty")
+    assert not controller.image.topics
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "the empty string is not allowed"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("x" * 250, "is longer than the max allowed length 249"),
+        ("a b", "contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        ("ä", "contains one or more characters"),
+        ("a/b", "contains one or more characters"),
+    ],
+)
+def test_refuses_names_that_no_topic_may_have(name: str, message: str) -> None:
+    refused(create(machine(), NewTopic(name, 1, 1))[name], InvalidTopic, message)
+
+
+def test_takes_the_longest_name() -> None:
+    name = "x" * 249
+    assert made(create(machine(), NewTopic(name, 1, 1))[name])
+
+
+def test_refuses_what_exists_or_collides() -> None:
+    controller = machine()
+    create(controller, NewTopic("a.b", 1, 1))
+    refused(create(controller, NewTopic("a.b", 1, 1))["a.b"], TopicAlreadyExists, "Topic 'a.b' already exists.")
+    refused(create(controller, NewTopic("a_b", 1, 1))["a_b"], InvalidTopic, "collides with existing topic: a.b")
+    answers = create(controller, NewTopic("c_d", 1, 1), NewTopic("c.d", 1, 1), NewTopic("cxd", 1, 1))
+    made(answers["c_d"])
+    refused(answers["c.d"], InvalidTopic, "collides")
+    made(answers["cxd"])
+    run(controller, DeleteTopics(["a.b"]))
+    made(create(controller, NewTopic("a_b", 1, 1))["a_b"])
+
+
+def test_refuses_the_topic_of_another_protocol_and_names_given_twice() -> None:
+    answers = create(machine(), NewTopic("__cluster_metadata", 1, 1), NewTopic("t", 1, 1), NewTopic("t", 2, 1))
+    refused(answers["__cluster_metadata"], InvalidRequest, "prohibited")
+    refused(answers["t"], InvalidRequest, "Duplicate topic name.")
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "message"),
+    [
+        (NewTopic("t", 0, 1), InvalidPartitions, "invalid non-positive value"),
+        (NewTopic("t", -2, 1), InvalidPartitions, "invalid non-positive value"),
+        (NewTopic("t", 1, 0), InvalidReplicationFactor, "must be larger than 0"),
+        (NewTopic("t", 1, 4), InvalidReplicationFactor, "because only 3 broker(s) are registered"),
+        (NewTopic("t", 10_001, 1), PolicyViolation, "Excessively large number of partitions per request."),
+        (NewTopic("t", 1, -1, [(0, [1])]), InvalidRequest, "numPartitions was not set to -1"),
+        (NewTopic("t", -1, 1, [(0, [1])]), InvalidRequest, "replication factor was not set to -1"),
+        (NewTopic("t", assignments=[(0, [1]), (0, [2])]), InvalidReplicaAssignment, "multiple manual"),
+        (NewTopic("t", assignments=[(0, [1]), (2, [2])]), InvalidReplicaAssignment, "consecutive 0-based"),
+        (NewTopic("t", assignments=[(0, [])]), InvalidReplicaAssignment, "empty replica list"),
+        (NewTopic("t", assignments=[(0, [9])]), InvalidReplicaAssignment, "broker 9, but no such broker"),
+        (NewTopic("t", assignments=[(0, [1, 1])]), InvalidReplicaAssignment, "broker 1 more than once"),
+        (NewTopic("t", assignments=[(0, [1]), (1, [1, 2])]), InvalidReplicaAssignment, "not consistent"),
+    ],
+)
+def test_refuses_what_cannot_be_placed(topic: NewTopic, error: type[ApiError], message: str) -> None:
+    refused(create(machine(), topic)["t"], error, message)
+
+
+def test_limits_all_topics_of_a_request_together() -> None:
+    answers = create(machine(), NewTopic("a", 6000, 1), NewTopic("b", 4001, 1))
+    refused(answers["a"], PolicyViolation, "Excessively")
+    refused(answers["b"], PolicyViolation, "Excessively")
+
+
+def test_follows_a_manual_assignment() -> None:
+    topic = made(create(machine(), NewTopic("t", assignments=[(1, [2, 3]), (0, [3, 1])]))["t"])
+    assert [partition.replicas for partition in topic.partitions] == [(3, 1), (2, 3)]
+    assert [partition.leader for partition in topic.partitions] == [3, 2]
+
+
+def test_deletes_topics_with_their_settings() -> None:
+    controller = machine()
+    topic = made(create(controller, NewTopic("t", 1, 1, configs={"retention.ms": "1"}))["t"])
+    answers = run(controller, DeleteTopics(["t", "unknown", "twice", "twice"]))
+    assert answers["t"] is topic
+    refused(answers["unknown"], UnknownTopicOrPartition, "no topic 'unknown'")
+    refused(answers["twice"], InvalidRequest, "Duplicate")
+    assert controller.image.topic_by_id(topic.topic_id) is None
+    assert controller.image.configs == {}
+
+
+def test_a_topic_made_again_has_another_id_and_none_of_the_old_settings() -> None:
+    controller = machine()
+    old = made(create(controller, NewTopic("t", 1, 1, configs={"retention.ms": "1"}))["t"])
+    run(controller, DeleteTopics(["t"]))
+    new = made(create(controller, NewTopic("t", 1, 1))["t"])
+    assert new.topic_id != old.topic_id
+    assert controller.image.topic_config("t") == {}
+
+
+def test_adds_partitions_in_turn() -> None:
+    controller = machine()
+    create(controller, NewTopic("other", 1, 1))
+    before = made(create(controller, NewTopic("t", 2, 1))["t"])
+    after = made(run(controller, CreatePartitions([NewPartitions("t", 6)]))["t"])
+    assert after.partitions[:2] == before.partitions
+    assert after.topic_id == before.topic_id
+    leaders = [partition.leader for partition in after.partitions]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+
+
+def test_adds_partitions_by_hand_or_only_says_that_it_could() -> None:
+    controller = machine()
+    create(controller, NewTopic("t", 1, 1))
+    wanted = CreatePartitions([NewPartitions("t", 3, [[2], [2]])], validate_only=True)
+    assert len(made(run(controller, wanted)["t"]).partitions) == 3
+    assert len(controller.image.topics["t"].partitions) == 1
+    run(controller, CreatePartitions(wanted.topics))
+    assert [partition.leader for partition in controller.image.topics["t"].partitions][1:] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "message"),
+    [
+        (NewPartitions("nothing", 3), UnknownTopicOrPartition, "no topic"),
+        (NewPartitions("t", 2), InvalidPartitions, "Topic already has 2 partition(s)."),
+        (NewPartitions("t", 1), InvalidPartitions, "currently has 2 partition(s); 1 would not be an increase."),
+        (NewPartitions("t", 10_003), PolicyViolation, "Excessively"),
+        (NewPartitions("t", 4, [[1]]), InvalidReplicaAssignment, "add 2 additional partition(s), but only 1"),
+        (NewPartitions("t", 3, [[9]]), InvalidReplicaAssignment, "broker 9"),
+        (NewPartitions("t", 3, [[1, 2]]), InvalidReplicaAssignment, "not consistent"),
+    ],
+)
+def test_refuses_partitions_that_cannot_be_added(request_: NewPartitions, error: type[ApiError], message: str) -> None:
+    controller = machine()
+    create(controller, NewTopic("t", 2, 1))
+    refused(run(controller, CreatePartitions([request_]))[request_.name], error, message)
+
+
+def test_replaces_settings_as_a_whole() -> None:
+    controller = machine()
+    create(controller, NewTopic("t", 1, 1, configs={"a": "1", "b": "2"}))
+    topic, broker, unknown = ConfigResource.topic("t"), ConfigResource.broker(1), ConfigResource.topic("unknown")
+    answers = run(
+        controller, AlterConfigs({topic: {"b": "3"}, broker: {"c": "4"}, ALL_BROKERS: {"d": "5"}, unknown: {}})
+    )
+    assert answers[topic] is answers[broker] is answers[ALL_BROKERS] is None
+    refused(answers[unknown], UnknownTopicOrPartition, "unknown")
+    assert controller.image.config(topic) == {"b": "3"}
+    assert controller.image.config(broker) == {"c": "4"}
+    assert controller.image.config(ALL_BROKERS) == {"d": "5"}
+
+
+def test_deciding_changes_nothing_until_it_is_replayed() -> None:
+    controller = machine()
+    before = controller.image
+    outcome = controller.handle(CreateTopics([NewTopic("t", 1, 1)]))
+    assert controller.image is before
+    settings, topic = outcome.changes
+    assert settings == ConfigChanged(ConfigResource.topic("t"), None, {})
+    assert isinstance(topic, TopicChanged)
+    controller.replay(outcome.changes)
+    assert before.topics == {}
+    assert controller.image.topics.keys() == {"t"}
