@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from barnabas.model.errors import BarnabasError
 from barnabas.model.ids import NO_ID, TopicPartition, uuid_from_text, uuid_to_text
@@ -25,6 +24,7 @@ from barnabas.storage.epochs import EpochStart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from uuid import UUID
 
     from barnabas.storage.files import FileSystem
 

@@ -42,12 +42,13 @@ class LeaderEpochs:
 
     def __init__(self, entries: Iterable[EpochStart] = ()) -> None:
         self._entries: list[EpochStart] = []
+        self.changes = 0
         self.latest = UNDEFINED
         """The newest epoch, or -1."""
-        self.changes = 0
-        """Grows with every change, so that a writer knows whether the file is up to date."""
         for entry in entries:
             self.assign(*entry)
+        self.changes = 0
+        """Grows with every change, so that a writer knows whether the file is up to date."""
 
     @property
     def entries(self) -> Sequence[EpochStart]:

@@ -7,8 +7,8 @@ descriptors: ten thousand partitions fit into a limit of a few thousand.
 Who may use a descriptor:
 
 - A *lease* (acquire, release) holds the file open; any thread may take one. A slice that waits to be sent has a lease.
-- A *pin* is a standing lease for the file that a log appends to, so that an append needs no lock. Pins are taken, and
-  taken away, only by the thread that appends (the event loop).
+- A *pin* is a standing lease for the file that a log appends to, so that an append need not ask the pool. Pins are
+  taken only by the thread that appends (the event loop), and so is room made for them.
 
 Invariant: a descriptor is closed only when nobody has a lease on it, so no one ever writes to a number that now
 belongs to another file.
@@ -304,42 +304,33 @@ class FilePool:
     def acquire(self, handle: FileHandle) -> int:
         """See FileHandle.acquire."""
         with self._lock:
-            if handle._fd < 0:
-                self._make_room()
-                handle._fd = self.files.open(handle.path)
-                handle._closing = False
-                self._open += 1
-            elif handle._leases == 0:
-                del self._idle[handle]
-            handle._leases += 1
-            return handle._fd
+            return self._acquire(handle)
 
     def release(self, handle: FileHandle) -> None:
         """See FileHandle.release."""
         with self._lock:
-            handle._leases -= 1
-            if handle._leases == 0:
-                if handle._closing:
-                    self._close(handle)
-                else:
-                    self._idle[handle] = None
+            self._release(handle)
 
     def pin(self, handle: FileHandle) -> int:
         """See FileHandle.pin."""
-        if handle.pinned_fd >= 0:
+        with self._lock:
+            if handle.pinned_fd < 0:
+                if len(self._pins) >= self._max_pins:
+                    self._unpin(next(iter(self._pins)))
+                handle.pinned_fd = self._acquire(handle)
+                self._pins[handle] = None
             return handle.pinned_fd
-        if len(self._pins) >= self._max_pins:
-            self.unpin(next(iter(self._pins)))
-        handle.pinned_fd = self.acquire(handle)
-        self._pins[handle] = None
-        return handle.pinned_fd
 
     def unpin(self, handle: FileHandle) -> None:
         """See FileHandle.unpin."""
-        if handle.pinned_fd >= 0:
-            del self._pins[handle]
-            handle.pinned_fd = -1
-            self.release(handle)
+        with self._lock:
+            self._unpin(handle)
+
+    def rename(self, handle: FileHandle, path: str) -> None:
+        """Rename the file; whoever opens the handle finds it, before and after."""
+        with self._lock:
+            self.files.rename(handle.path, path)
+            handle.path = path
 
     def close(self, handle: FileHandle) -> None:
         """See FileHandle.close."""
@@ -354,11 +345,36 @@ class FilePool:
 
     def close_idle(self) -> None:
         """Close every file that nobody holds."""
-        for handle in list(self._pins):
-            self.unpin(handle)
         with self._lock:
+            for handle in list(self._pins):
+                self._unpin(handle)
             while self._idle:
                 self._close(self._idle.popitem(last=False)[0])
+
+    def _acquire(self, handle: FileHandle) -> int:
+        if handle._fd < 0:
+            self._make_room()
+            handle._fd = self.files.open(handle.path)
+            handle._closing = False
+            self._open += 1
+        elif handle._leases == 0:
+            del self._idle[handle]
+        handle._leases += 1
+        return handle._fd
+
+    def _release(self, handle: FileHandle) -> None:
+        handle._leases -= 1
+        if handle._leases == 0:
+            if handle._closing:
+                self._close(handle)
+            else:
+                self._idle[handle] = None
+
+    def _unpin(self, handle: FileHandle) -> None:
+        if handle.pinned_fd >= 0:
+            del self._pins[handle]
+            handle.pinned_fd = -1
+            self._release(handle)
 
     def _make_room(self) -> None:
         while self._open >= self._limit and self._idle:

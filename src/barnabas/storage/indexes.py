@@ -34,13 +34,15 @@ class _Index:
 
     __slots__ = ("_entry", "_files", "_keys", "_on_file", "_size", "_values", "base_offset", "file")
 
-    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int, entry: struct.Struct) -> None:
+    def __init__(
+        self, files: FileSystem, file: FileHandle, base_offset: int, size: int | None, entry: struct.Struct
+    ) -> None:
         self.file = file
         self.base_offset = base_offset
         self._files = files
         self._entry = entry
-        self._size = size
-        self._on_file = -1
+        self._size = -1 if size is None else size
+        self._on_file = -1 if size else 0
         self._keys: list[int] = []
         self._values: list[int] = []
 
@@ -57,8 +59,8 @@ class _Index:
 
     @property
     def damaged(self) -> bool:
-        """Whether the file cannot be an index, going by its length."""
-        return self._size % self._entry.size != 0
+        """Whether the file is missing, or cannot be an index, going by its length."""
+        return self._size < 0 or self._size % self._entry.size != 0
 
     def write(self) -> None:
         """Write the entries that are only in memory."""
@@ -83,14 +85,19 @@ class _Index:
         if self._size != self.entries * self._entry.size:
             self._cut(self.entries)
 
+    def create(self) -> None:
+        """Make the file, if it is missing."""
+        self._files.close(self._files.open(self.file.path, create=True))
+        self._size = max(self._size, 0)
+
     def reset(self) -> None:
         """Forget all entries."""
         self._keys, self._values = [], []
         self._cut(0)
 
     def _add(self, key: int, value: int) -> None:
-        self._keys.append(key)
         self._values.append(value)
+        self._keys.append(key)
 
     def _last(self) -> tuple[int, int] | None:
         if self._keys:
@@ -104,7 +111,8 @@ class _Index:
         if keys and keys[0] <= key:
             at = bisect_right(keys, key) - 1
             return keys[at], values[at]
-        low, high = 0, self.entries - len(keys)
+        on_file = self._on_file
+        low, high = 0, on_file if on_file >= 0 else self._count()
         if high == 0:
             return None
         fd = self.file.acquire()
@@ -125,7 +133,7 @@ class _Index:
     def _keep_while(self, keep: Callable[[tuple[int, int]], bool]) -> None:
         """Drop all entries from the first that is not to be kept."""
         self.write()
-        entries = self._read(0, self.entries)
+        entries = self._read(0, self.entries) if self.entries else []
         kept = next((at for at, entry in enumerate(entries) if not keep(entry)), len(entries))
         if kept < len(entries):
             self._cut(kept)
@@ -176,7 +184,7 @@ class OffsetIndex(_Index):
 
     ENTRY: Final = struct.Struct(">ii")
 
-    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int = 0) -> None:
+    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int | None = None) -> None:
         super().__init__(files, file, base_offset, size, self.ENTRY)
 
     def append(self, offset: int, position: int) -> None:
@@ -206,9 +214,9 @@ class TimeIndex(_Index):
 
     ENTRY: Final = struct.Struct(">qi")
 
-    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int = 0) -> None:
+    def __init__(self, files: FileSystem, file: FileHandle, base_offset: int, size: int | None = None) -> None:
         super().__init__(files, file, base_offset, size, self.ENTRY)
-        self._last_timestamp: int | None = -1 if size == 0 else None
+        self._last_timestamp: int | None = None if size else -1
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry, unless the timestamp is no larger than the last one."""

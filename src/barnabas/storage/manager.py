@@ -1,90 +1,383 @@
-"""All logs of a broker: the signatures that the broker uses."""
+"""All logs of a broker, in one or more log directories.
+
+The manager starts and stops them, and holds the background work as small functions that the broker calls when it is
+time; it has no timers of its own. After a clean stop, loading costs next to nothing: where each log begins and ends
+stands in the checkpoints, and a log's own files are looked at when it is first used. Logs that were not closed cleanly
+are recovered before the broker serves anyone.
+
+A directory that fails takes its logs out of writing, and no others.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import logging
+import re
+import resource
+import threading
+import time
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.model.errors import BarnabasError, NotLeaderOrFollower, StartupError, StorageFailed
+from barnabas.model.ids import TopicPartition
+from barnabas.model.log_config import LogConfig
+from barnabas.storage import checkpoints
+from barnabas.storage.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from barnabas.storage.directory import LogDirectory
+from barnabas.storage.files import FilePool, FileSystem
+from barnabas.storage.log import Log
+from barnabas.storage.retention import expired_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from concurrent.futures import Future
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
-    from barnabas.model.ids import TopicPartition
-    from barnabas.model.log_config import LogConfig
-    from barnabas.storage.log import Log
+    from barnabas.model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+DAY_MS: Final = 86_400_000
+
+_MAX_NAME: Final = 255
+_FLUSH_THREADS: Final = 4
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_MOVED: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-(delete|future|stray)")
 
 
-class LogManager(Protocol):
-    """Made by LogManager(dirs, clock=..., default_config=..., files=..., recovery_threads=1, max_open_files=...,
-    producer_id_expiration_ms=86_400_000)."""
+class _FlushWaiter(NamedTuple):
+    offset: int
+    done: Future[int]
 
-    def load(self, *, broker_id: int, cluster_id: str, configs: Mapping[str, LogConfig]) -> None:
-        """Lock the directories, check meta.properties, load (and recover) every log. Blocks."""
-        ...
+
+class LogManager:
+    """The logs of one broker."""
+
+    def __init__(
+        self,
+        directories: Sequence[Path | str],
+        *,
+        clock: Clock,
+        default_config: LogConfig | None = None,
+        files: FileSystem | None = None,
+        recovery_threads: int = 1,
+        max_open_files: int | None = None,
+        producer_id_expiration_ms: int = DAY_MS,
+    ) -> None:
+        if max_open_files is None:
+            max_open_files = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 64)
+        self.pool = FilePool(files or FileSystem(), max_open_files)
+        self._default_config = default_config or LogConfig()
+        self._recovery_threads = recovery_threads
+        self._clock = clock
+        self._directories = {
+            str(Path(path).absolute()): LogDirectory(
+                str(Path(path).absolute()),
+                self.pool,
+                clock,
+                producer_expiration_ms=producer_id_expiration_ms,
+                rolled=self._flush_rolled,
+            )
+            for path in directories
+        }
+        self._logs: dict[TopicPartition, Log] = {}
+        self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        self._flush_lock = threading.Lock()
+        self._flush_waiters: dict[Log, list[_FlushWaiter]] = {}
+        self._flushing: set[Log] = set()
+        self._executor: ThreadPoolExecutor | None = None
+        self._closing = False
+
+    # What there is
 
     def get(self, tp: TopicPartition) -> Log | None:
         """The partition's log, if this broker has it."""
-        ...
-
-    def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
-        """The partition's log, made if need be in the directory with the fewest; StorageFailed when all have failed."""
-        ...
-
-    def delete(self, tp: TopicPartition) -> None:
-        """Take the log away; its files go later (delete_due)."""
-        ...
+        return self._logs.get(tp)
 
     def logs(self) -> Collection[Log]:
         """Every log."""
-        ...
+        return list(self._logs.values())
 
     def logs_in(self, directory: Path) -> Collection[Log]:
-        """The logs of one log directory (DescribeLogDirs)."""
-        ...
+        """The logs of one log directory."""
+        store = self._directories.get(str(directory))
+        return [] if store is None else list(store.logs.values())
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """log.dirs as configured."""
-        ...
+        """log.dirs, as absolute paths."""
+        return tuple(Path(path) for path in self._directories)
 
     @property
     def failed_directories(self) -> Mapping[Path, str]:
-        """Directories that take no more writes, and why."""
-        ...
+        """The directories that take no more writes, and why."""
+        return {Path(path): store.failed for path, store in self._directories.items() if store.failed is not None}
 
     def stored_cluster_id(self) -> str | None:
-        """cluster.id of meta.properties, if any; before load()."""
-        ...
+        """The cluster id in meta.properties, of the first directory that has one."""
+        for path in self._directories:
+            properties = checkpoints.read_meta_properties(self.pool.files, path)
+            if properties is not None and properties.cluster_id is not None:
+                return properties.cluster_id
+        return None
+
+    # Starting
+
+    def load(self, *, broker_id: int, cluster_id: str, configs: Mapping[str, LogConfig]) -> None:
+        """Lock the directories, check whose they are, load every log and recover what was not closed cleanly. Blocks.
+
+        `configs` has the settings of topics that differ from the default. A directory that cannot be read is left out;
+        StartupError when none is left, or a directory belongs to someone else.
+        """
+        for store in self._directories.values():
+            started = time.monotonic()
+            try:
+                store.prepare()
+                store.own(broker_id, cluster_id)
+                self._load_directory(store, configs)
+                store.loaded = True
+            except OSError as error:
+                store.fail(error, "loading")
+                continue
+            logger.info("loaded %d logs of %s in %.3f s", len(store.logs), store.path, time.monotonic() - started)
+        if len(self.failed_directories) == len(self._directories):
+            reasons = "; ".join(f"{path}: {reason}" for path, reason in self.failed_directories.items())
+            raise StartupError(f"no log directory can be used: {reasons}")
+
+    def _load_directory(self, store: LogDirectory, configs: Mapping[str, LogConfig]) -> None:
+        clean = checkpoints.take_clean_shutdown(store.files, store.path)
+        recovery_points = store.read_checkpoint(RECOVERY_POINTS)
+        log_starts = store.read_checkpoint(LOG_STARTS)
+        high_watermarks = store.read_checkpoint(HIGH_WATERMARKS)
+        partitions = self._find_partitions(store)
+        if not clean and partitions:
+            logger.info("%s was not closed cleanly: recovering %d logs", store.path, len(partitions))
+
+        def load(tp: TopicPartition, path: str) -> Log:
+            config = configs.get(tp.topic, self._default_config)
+            recovery_point, log_start = recovery_points.get(tp, 0), log_starts.get(tp, 0)
+            high_watermark = high_watermarks.get(tp, 0)
+            if not clean:
+                return Log.recover(
+                    tp,
+                    store,
+                    path,
+                    config,
+                    log_start_offset=log_start,
+                    recovery_point=recovery_point,
+                    high_watermark=high_watermark,
+                )
+            log = Log(tp, store, path, config, log_start_offset=log_start, recovery_point=recovery_point)
+            if tp not in recovery_points or tp not in log_starts:
+                log.open()
+            log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+            return log
+
+        if clean or self._recovery_threads == 1:
+            loaded = [load(tp, path) for tp, path in partitions]
+        else:
+            with ThreadPoolExecutor(self._recovery_threads, "barnabas-recovery") as threads:
+                loaded = list(threads.map(lambda partition: load(*partition), partitions))
+        for log in loaded:
+            if log.tp in self._logs:
+                raise StartupError(
+                    f"{log.tp} is in two log directories, {self._logs[log.tp].log_dir} and {store.path}; "
+                    "remove the one that is out of date"
+                )
+            self._logs[log.tp] = store.logs[log.tp] = log
+        self._written[store.path, RECOVERY_POINTS] = recovery_points
+        self._written[store.path, LOG_STARTS] = log_starts
+        self._written[store.path, HIGH_WATERMARKS] = high_watermarks
+
+    def _find_partitions(self, store: LogDirectory) -> list[tuple[TopicPartition, str]]:
+        found = []
+        for name in store.files.subdirectories(store.path):
+            path = f"{store.path}/{name}"
+            moved = _MOVED.fullmatch(name)
+            if moved is not None:
+                if moved[1] == "delete":
+                    store.discard((path,), 0, is_dir=True)
+                else:
+                    logger.warning("left %s alone: it is a -%s directory of Kafka", path, moved[1])
+                continue
+            topic, _, partition = name.rpartition("-")
+            if topic and partition.isdecimal() and topic != _METADATA_TOPIC:
+                found.append((TopicPartition(topic, int(partition)), path))
+            else:
+                logger.warning("left %s alone: it is not a partition's directory", path)
+        return found
+
+    # Making and deleting logs
+
+    def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
+        """The partition's log, made if need be in the directory with the fewest; StorageFailed when all have failed."""
+        log = self._logs.get(tp)
+        if log is not None:
+            log.set_topic_id(topic_id)
+            return log
+        usable = [store for store in self._directories.values() if store.failed is None]
+        if not usable:
+            raise StorageFailed(f"{tp} cannot be made: all log directories have failed")
+        store = min(usable, key=lambda store: len(store.logs))
+        if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS)):
+            self._checkpoint(store)  # a deleted partition of the same name must not lend its offsets to the new one
+        log = Log.create(tp, store, f"{store.path}/{tp}", config, topic_id)
+        self._logs[tp] = store.logs[tp] = log
+        return log
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Take the log away; its files are removed later, by delete_due."""
+        log = self._logs.pop(tp, None)
+        if log is None:
+            return
+        store = self._directories[str(log.log_dir)]
+        del store.logs[tp]
+        ending = f"-{tp.partition}.{uuid.uuid4().hex}-delete"
+        path = f"{store.path}/{tp.topic[: _MAX_NAME - len(ending)]}{ending}"
+        log.mark_deleted(path)
+        store.discard((path,), self._clock.now_ms() + log.config.file_delete_delay_ms, is_dir=True)
+        logger.info("deleted the log of %s", tp)
+
+    # Background work
 
     def flush_through(self, log: Log, offset: int) -> Future[int]:
-        """Done when everything before `offset` is on disk; StorageFailed otherwise. Flushes of one log are joined."""
-        ...
+        """Done when everything before `offset` is on disk, with the recovery point; StorageFailed otherwise.
+
+        Calls that come while a flush of the same log is under way share the next one.
+        """
+        done: Future[int] = Future()
+        if log.recovery_point >= offset:
+            done.set_result(log.recovery_point)
+            return done
+        with self._flush_lock:
+            self._flush_waiters.setdefault(log, []).append(_FlushWaiter(offset, done))
+            if log in self._flushing:
+                return done
+            self._flushing.add(log)
+        self._submit(lambda: self._flush_for_waiters(log))
+        return done
+
+    def _flush_for_waiters(self, log: Log) -> None:
+        while True:
+            with self._flush_lock:
+                waiters = self._flush_waiters.pop(log, [])
+                if not waiters:
+                    self._flushing.discard(log)
+                    return
+            try:
+                recovery_point = log.flush()
+            except Exception as error:
+                for waiter in waiters:
+                    waiter.done.set_exception(error)
+                continue
+            for waiter in waiters:
+                if recovery_point >= waiter.offset:
+                    waiter.done.set_result(recovery_point)
+                else:
+                    cut = NotLeaderOrFollower(f"{log.tp} was cut before offset {waiter.offset}")
+                    waiter.done.set_exception(cut)
+
+    def _flush_rolled(self, log: Log) -> None:
+        self._submit(lambda: self._flush_quietly(log, log.segments[-1].base_offset))
+
+    def _flush_quietly(self, log: Log, up_to: int | None = None) -> None:
+        """Flush; a failure is not raised again, for the directory has noted and logged it."""
+        try:
+            log.flush(up_to)
+        except BarnabasError as error:
+            logger.warning("could not flush %s: %s", log.tp, error)
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        with self._flush_lock:
+            if self._closing:
+                return
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(_FLUSH_THREADS, "barnabas-flush")
+            self._executor.submit(work)
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms has passed. Runs in a thread."""
-        ...
+        for log in self.logs():
+            if log.log_end_offset > log.recovery_point and now_ms - log.last_flush_ms >= log.config.flush_ms:
+                self._flush_quietly(log)
 
     def checkpoint(self) -> None:
-        """Write recovery points, log start offsets and high watermarks. Runs in a thread."""
-        ...
+        """Write recovery points, log start offsets and high watermarks, where they changed. Runs in a thread."""
+        for store in self._directories.values():
+            if store.failed is None and store.loaded:
+                try:
+                    self._checkpoint(store)
+                except StorageFailed as error:
+                    logger.warning("could not write the checkpoints of %s: %s", store.path, error)
+
+    def _checkpoint(self, store: LogDirectory) -> None:
+        logs = list(store.logs.values())
+        self._write(store, RECOVERY_POINTS, {log.tp: log.recovery_point for log in logs})
+        self._write(store, LOG_STARTS, {log.tp: log.log_start_offset for log in logs})
+        self._write(store, HIGH_WATERMARKS, {log.tp: log.high_watermark for log in logs})
+
+    def _write(self, store: LogDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
+        if self._written.get((store.path, name)) != offsets:
+            store.write_checkpoint(name, offsets)
+            self._written[store.path, name] = offsets
+
+    def cleaner_offsets(self, directory: Path) -> dict[TopicPartition, int]:
+        """Up to where the logs of a directory were cleaned."""
+        return self._directories[str(directory)].read_checkpoint(CLEANER_OFFSETS)
 
     def retention_pass(self, now_ms: int) -> int:
-        """Drop what retention says; returns the number of segments. Runs in a thread."""
-        ...
+        """Remove the segments that retention says; returns how many. Runs in a thread."""
+        removed = 0
+        for log in self.logs():
+            if log.is_failed:
+                continue
+            try:
+                count = expired_segments(log, now_ms)
+                if count:
+                    removed += log.remove_segments(count, now_ms)
+                    logger.info("removed %d segments of %s; it starts at %d", count, log.tp, log.log_start_offset)
+            except (BarnabasError, OSError) as error:
+                logger.warning("retention of %s did not finish: %s", log.tp, error)
+        return removed
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget producers by producer.id.expiration.ms. Event loop."""
-        ...
+        """Forget producers that wrote nothing for producer.id.expiration.ms."""
+        for log in self.logs():
+            log.expire_producers(now_ms)
 
     def delete_due(self, now_ms: int) -> int:
-        """Remove files whose file.delete.delay.ms has passed; returns how many. Runs in a thread."""
-        ...
+        """Remove deleted files and partitions whose file.delete.delay.ms has passed; returns how many. In a thread."""
+        return sum(store.empty_trash(now_ms) for store in self._directories.values() if store.failed is None)
+
+    # Stopping
 
     def close(self, *, clean: bool = True) -> None:
-        """Flush, snapshot, checkpoint, mark the stop as clean, unlock. Blocks."""
-        ...
+        """Flush and close every log, write the checkpoints, mark the stop as clean, unlock. Blocks.
 
-    def usable_directories(self) -> Iterable[Path]:
-        """Directories that have not failed."""
-        ...
+        With `clean=False` nothing is written, as in a crash.
+        """
+        with self._flush_lock:
+            self._closing = True
+        if self._executor is not None:
+            self._executor.shutdown(wait=True)
+        try:
+            if clean:
+                for store in self._directories.values():
+                    if store.loaded and store.failed is None:
+                        self._close_directory(store)
+        finally:
+            for log in self.logs():
+                log.abandon()
+            self.pool.close_idle()
+            for store in self._directories.values():
+                store.unlock()
+
+    def _close_directory(self, store: LogDirectory) -> None:
+        try:
+            for log in list(store.logs.values()):
+                log.close()
+            self._checkpoint(store)
+            checkpoints.write_clean_shutdown(store.files, store.path)
+        except (StorageFailed, OSError) as error:
+            logger.error("%s was not closed cleanly; the next start reads its logs again: %s", store.path, error)

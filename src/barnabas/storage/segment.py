@@ -44,7 +44,7 @@ _RANGE: Final = struct.Struct(">qi11xi")
 _RECENT: Final = 256
 _SMALL_CHUNK: Final = 4096
 _LARGE_CHUNK: Final = 65536
-_NEVER: Final = 2**63 - 1
+_NO_TIMESTAMP: Final = -1
 
 
 class FileSlice(NamedTuple):
@@ -90,17 +90,19 @@ class Segment:
         "_entries_left",
         "_files",
         "_first_timestamp",
-        "_index_interval",
         "_largest",
+        "_max_ms",
+        "_max_size",
         "_pool",
         "_prefix",
         "_recent",
+        "_roll_after",
         "_since_index",
         "base_offset",
         "created_ms",
         "file",
+        "index_interval",
         "offset_index",
-        "roll_after",
         "sealed",
         "size",
         "synced",
@@ -120,23 +122,24 @@ class Segment:
         self.size = sizes.get(LOG_SUFFIX, 0)
         self.file = pool.handle(self._prefix + LOG_SUFFIX)
         self.offset_index = OffsetIndex(
-            pool.files, pool.handle(self._prefix + INDEX_SUFFIX), base_offset, sizes.get(INDEX_SUFFIX, 0)
+            pool.files, pool.handle(self._prefix + INDEX_SUFFIX), base_offset, sizes.get(INDEX_SUFFIX)
         )
         self.time_index = TimeIndex(
-            pool.files, pool.handle(self._prefix + TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX, 0)
+            pool.files, pool.handle(self._prefix + TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX)
         )
         self.txn_index = TransactionIndex(pool.files, self._prefix + TXN_INDEX_SUFFIX)
         self.created_ms = now_ms
-        self.roll_after = _NEVER
-        """A batch whose timestamp is larger begins a new segment; see Log."""
         self.sealed = False
         self.synced = False
         """Sealed, and log and indexes are on disk."""
         self._largest: Timestamped | None = Timestamped(-1, base_offset) if self.size == 0 else None
         self._first_timestamp: int | None = None
         self._since_index = 0
-        self._index_interval = config.index_interval_bytes
+        self.index_interval = config.index_interval_bytes
         self._entries_left = 0
+        self._max_size = 0
+        self._max_ms = 0
+        self._roll_after = _NO_TIMESTAMP
         self._recent = array("q"), array("q")
 
     @classmethod
@@ -145,28 +148,51 @@ class Segment:
         segment = cls(pool, directory, base_offset, {}, config, now_ms)
         for handle in (segment.file, segment.offset_index.file, segment.time_index.file):
             pool.files.remove(handle.path)
-            pool.files.close(pool.files.open(handle.path, create=True))
+        pool.files.close(pool.files.open(segment.path, create=True))
+        segment.create_indexes()
         segment.txn_index.reset()
-        segment.limit_indexes(config)
         return segment
 
-    def limit_indexes(self, config: LogConfig) -> None:
-        """Make room for as many index entries as segment.index.bytes allows; one of the time index is for sealing."""
-        self._index_interval = config.index_interval_bytes
-        self._entries_left = min(
+    def create_indexes(self) -> None:
+        """Make the files of the indexes, where they are missing."""
+        self.offset_index.create()
+        self.time_index.create()
+
+    def activate(self, config: LogConfig, jitter_ms: int) -> None:
+        """Make ready for appending: `roll_due` says when the segment has reached a limit of `config`."""
+        self.index_interval = config.index_interval_bytes
+        self._max_size = config.segment_bytes
+        self._max_ms = config.segment_ms - jitter_ms
+        self._entries_left = min(  # one entry of the time index is kept for sealing
             config.segment_index_bytes // self.offset_index.ENTRY.size - self.offset_index.entries,
             config.segment_index_bytes // self.time_index.ENTRY.size - 1 - self.time_index.entries,
         )
+        if self.size:
+            self._set_roll_after()
+
+    def _set_roll_after(self) -> None:
+        first = self.first_timestamp
+        self._roll_after = first + self._max_ms if first >= 0 else _NO_TIMESTAMP
+
+    def roll_due(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+        """Whether a batch of `size` bytes, up to `last_offset` and `max_timestamp`, belongs into a new segment.
+
+        Age counts by timestamps: that of the first batch and that of the new one. Without timestamps, by the clock.
+        """
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        if self.size == 0:
+            return False
+        if self.size + size > self._max_size or self._entries_left <= 0:
+            return True
+        if self._roll_after == _NO_TIMESTAMP:
+            return now_ms - self.created_ms > self._max_ms
+        return max_timestamp > self._roll_after
 
     @property
     def path(self) -> str:
         """The log file's path."""
         return self.file.path
-
-    @property
-    def indexes_full(self) -> bool:
-        """Whether an index has no room for one more entry."""
-        return self._entries_left <= 0
 
     @property
     def largest_timestamp(self) -> Timestamped:
@@ -197,7 +223,7 @@ class Segment:
         fd = self.file.pinned_fd
         if fd < 0:
             fd = self.file.pin()
-        add_entry = self._since_index > self._index_interval
+        add_entry = self._since_index > self.index_interval
         try:
             if add_entry and self.offset_index.block_full:
                 self.offset_index.write()
@@ -211,6 +237,7 @@ class Segment:
         position = self.size
         if position == 0:
             self._first_timestamp = max_timestamp
+            self._set_roll_after()
         largest = self._largest or self.largest_timestamp
         if max_timestamp > largest[0]:
             self._largest = largest = Timestamped(max_timestamp, last_offset)
@@ -356,13 +383,17 @@ class Segment:
         marked = []
         for handle in (self.file, self.offset_index.file, self.time_index.file):
             if self._files.exists(handle.path):
-                self._files.rename(handle.path, handle.path + DELETED_SUFFIX)
-                handle.path += DELETED_SUFFIX
+                self._pool.rename(handle, handle.path + DELETED_SUFFIX)
                 marked.append(handle.path)
         if self._files.exists(self.txn_index.path):
             self._files.rename(self.txn_index.path, self.txn_index.path + DELETED_SUFFIX)
             marked.append(self.txn_index.path + DELETED_SUFFIX)
         return marked
+
+    def moved(self, directory: str) -> None:
+        """The directory was renamed."""
+        for handle in (self.file, self.offset_index.file, self.time_index.file):
+            handle.path = f"{directory}/{handle.path.rpartition('/')[2]}"
 
     def close(self) -> None:
         """Close the files, once nobody has a lease on them."""

@@ -1,0 +1,158 @@
+"""One log directory (an entry of log.dirs): its lock, its checkpoints, whether it can still be written to.
+
+A directory fails alone. After a write or a sync that did not succeed, nobody knows what is on the disk, so nothing more
+is written there, no later sync is believed, and the next start reads the logs again. What was acknowledged before stays
+readable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.model.errors import StartupError, StorageFailed
+from barnabas.storage import checkpoints
+from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.model.clock import Clock
+    from barnabas.model.ids import TopicPartition
+    from barnabas.storage.files import FilePool
+    from barnabas.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+class Trash(NamedTuple):
+    """Files, or one directory, to be removed when their time has come."""
+
+    due_ms: int
+    paths: tuple[str, ...]
+    is_dir: bool
+
+
+class LogDirectory:
+    """One of log.dirs, and what its logs share."""
+
+    def __init__(
+        self, path: str, pool: FilePool, clock: Clock, *, producer_expiration_ms: int, rolled: Callable[[Log], None]
+    ) -> None:
+        self.path = path
+        self.pool = pool
+        self.files = pool.files
+        self.clock = clock
+        self.producer_expiration_ms = producer_expiration_ms
+        self.rolled = rolled
+        """Called when a log has begun a new segment: the old one should be synced soon."""
+        self.failed: str | None = None
+        """Why nothing more is written here."""
+        self.written = 0
+        """Bytes appended so far; what was written long before is not likely to be in memory any more."""
+        self.loaded = False
+        self.logs: dict[TopicPartition, Log] = {}
+        self._lock: int | None = None
+        self._trash: deque[Trash] = deque()
+
+    def fail(self, error: OSError, doing: str) -> StorageFailed:
+        """Stop writing here; returns the error to raise."""
+        reason = f"{doing} failed: {error.strerror or error}"
+        if self.failed is None:
+            self.failed = reason
+            logger.error(
+                "log directory %s takes no more writes: %s; what was acknowledged stays readable; repair the disk "
+                "or free space, then restart",
+                self.path,
+                reason,
+            )
+        return StorageFailed(f"log directory {self.path}: {reason}")
+
+    def check_writable(self) -> None:
+        """Raise StorageFailed when the directory has failed."""
+        if self.failed is not None:
+            raise StorageFailed(f"log directory {self.path} takes no more writes: {self.failed}")
+
+    def prepare(self) -> None:
+        """Make the directory if need be, and lock it."""
+        self.files.make_dir(self.path)
+        self._lock = self.files.lock(f"{self.path}/{checkpoints.LOCK}")
+        if self._lock is None:
+            raise StartupError(
+                f"log directory {self.path} is in use by another broker; stop that one, or give this one other log.dirs"
+            )
+
+    def unlock(self) -> None:
+        """Let another process have the directory."""
+        if self._lock is not None:
+            self.files.close(self._lock)
+            self._lock = None
+
+    def own(self, broker_id: int, cluster_id: str) -> None:
+        """Check that the directory belongs to this broker, or take a new one into possession."""
+        try:
+            found = checkpoints.read_meta_properties(self.files, self.path)
+        except DamagedCheckpoint as error:
+            raise StartupError(str(error)) from None
+        path = f"{self.path}/{checkpoints.META_PROPERTIES}"
+        if found is not None:
+            if found.version not in (0, 1):
+                raise StartupError(f"{path} is of version {found.version}, which this program does not know")
+            if found.broker_id not in (None, broker_id):
+                raise StartupError(
+                    f"{path} belongs to broker {found.broker_id}, but broker.id is {broker_id}; "
+                    "correct broker.id or log.dirs"
+                )
+            if found.cluster_id not in (None, cluster_id):
+                raise StartupError(
+                    f"{path} belongs to cluster {found.cluster_id}, but this is cluster {cluster_id}; "
+                    "correct log.dirs, or the metadata store in use"
+                )
+        wanted = MetaProperties(
+            broker_id=broker_id, cluster_id=cluster_id, directory_id=None if found is None else found.directory_id
+        )
+        if found is None or (found.version == 0 and found != wanted):
+            checkpoints.write_meta_properties(self.files, self.path, wanted)
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Read one of the offset checkpoints; a damaged one counts as empty, which only makes the start slower."""
+        try:
+            return checkpoints.read_offsets(self.files, f"{self.path}/{name}")
+        except DamagedCheckpoint as error:
+            logger.warning("ignored a damaged checkpoint: %s", error)
+            return {}
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write one of the offset checkpoints."""
+        self.check_writable()
+        try:
+            checkpoints.write_offsets(self.files, f"{self.path}/{name}", offsets)
+        except OSError as error:
+            raise self.fail(error, f"writing {name}") from error
+
+    def discard(self, paths: tuple[str, ...], due_ms: int, *, is_dir: bool = False) -> None:
+        """Have files, which were renamed already, removed later."""
+        self._trash.append(Trash(due_ms, paths, is_dir))
+
+    def empty_trash(self, now_ms: int) -> int:
+        """Remove what is due; returns how many. Runs in a thread."""
+        removed = 0
+        for _ in range(len(self._trash)):
+            trash = self._trash.popleft()
+            if trash.due_ms > now_ms:
+                self._trash.append(trash)
+                continue
+            try:
+                for path in trash.paths:
+                    if trash.is_dir:
+                        self.files.remove_tree(path)
+                    else:
+                        self.files.remove(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                logger.warning("could not remove %s: %s", ", ".join(trash.paths), error)
+                continue
+            removed += 1
+        return removed
