@@ -47,8 +47,6 @@ _ONLY_PER_LISTENER: Final = frozenset(
         "ssl.truststore.type",
     }
 )
-_ONLY_AT_START: Final = frozenset({"listeners", "listener.security.protocol.map"})
-"""Keys that Kafka changes at run time and Barnabas does not."""
 _FOR_ALL_BROKERS: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """Keys of single listeners that may be set for all brokers at once."""
 _LOG_KEYS: Final = frozenset(name for synonyms in SYNONYMS.values() for name, _ in synonyms)
@@ -144,10 +142,6 @@ class Settings(Values):
                 "Cannot update these configs at default cluster level, broker id must be specified",
                 filter(_is_per_broker, dynamic),
             )
-        _refuse(
-            "These configs change only at the next start; set them in server.properties",
-            (name for name in dynamic if name in _ONLY_AT_START),
-        )
         layers = (dynamic, self.dynamic) if all_brokers else (self.dynamic_default, dynamic)
         try:
             check_together(_Layers(self._start | _values(layers[0]) | _values(layers[1])))
@@ -222,7 +216,7 @@ def _usable(settings: Mapping[str, str], whose: str) -> dict[str, str]:
     usable: dict[str, str] = {}
     for name, text in settings.items():
         key = _key(name)
-        if _is_read_only(name) or name in _ONLY_AT_START:
+        if _is_read_only(name):
             logger.error("dynamic setting %s of %s is left out: it cannot change while the broker runs", name, whose)
             continue
         try:

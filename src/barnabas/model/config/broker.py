@@ -122,8 +122,8 @@ def _parse(key: Key, text: str) -> Value:
     try:
         return key.parse(text)
     except InvalidConfig as error:
-        takes = f" that takes {key.takes}" if key.takes is not None else ""
-        raise ConfigError(f"{error} (a {key.type.name.lower()}{takes})") from None
+        takes = "" if key.takes is None else f", takes {key.takes}"
+        raise ConfigError(f"{error} (type {key.type.name.lower()}{takes})") from None
 
 
 def _about_unknown(name: str) -> str:

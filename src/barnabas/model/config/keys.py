@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _ONE_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 
+AT_START: Final = frozenset({"listeners", "listener.security.protocol.map"})
+"""Keys that Kafka changes at run time and Barnabas reads only when it starts."""
+
 IGNORED_SENTENCE: Final = "A key of Apache Kafka that has no effect in Barnabas."
 
 OWN: Final = (
@@ -36,7 +39,8 @@ def _keys(rows: Iterable[Row], standing: Standing, described: dict[str, str], hi
     for name, kind, default, takes, importance, mode in rows:
         sentence = described.get(name)
         place = standing if sentence is None else Standing.HONOURED
-        yield Key(name, kind, default, takes, importance, mode, place, sentence or IGNORED_SENTENCE, hidden)
+        change = READ_ONLY if name in AT_START else mode
+        yield Key(name, kind, default, takes, importance, change, place, sentence or IGNORED_SENTENCE, hidden)
 
 
 def of_one_listener(name: str) -> str | None:

@@ -43,7 +43,8 @@ def _logical_lines(text: str) -> Iterator[str]:
         if (len(joined) - len(joined.rstrip("\\"))) % 2:
             joined = joined[:-1]
             continue
-        yield joined
+        if joined:
+            yield joined
         joined = None
     if joined:
         yield joined

@@ -1,0 +1,52 @@
+"""The tables of keys, and the page made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from barnabas.model.config import sentences
+from barnabas.model.config.definition import Mode, Standing
+from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS, of_one_listener
+from barnabas.model.config.page import page
+from barnabas.model.config.topic_keys import SYNONYMS
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_page_says_what_the_tables_say() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert text == page(), "run: python -m barnabas.model.config.page > docs/configuration.md"
+
+
+def test_every_key_of_kafka_is_there() -> None:
+    shown = [key for key in BROKER_KEYS.values() if key.standing is not Standing.OWN and not key.hidden]
+    assert len(shown) == 340
+    assert len([key for key in BROKER_KEYS.values() if key.standing is Standing.RETIRED]) == 45
+    assert len([key for key in TOPIC_KEYS.values() if not key.hidden]) == 33
+
+
+def test_every_sentence_is_about_a_key() -> None:
+    assert sentences.BROKER.keys() <= BROKER_KEYS.keys()
+    assert sentences.TOPIC.keys() <= TOPIC_KEYS.keys()
+
+
+def test_what_is_described_is_honoured() -> None:
+    assert BROKER_KEYS["num.partitions"].standing is Standing.HONOURED
+    assert BROKER_KEYS["ssl.protocol"].standing is Standing.IGNORED
+    assert BROKER_KEYS["zookeeper.set.acl"].standing is Standing.RETIRED
+    assert BROKER_KEYS["metadata.store"].standing is Standing.OWN
+
+
+def test_a_topic_key_and_its_broker_keys_are_of_one_mind() -> None:
+    for name, synonyms in SYNONYMS.items():
+        topic_key = TOPIC_KEYS[name]
+        strongest, weakest = BROKER_KEYS[synonyms[0][0]], BROKER_KEYS[synonyms[-1][0]]
+        assert strongest.type is topic_key.type, name
+        assert strongest.mode is Mode.CLUSTER_WIDE, name
+        unit = synonyms[-1][1]
+        assert topic_key.default == (weakest.default if unit == 1 else int(str(weakest.default)) * unit), name
+
+
+def test_a_name_of_one_listener_is_told_apart() -> None:
+    assert of_one_listener("listener.name.internal.max.connections") == "max.connections"
+    assert of_one_listener("max.connections") is None
