@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
-    from barnabas.broker.settings import Settings
+    from barnabas.broker.settings import Changed, Settings
     from barnabas.metadata.cache import Delta, MetadataCache, PartitionImage, TopicImage
     from barnabas.protocol.records.batch import BatchHeader
     from barnabas.storage.log import AppendInfo, Log
@@ -209,12 +209,11 @@ class ReplicaManager:
         self.lead_all(delta.created)
         self.lead_all(delta.changed)
 
-    def on_topic_config(self, topic: str, partitions: int) -> None:
-        """A topic's settings changed."""
-        config = self._settings.log_config(topic)
-        for index in range(partitions):
-            if (partition := self._partitions.get((topic, index))) is not None:
-                partition.log.update_config(config)
+    def on_settings(self, changed: Changed) -> None:
+        """Give logs their topic's new settings."""
+        for partition in self._partitions.values():
+            if partition.tp.topic in changed.topics:
+                partition.log.update_config(self._settings.log_config(partition.tp.topic))
 
     def _lead(self, topic: TopicImage, image: PartitionImage) -> None:
         tp = TopicPartition(topic.name, image.index)
@@ -230,7 +229,8 @@ class ReplicaManager:
         except ApiError as error:
             logger.error("cannot lead %s: %s", tp, error)
             return
-        log.assign_epoch(image.leader_epoch, log.log_end_offset)
+        if log.is_open:
+            log.assign_epoch(image.leader_epoch, log.log_end_offset)  # a log that is not open notes it when it appends
         leader = PartitionLeader(
             broker_id=self._broker_id,
             leader_epoch=image.leader_epoch,

@@ -24,7 +24,7 @@ from barnabas.protocol.fetch_request import FetchRequest, unpack
 from barnabas.storage.files import ColdRead
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker

@@ -1,0 +1,201 @@
+"""A broker from start to stop.
+
+    start   bind the listeners (ports are known) → open the metadata tree, register, load the image → load the logs →
+            lead the partitions → accept connections
+    stop    take no more connections → let requests finish → leave the tree → flush and close the logs, marked clean
+
+Nothing is served before everything is loaded, so a client never sees half a broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.clock import SystemClock, seconds_since_start
+from barnabas.broker.context import Broker
+from barnabas.broker.controller import Controller
+from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.producer_ids import ProducerIdSource
+from barnabas.broker.replicas import ReplicaManager
+from barnabas.broker.settings import Settings
+from barnabas.machines.controller.image import Endpoint
+from barnabas.machines.controller.topics import TopicDefaults
+from barnabas.machines.fetch_session import FetchSessionCache
+from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.znodes import Registration
+from barnabas.net.server import Limits, Server
+from barnabas.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from uuid import UUID
+
+    from barnabas.model.config.broker import BrokerConfig
+    from barnabas.model.config.listeners import Listener
+    from barnabas.net.connection import Connection
+    from barnabas.net.reply import Answer, Parked
+
+logger = logging.getLogger(__name__)
+
+SESSION_EVICTION_MS: Final = 120_000
+"""How long a fetch session is safe from eviction; fixed in Kafka too."""
+GRACE: Final = 5.0
+"""Seconds that requests under way have to finish when the broker stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyInfo:
+    """What a broker says of itself when it is ready."""
+
+    listeners: tuple[Listener, ...]
+    log_dirs: tuple[Path, ...]
+    summary: str
+    seconds: float
+    """Since the process began."""
+
+
+class App:
+    """One broker in one process."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        number = config.number
+        self._config = config
+        self._executor = ThreadPoolExecutor(number("num.io.threads"), "disk")
+        metadata = MetadataCache()
+        settings = Settings(config, metadata)
+        clock = SystemClock()
+        logs = LogManager(
+            config.log_dirs,
+            clock=clock,
+            default_config=settings.log_config(""),
+            recovery_threads=number("num.recovery.threads.per.data.dir"),
+            producer_id_expiration_ms=number("producer.id.expiration.ms"),
+        )
+        controller = Controller(
+            lambda: SqliteStore(config.metadata_store),
+            metadata,
+            clock,
+            defaults=TopicDefaults(number("num.partitions"), number("default.replication.factor")),
+        )
+        self.broker = Broker(
+            broker_id=config.node_id,
+            settings=settings,
+            clock=clock,
+            logs=logs,
+            replicas=ReplicaManager(config.node_id, logs, settings, metadata),
+            metadata=metadata,
+            controller=controller,
+            producer_ids=ProducerIdSource(controller.allocate_producer_ids),
+            fetch_sessions=FetchSessionCache(
+                slots=number("max.incremental.fetch.session.cache.slots"),
+                eviction_ms=SESSION_EVICTION_MS,
+                new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
+                topic_name=lambda topic_id: _topic_name(metadata, topic_id),
+            ),
+            executor=self._executor,
+        )
+        self._dispatcher = Dispatcher(self.broker)
+        self._housekeeping = Housekeeping(self.broker)
+        self._server: Server | None = None
+
+    async def start(self) -> ReadyInfo:
+        """Bring everything up; raises StartupError or ConfigError when that cannot be."""
+        broker, config = self.broker, self._config
+        self._server = Server(self._serve, _limits(config), self._executor)
+        bound = {each.name: self._server.listen(each.name, each.host, each.port) for each in config.listeners}
+        image = await broker.controller.open()
+        configs = {topic: broker.settings.log_config(topic) for topic in image.topics if image.topic_config(topic)}
+        await asyncio.to_thread(
+            broker.logs.load, broker_id=config.node_id, cluster_id=image.cluster_id, configs=configs
+        )
+        broker.metadata.subscribe(broker.replicas.on_change)
+        broker.settings.subscribe(broker.replicas.on_settings)
+        broker.replicas.lead_all(image.topics.values())
+        await broker.controller.start(_registration(config, bound))
+        self._housekeeping.start()
+        self._server.accept()
+        return ReadyInfo(
+            tuple(each._replace(port=bound[each.name]) for each in config.listeners),
+            config.log_dirs,
+            f"{len(image.topics)} topics, {len(broker.logs.logs())} partitions",
+            seconds_since_start(),
+        )
+
+    def _serve(self, connection: Connection, frame: memoryview) -> Answer | Parked:
+        return self._dispatcher.serve(connection, frame)
+
+    async def stop(self) -> None:
+        """Take everything down, in an order that loses nothing."""
+        broker = self.broker
+        await self._housekeeping.stop()
+        if self._server is not None:
+            self._server.stop_listening()
+            broker.replicas.wake_all()
+            await self._server.close(GRACE)
+        await broker.controller.stop()
+        await asyncio.to_thread(broker.logs.close)
+        self._executor.shutdown()
+
+
+def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
+    import uvloop
+
+    async def main() -> None:
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, stopping.set)
+        app = App(config)
+        try:
+            on_ready(await app.start())
+            await stopping.wait()
+            logger.info("stopping")
+        finally:
+            await app.stop()
+
+    uvloop.run(main())
+    return 0
+
+
+def _topic_name(metadata: MetadataCache, topic_id: UUID) -> str | None:
+    topic = metadata.topic_by_id(topic_id)
+    return None if topic is None else topic.name
+
+
+def _limits(config: BrokerConfig) -> Limits:
+    number = config.number
+    return Limits(
+        request_max_bytes=number("socket.request.max.bytes"),
+        queued_max_request_bytes=number("queued.max.request.bytes"),
+        send_buffer_bytes=number("socket.send.buffer.bytes"),
+        receive_buffer_bytes=number("socket.receive.buffer.bytes"),
+        listen_backlog=number("socket.listen.backlog.size"),
+        max_connections=number("max.connections"),
+        max_connections_per_ip=number("max.connections.per.ip"),
+        idle_ms=number("connections.max.idle.ms"),
+    )
+
+
+def _registration(config: BrokerConfig, bound: dict[str, int]) -> Registration:
+    endpoints = {
+        each.name: Endpoint(each.host or socket.gethostname(), each.port or bound[each.name])
+        for each in config.advertised
+    }
+    return Registration(
+        broker_id=config.node_id,
+        endpoints=endpoints,
+        rack=config.text_or_none("broker.rack"),
+        incarnation_id=uuid.uuid4(),
+    )
