@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 ZSTD_SINCE: Final = 7
 """The first version of Produce whose batches may be compressed with zstd."""
-DECOMPRESSED_LIMIT: Final = 64 * 1024 * 1024
+DECOMPRESSED_LIMIT: Final = 32 * 1024 * 1024
 """What a batch may decompress to when it must be opened; topics with a large max.message.bytes get more."""
 _DECOMPRESSED_FACTOR: Final = 8
 _NO_LIMIT: Final = 2**63 - 1
@@ -143,11 +143,14 @@ def stamp(batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> BatchH
 
 def needs_rewrite(header: BatchHeader, config: LogConfig) -> bool:
     """Whether the batch must be opened before it is stored: to compress it anew, or to look at its records."""
-    return (
-        (config.compression_type != "producer" and _CODECS[config.compression_type] != header.attributes & CODEC_MASK)
-        or "compact" in config.cleanup_policy
-        or (config.message_timestamp_before_max_ms != _NO_LIMIT and config.message_timestamp_type == "CreateTime")
-        or header.max_timestamp < max(header.base_timestamp, NO_TIMESTAMP)
+    if config.compression_type != "producer" and _CODECS[config.compression_type] != header.attributes & CODEC_MASK:
+        return True
+    if "compact" in config.cleanup_policy:
+        return True
+    return config.message_timestamp_type == "CreateTime" and (
+        config.message_timestamp_before_max_ms != _NO_LIMIT
+        or header.max_timestamp < header.base_timestamp
+        or header.max_timestamp < NO_TIMESTAMP
     )
 
 

@@ -129,7 +129,7 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 def _decompress_snappy(stream: bytes, limit: int) -> bytes:
     if not stream.startswith(_XERIAL_MAGIC):
-        return _decompress_raw(stream, limit)
+        return _decompress_raw(stream, 0, limit)
     out = bytearray()
     position = 0
     while position < len(stream):
@@ -143,15 +143,16 @@ def _decompress_snappy(stream: bytes, limit: int) -> bytes:
         position = start + size
         if size <= 0 or position > len(stream):
             raise InvalidRecord(f"a snappy chunk claims {size} bytes where {len(stream) - start} are left")
-        out += _decompress_raw(stream[start:position], limit - len(out))
+        out += _decompress_raw(stream[start:position], len(out), limit)
     return bytes(out)
 
 
-def _decompress_raw(chunk: bytes, limit: int) -> bytes:
+def _decompress_raw(chunk: bytes, before: int, limit: int) -> bytes:
+    """Decompress one chunk, with `before` bytes of the limit used up already."""
     import cramjam
 
     size = cramjam.snappy.decompress_raw_len(chunk)
-    if size > limit:
+    if before + size > limit:
         raise _too_large(Codec.SNAPPY, limit)
     output = bytearray(size)
     written = cramjam.snappy.decompress_raw_into(chunk, output)

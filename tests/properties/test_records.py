@@ -1,0 +1,222 @@
+"""Record batches against random input: round trips, kafka-python as the other implementation, and damage."""
+
+from __future__ import annotations
+
+import tracemalloc
+from contextlib import suppress
+from typing import Any
+
+import cramjam
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
+
+from barnabas.model.errors import ApiError, InvalidRecord
+from barnabas.model.log_config import LogConfig
+from barnabas.protocol.records.batch import HEADER_SIZE, BatchHeader, read_header
+from barnabas.protocol.records.builder import build_batch, seal
+from barnabas.protocol.records.compression import Codec, compress, decompress
+from barnabas.protocol.records.control import control_type, read_marker
+from barnabas.protocol.records.records import (
+    Header,
+    Record,
+    count_agrees,
+    encode_records,
+    read_records,
+    read_varint,
+    varint,
+)
+from barnabas.storage.validation import check, needs_rewrite, rewrite
+
+NOW = 1_700_000_000_000
+MIB = 1024 * 1024
+
+codecs = st.sampled_from(Codec)
+headers = st.builds(Header, st.text(max_size=8), st.none() | st.binary(max_size=8))
+bodies = st.tuples(
+    st.integers(-(10**6), 3_600_000),
+    st.none() | st.binary(max_size=20),
+    st.none() | st.binary(max_size=200),
+    st.lists(headers, max_size=3).map(tuple),
+)
+
+
+@st.composite
+def record_lists(draw: st.DrawFn) -> list[Record]:
+    few = draw(st.lists(bodies, min_size=1, max_size=12))
+    times = draw(st.sampled_from([1, 1, 1, 10, 30]))
+    return [Record(i, *body) for i, body in enumerate(few * times)]
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.binary(max_size=3))
+def test_varints_round_trip(number: int, behind: bytes) -> None:
+    encoded = varint(number)
+    assert read_varint(encoded + behind, 0, 10) == (number, len(encoded))
+    if -(2**31) <= number < 2**31:
+        assert read_varint(encoded + behind, 0) == (number, len(encoded))
+
+
+@given(codecs, record_lists())
+def test_batches_round_trip_and_pass_the_check(codec: Codec, records: list[Record]) -> None:
+    batch = build_batch(records, base_timestamp=NOW, codec=codec)
+    header = check(batch, LogConfig(), NOW)
+    payload = decompress(header.codec, batch[HEADER_SIZE:], MIB)
+    assert list(read_records(payload, header.record_count)) == records
+
+
+@given(record_lists(), st.integers(1, 500))
+def test_the_count_agrees_exactly_when_the_records_can_be_read(records: list[Record], claimed: int) -> None:
+    payload = encode_records(records)
+    assert count_agrees(payload, 0, len(records))
+    assert count_agrees(b"x" + payload, 1, len(records))
+    if claimed != len(records):
+        assert not count_agrees(payload, 0, claimed)
+
+
+@given(codecs, st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"]), record_lists())
+def test_rewriting_changes_the_codec_and_nothing_else(codec: Codec, target: str, records: list[Record]) -> None:
+    batch = build_batch(records, base_timestamp=NOW, codec=codec)
+    config = LogConfig(compression_type=target)
+    result = rewrite(batch, config, NOW)
+    header = check(result, config, NOW)
+    assert header.codec == (Codec.NONE if target == "uncompressed" else Codec[target.upper()])
+    assert list(read_records(decompress(header.codec, result[HEADER_SIZE:], MIB), header.record_count)) == records
+
+
+@given(codecs, record_lists())
+def test_kafka_python_reads_what_we_build(codec: Codec, records: list[Record]) -> None:
+    batch = build_batch(
+        records, base_offset=17, base_timestamp=NOW, codec=codec, producer_id=3, producer_epoch=1, base_sequence=9
+    )
+    theirs: Any = DefaultRecordBatch(bytearray(batch))
+    assert theirs.validate_crc()
+    read = [(r.offset, r.timestamp, r.key, r.value, [tuple(h) for h in r.headers]) for r in theirs]
+    assert read == [(17 + r.offset_delta, NOW + r.timestamp_delta, r.key, r.value, list(r.headers)) for r in records]
+
+
+@given(codecs, record_lists())
+def test_what_kafka_python_builds_passes_and_is_read(codec: Codec, records: list[Record]) -> None:
+    builder: Any = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=False,
+        producer_id=3,
+        producer_epoch=1,
+        base_sequence=9,
+        batch_size=10**9,
+    )
+    for r in records:
+        builder.append(
+            offset=r.offset_delta,
+            timestamp=NOW + r.timestamp_delta,
+            key=r.key,
+            value=r.value,
+            headers=[tuple(h) for h in r.headers],
+        )
+    batch = bytes(builder.build())
+    header = check(batch, LogConfig(), NOW)
+    assert header.record_count == len(records)
+    assert header.max_timestamp == NOW + max(r.timestamp_delta for r in records)
+    read = list(read_records(decompress(header.codec, batch[HEADER_SIZE:], MIB), header.record_count))
+    assert [(header.base_timestamp + r.timestamp_delta, *r[2:]) for r in read] == [
+        (NOW + r.timestamp_delta, *r[2:]) for r in records
+    ]
+
+
+@st.composite
+def damaged_batches(draw: st.DrawFn) -> bytes:
+    """A good batch with some bytes changed, cut or added, and, often, a CRC and length that fit again."""
+    codec = draw(codecs)
+    batch = bytearray(build_batch(draw(record_lists()), base_timestamp=NOW, codec=codec))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(batch)))
+        match draw(st.sampled_from(["change", "cut", "add"])):
+            case "change":
+                new = draw(st.binary(min_size=1, max_size=8))
+                batch[at : at + len(new)] = new
+            case "cut":
+                del batch[at : at + draw(st.integers(1, 20))]
+            case "add":
+                batch[at:at] = draw(st.binary(min_size=1, max_size=20))
+    if len(batch) >= HEADER_SIZE and draw(st.booleans()):
+        header = read_header(batch)._replace(magic=2, base_offset=0)
+        return seal(header, batch[HEADER_SIZE:])
+    return bytes(batch)
+
+
+CONFIGS = [
+    LogConfig(),
+    LogConfig(message_timestamp_type="LogAppendTime"),
+    LogConfig(compression_type="lz4", cleanup_policy=frozenset({"compact"}), message_timestamp_before_max_ms=1000),
+]
+
+
+def admit(batch: bytes, config: LogConfig) -> BatchHeader | None:
+    """What a leader does with a batch; None when it is refused."""
+    try:
+        header = check(batch, config, NOW)
+        if needs_rewrite(header, config):
+            header = check(rewrite(batch, config, NOW), config, NOW)
+    except ApiError:
+        return None
+    return header
+
+
+@given(st.binary(max_size=300), st.sampled_from(CONFIGS))
+def test_noise_is_refused(noise: bytes, config: LogConfig) -> None:
+    assert admit(noise, config) is None
+
+
+@given(damaged_batches(), st.sampled_from(CONFIGS))
+def test_a_damaged_batch_is_refused_or_sound_for_the_log(batch: bytes, config: LogConfig) -> None:
+    header = admit(batch, config)
+    if header is not None:
+        assert header.record_count == header.last_offset_delta + 1 > 0
+        assert header.base_offset == 0
+
+
+@given(damaged_batches())
+def test_opening_a_damaged_batch_gives_records_or_an_error_of_ours(batch: bytes) -> None:
+    assume(len(batch) >= HEADER_SIZE)
+    header = read_header(batch)
+    with suppress(ApiError):
+        for record in read_records(decompress(header.codec, batch[HEADER_SIZE:], MIB), header.record_count):
+            control_type(record.key)
+            read_marker(record)
+
+
+@given(st.sampled_from([Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]), st.data())
+def test_damaged_streams_stay_within_the_limit(codec: Codec, data: st.DataObject) -> None:
+    stream = bytearray(compress(codec, data.draw(st.binary(max_size=200)) * data.draw(st.integers(1, 50))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(ApiError):
+        assert len(decompress(codec, bytes(stream), 5000)) <= 5000
+
+
+@given(st.binary(max_size=100), st.integers(1, 2**31 - 1))
+@example(b"\xfe\xff\xff\xff\x0f" * 3, 2**31 - 1)
+@example(bytes.fromhex("0c 00 00 00 fe ff ff ff 0f"), 1)
+def test_reading_noise_allocates_next_to_nothing(noise: bytes, count: int) -> None:
+    tracemalloc.start()
+    try:
+        with suppress(InvalidRecord):
+            list(read_records(noise, count))
+    finally:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert peak < 100_000
+
+
+@given(st.binary(max_size=200))
+@example(bytes.fromhex("28b52ffd a000000080 54000010 00"))
+@example(b"\x82SNAPPY\x00" + b"\x00\x00\x00\x01" * 2 + b"\x00\x00\x00\x05" + b"\xff\xff\xff\xff\x0f")
+@example(b"\xff\xff\xff\xff\x0f")
+def test_streams_that_claim_gigabytes_are_refused(stream: bytes) -> None:
+    for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
+        try:
+            decompress(codec, stream, 1000)
+        except ApiError:
+            continue
+        except cramjam.DecompressionError as error:
+            raise AssertionError(f"{codec.name} let an error of its library out") from error

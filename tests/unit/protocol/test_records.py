@@ -1,0 +1,147 @@
+"""Varints, records, and the record count that is verified without reading records."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.model.errors import InvalidRecord
+from barnabas.protocol.records.records import (
+    Header,
+    Record,
+    count_agrees,
+    encode_record,
+    encode_records,
+    read_records,
+    read_varint,
+    varint,
+)
+
+NO_RECORD = bytes.fromhex("0c 00 00 00 01 01 00")
+"""A record without anything: length 6, attributes, timestamp, offset, null key, null value, no headers."""
+
+
+@pytest.mark.parametrize(
+    ("number", "encoded"),
+    [
+        (0, "00"),
+        (-1, "01"),
+        (1, "02"),
+        (63, "7e"),
+        (64, "8001"),
+        (-64, "7f"),
+        (-65, "8101"),
+        (8191, "fe7f"),
+        (2**31 - 1, "feffffff0f"),
+        (-(2**31), "ffffffff0f"),
+    ],
+)
+def test_varints_are_zigzag_seven_bits_a_byte(number: int, encoded: str) -> None:
+    assert varint(number).hex() == encoded
+    assert read_varint(bytes.fromhex(encoded), 0) == (number, len(encoded) // 2)
+
+
+def test_a_varlong_takes_up_to_ten_bytes() -> None:
+    for number in (2**63 - 1, -(2**63)):
+        encoded = varint(number)
+        assert len(encoded) == 10
+        assert read_varint(encoded, 0, 10) == (number, 10)
+
+
+def test_a_varint_that_does_not_end_is_refused() -> None:
+    with pytest.raises(InvalidRecord, match="more than 5 bytes"):
+        read_varint(b"\xff" * 12, 0)
+
+
+def test_the_smallest_record_has_seven_bytes() -> None:
+    assert encode_record(Record(0, 0, None, None)) == NO_RECORD
+
+
+def test_records_come_back_as_they_went_in() -> None:
+    records = [
+        Record(0, 0, b"key", b"value", (Header("trace", b"1"), Header("none", None))),
+        Record(1, -5, None, b""),
+        Record(2, 10**12, b"", None, (Header("", b""),)),
+    ]
+    assert list(read_records(encode_records(records), 3)) == records
+
+
+def test_a_header_key_that_is_not_utf8_survives() -> None:
+    raw = encode_record(Record(0, 0, None, None, (Header("kk", None),))).replace(b"kk", b"\xff\xfe")
+    (record,) = read_records(raw, 1)
+    assert encode_record(record) == raw
+
+
+@pytest.mark.parametrize(
+    ("payload", "count", "reason"),
+    [
+        (NO_RECORD, 2, "record 1 of 2 goes past the end"),
+        (NO_RECORD * 2, 1, "7 bytes are left after the 1 records"),
+        (NO_RECORD[:-1], 1, "claims 6 bytes where 5 are left"),
+        (b"\x0b" + NO_RECORD[1:], 1, "claims -6 bytes"),
+        (b"\x02" + NO_RECORD[1:], 1, "claims 1 bytes"),
+        (b"\x0e" + NO_RECORD[1:] + b"\x00", 1, "ends 1 bytes off"),
+        (bytes.fromhex("0c 00 00 00 7e 01 00"), 1, "claims 63 bytes where 2 are left"),
+        (bytes.fromhex("0c 00 00 00 01 01 7e"), 1, "claims 63 headers"),
+        (bytes.fromhex("0c 00 00 00 01 01 01"), 1, "claims -1 headers"),
+        (bytes.fromhex("10 00 00 00 01 01 02 01 01"), 1, "no key"),
+        (b"\xff" * 20, 1, "more than 5 bytes"),
+        (b"", 1, "goes past the end"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(payload: bytes, count: int, reason: str) -> None:
+    with pytest.raises(InvalidRecord, match=reason):
+        list(read_records(payload, count))
+
+
+def test_a_record_that_borrows_bytes_of_the_next_one_is_refused() -> None:
+    greedy = bytes.fromhex("0c 00 00 00 01 04 00")
+    with pytest.raises(InvalidRecord, match="claims 2 bytes where 1 are left"):
+        list(read_records(greedy + NO_RECORD, 2))
+
+
+VALUES = {
+    "empty": b"",
+    "short": b"v",
+    "text": b'{"user": "ada", "amount": 12, "note": "@ABC~"}' * 3,
+    "zeros": bytes(300),
+    "high bytes": b"\xff" * 200,
+    "two-byte lengths": b"x" * 70,
+    "larger than the tail": b"y" * 5000,
+    "larger than a two-byte length": b"z" * 9000,
+    "larger than a three-byte length": b"w" * 1_100_000,
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("count", [1, 2, 8, 9, 33, 64, 65, 66, 200])
+def test_a_true_count_agrees_and_a_wrong_one_does_not(name: str, count: int) -> None:
+    value = VALUES[name]
+    if len(value) * count > 2_000_000:
+        count = 2
+    records = [Record(i, i * 1000, b"k" if i % 2 else None, value) for i in range(count)]
+    batch = b"h" * 61 + encode_records(records)
+    for data in (batch, memoryview(batch)):
+        assert count_agrees(data, 61, count)
+        assert not count_agrees(data, 61, count + 1)
+        if count > 1:
+            assert not count_agrees(data, 61, count - 1)
+        assert not count_agrees(data[:-1], 61, count)
+        assert not count_agrees(data, 61, 2**31 - 1)
+
+
+def test_offset_deltas_that_do_not_follow_each_other_leave_the_count_true() -> None:
+    batch = encode_records([Record(7, 0, None, b"v")] * 100)
+    assert count_agrees(batch, 0, 100)
+    assert not count_agrees(batch, 0, 8)
+
+
+def test_a_negative_length_is_not_a_count() -> None:
+    assert not count_agrees(b"\x0d" + NO_RECORD[1:], 0, 1)
+
+
+def test_numbers_inside_the_last_value_are_not_taken_for_the_last_record() -> None:
+    decoy = encode_record(Record(99, 0, None, b"inner"))
+    records = [Record(i, 0, None, decoy * 3 + b"tail") for i in range(90)]
+    batch = encode_records(records)
+    assert count_agrees(batch, 0, 90)
+    assert not count_agrees(batch, 0, 100)
