@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kio.schema.describe_log_dirs.v5.response import (
@@ -25,10 +26,10 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
 from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, StorageFailed, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
@@ -44,53 +45,40 @@ async def describe_log_dirs(broker: Broker, request: DescribeLogDirsRequest, cal
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     logs = broker.logs
-    directories = logs.directories
-    spaces = await asyncio.get_running_loop().run_in_executor(broker.executor, _spaces, directories)
-    return DescribeLogDirsResponse(
-        throttle_time=NO_THROTTLE,
-        error_code=ErrorCode.none,
-        results=tuple(
-            _failed(directory)
-            if space is None or directory in logs.failed_directories
-            else _directory(directory, logs.logs_in(directory), wanted, space)
-            for directory, space in zip(directories, spaces, strict=True)
-        ),
+    found = {
+        directory: [log for log in logs.logs_in(directory) if wanted is None or log.tp in wanted]
+        for directory in logs.directories
+    }
+    results = await asyncio.get_running_loop().run_in_executor(
+        broker.executor,
+        lambda: tuple(_describe(directory, found[directory], logs.failed_directories) for directory in found),
     )
+    return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results=results)
 
 
-def _spaces(directories: Sequence[Path]) -> list[tuple[int, int] | None]:
-    """Bytes in all and usable bytes of each directory's file system, None where it cannot be asked."""
-    return [_space(directory) for directory in directories]
-
-
-def _space(directory: Path) -> tuple[int, int] | None:
-    try:
-        usage = shutil.disk_usage(directory)
-    except OSError:
-        return None
-    return usage.total, usage.free
-
-
-def _failed(directory: Path) -> DescribeLogDirsResult:
-    return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=str(directory.absolute()), topics=())
-
-
-def _directory(
-    directory: Path, logs: Collection[Log], wanted: set[tuple[str, int]] | None, space: tuple[int, int]
-) -> DescribeLogDirsResult:
+def _describe(directory: Path, logs: Iterable[Log], failed: Collection[Path]) -> DescribeLogDirsResult:
+    """One directory; asks the file system, and reads the files of logs that were not used yet. Runs in a thread."""
+    name = str(directory.absolute())
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in sorted(logs, key=lambda log: log.tp):
-        if wanted is None or log.tp in wanted:
-            topics.setdefault(log.tp.topic, []).append(_partition(log))
+    try:
+        if directory in failed:
+            raise StorageFailed(f"{directory} has failed")
+        space = shutil.disk_usage(directory)
+        for log in sorted(logs, key=lambda log: log.tp):
+            with suppress(UnknownTopicOrPartition):  # deleted meanwhile
+                topics.setdefault(log.tp.topic, []).append(_partition(log))
+    except (OSError, StorageFailed):
+        return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=name, topics=())
     return DescribeLogDirsResult(
         error_code=ErrorCode.none,
-        log_dir=str(directory.absolute()),
+        log_dir=name,
         topics=tuple(
-            DescribeLogDirsTopic(name=TopicName(name), partitions=tuple(partitions))
-            for name, partitions in topics.items()
+            DescribeLogDirsTopic(name=TopicName(topic), partitions=tuple(partitions))
+            for topic, partitions in topics.items()
+            if partitions
         ),
-        total_bytes=i64(space[0]),
-        usable_bytes=i64(space[1]),
+        total_bytes=i64(space.total),
+        usable_bytes=i64(space.free),
     )
 
 

@@ -40,6 +40,7 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 from kio.static.primitive import i32, i64
 
+from barnabas.broker.cold_logs import open_logs
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import INTERNAL_TOPICS
 from barnabas.model.errors import (
@@ -96,6 +97,15 @@ class Search(NamedTuple):
 
 async def list_offsets(broker: Broker, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
     """Find offsets."""
+    await open_logs(
+        broker,
+        (
+            (topic.name, part.partition_index)
+            for topic in request.topics
+            for part in topic.partitions
+            if part.timestamp in (EARLIEST, EARLIEST_LOCAL)
+        ),
+    )
     asked = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     found: dict[tuple[str, int], TimestampOffset | ApiError] = {}
     searches: dict[tuple[str, int], Search] = {}
@@ -178,10 +188,11 @@ def _told(index: i32, found: TimestampOffset | ApiError) -> ListOffsetsPartition
     )
 
 
-def offset_for_leader_epoch(
+async def offset_for_leader_epoch(
     broker: Broker, request: OffsetForLeaderEpochRequest, caller: Caller
 ) -> OffsetForLeaderEpochResponse:
     """Tell where epochs end."""
+    await open_logs(broker, ((topic.topic, part.partition) for topic in request.topics for part in topic.partitions))
     return OffsetForLeaderEpochResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
@@ -208,8 +219,13 @@ def _epoch_end(broker: Broker, topic: str, part: OffsetForLeaderPartition) -> Ep
     )
 
 
-def delete_records(broker: Broker, request: DeleteRecordsRequest, caller: Caller) -> deleting.DeleteRecordsResponse:
+async def delete_records(
+    broker: Broker, request: DeleteRecordsRequest, caller: Caller
+) -> deleting.DeleteRecordsResponse:
     """Move the start of logs."""
+    await open_logs(
+        broker, ((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    )
     return deleting.DeleteRecordsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(

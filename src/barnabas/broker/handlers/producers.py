@@ -27,6 +27,7 @@ from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i32, i64
 
+from barnabas.broker.cold_logs import open_logs
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.names import check_name
 from barnabas.model.errors import ApiError, ErrorCode
@@ -65,8 +66,11 @@ def _refusal(request: InitProducerIdRequest) -> ErrorCode | None:
     return ErrorCode.coordinator_not_available
 
 
-def describe_producers(broker: Broker, request: DescribeProducersRequest, caller: Caller) -> DescribeProducersResponse:
+async def describe_producers(
+    broker: Broker, request: DescribeProducersRequest, caller: Caller
+) -> DescribeProducersResponse:
     """Tell who writes."""
+    await open_logs(broker, ((topic.name, index) for topic in request.topics for index in topic.partition_indexes))
     return DescribeProducersResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(

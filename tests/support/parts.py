@@ -1,0 +1,85 @@
+"""A broker put together without its sockets: real controller, real logs, real settings, in a temporary directory."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from barnabas.broker.context import Broker
+from barnabas.broker.controller import Controller
+from barnabas.broker.producer_ids import ProducerIdSource
+from barnabas.broker.replicas import ReplicaManager
+from barnabas.broker.settings import Settings
+from barnabas.machines.controller.image import Endpoint
+from barnabas.machines.controller.requests import NewTopic
+from barnabas.machines.controller.topics import TopicDefaults
+from barnabas.machines.fetch_session import FetchSessionCache
+from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.znodes import Registration
+from barnabas.model.clock import ManualClock
+from barnabas.model.config.broker import BrokerConfig
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
+from barnabas.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from barnabas.broker.replicas import Partition
+    from barnabas.machines.controller.image import TopicImage
+
+
+@asynccontextmanager
+async def running_parts(directory: Path, properties: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
+    """Broker 1, registered, in office, and leading everything."""
+    config = BrokerConfig.load({"log.dirs": str(directory / "data"), **(properties or {})})
+    clock = ManualClock()
+    cache = MetadataCache()
+    settings = Settings(config, cache)
+    logs = LogManager(config.log_dirs, clock=clock)
+    replicas = ReplicaManager(config.node_id, logs, settings, cache)
+    defaults = TopicDefaults(settings.number("num.partitions"), settings.number("default.replication.factor"))
+    controller = Controller(lambda: SqliteStore(directory / "metadata"), cache, clock, defaults=defaults)
+    with ThreadPoolExecutor(2, "parts") as executor:
+        image = await controller.open()
+        try:
+            logs.load(broker_id=config.node_id, cluster_id=image.cluster_id, configs={})
+            cache.subscribe(replicas.on_change)
+            endpoints = {"PLAINTEXT": Endpoint("localhost", 9092)}
+            await controller.start(Registration(broker_id=config.node_id, endpoints=endpoints, incarnation_id=uuid4()))
+            replicas.lead_all(cache.image.topics.values())
+            yield Broker(
+                broker_id=config.node_id,
+                settings=settings,
+                clock=clock,
+                logs=logs,
+                replicas=replicas,
+                metadata=cache,
+                controller=controller,
+                fetch_sessions=FetchSessionCache(slots=0, eviction_ms=0, new_id=int, topic_name=lambda _: None),
+                producer_ids=ProducerIdSource(controller.allocate_producer_ids),
+                executor=executor,
+            )
+        finally:
+            await controller.stop()
+            logs.close()
+
+
+async def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> TopicImage:
+    """A new topic; configuration keys are written with underscores."""
+    settings = {key.replace("_", "."): text for key, text in configs.items()}
+    made = (await broker.controller.create_topics([NewTopic(name, partitions, 1, (), settings)]))[name]
+    assert not isinstance(made, Exception), made
+    return made
+
+
+def append(partition: Partition, timestamps: Sequence[int], **batch: Any) -> None:
+    """Append one batch with a record for each timestamp."""
+    records = [Record(delta, timestamp - timestamps[0], None, b"value") for delta, timestamp in enumerate(timestamps)]
+    data = build_batch(records, base_timestamp=timestamps[0], **batch)
+    now_ms = 1_700_000_000_000
+    partition.append(data, partition.check(data, now_ms, 13), now_ms)
