@@ -1,0 +1,162 @@
+"""Logs to test with: batches to put in, ways to look at what came out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from barnabas.model.clock import ManualClock
+from barnabas.model.ids import TopicPartition
+from barnabas.model.log_config import LogConfig
+from barnabas.protocol.records.batch import BatchHeader, read_header
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
+from barnabas.storage.directory import LogDirectory
+from barnabas.storage.files import FilePool, FileSystem
+from barnabas.storage.log import Log
+from barnabas.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+TP = TopicPartition("topic", 0)
+TOPIC_ID = UUID(int=0x1234)
+NOW = 1_700_000_000_000
+
+
+def batch(
+    count: int = 1,
+    *,
+    size: int = 10,
+    timestamp: int = NOW,
+    producer_id: int = -1,
+    producer_epoch: int = 0,
+    sequence: int = 0,
+    codec: int = 0,
+    transactional: bool = False,
+) -> bytes:
+    """A batch of `count` records of `size` bytes, one millisecond apart."""
+    records = [Record(number, number, None, bytes([number % 256]) * size) for number in range(count)]
+    if producer_id < 0:
+        return build_batch(records, base_timestamp=timestamp, codec=codec)
+    return build_batch(
+        records,
+        base_timestamp=timestamp,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+
+
+class UnsyncedFiles(FileSystem):
+    """Files whose syncs are not waited for, since no test here turns the power off."""
+
+    def sync(self, fd: int) -> None:
+        """Believe it."""
+
+    def sync_dir(self, path: str) -> None:
+        """Believe it."""
+
+
+def store(path: Path, files: FileSystem | None = None, *, open_files: int = 64) -> LogDirectory:
+    """A log directory; segments are not flushed when they are rolled."""
+    pool = FilePool(files or UnsyncedFiles(), open_files)
+    return LogDirectory(str(path), pool, ManualClock(NOW), producer_expiration_ms=86_400_000, rolled=lambda _: None)
+
+
+def new_log(path: Path, config: LogConfig | None = None, files: FileSystem | None = None) -> Log:
+    """An empty log in a directory of its own."""
+    home = store(path, files)
+    return Log.create(TP, home, f"{path}/{TP}", config or LogConfig(), TOPIC_ID)
+
+
+def reopened(log: Log, files: FileSystem | None = None) -> Log:
+    """Close the log cleanly and load it again."""
+    log.close()
+    path = log.log_dir
+    return Log(
+        TP,
+        store(path, files),
+        f"{path}/{TP}",
+        log.config,
+        log_start_offset=log.log_start_offset,
+        recovery_point=log.recovery_point,
+    )
+
+
+def recovered(log: Log, files: FileSystem | None = None) -> Log:
+    """Leave the log as a crash of the process would, and load it again."""
+    log.abandon()
+    path = log.log_dir
+    return Log.recover(
+        TP,
+        store(path, files),
+        f"{path}/{TP}",
+        log.config,
+        log_start_offset=log.log_start_offset,
+        recovery_point=log.recovery_point,
+        high_watermark=log.high_watermark,
+    )
+
+
+def append(log: Log, *batches: bytes, epoch: int = 0, now_ms: int = NOW) -> list[int]:
+    """Append as leader; returns the base offsets."""
+    return [log.append(each, leader_epoch=epoch, now_ms=now_ms).base_offset for each in batches]
+
+
+def read_bytes(
+    log: Log, offset: int, max_bytes: int = 1 << 30, up_to: int | None = None, min_one: bool = True
+) -> bytes:
+    """The bytes that a read gives."""
+    result = log.read(offset, max_bytes, log.log_end_offset if up_to is None else up_to, min_one)
+    data = b"".join(part.file.read(part.length, part.position) for part in result.slices)
+    assert len(data) == result.size
+    return data
+
+
+def split(data: bytes) -> list[bytes]:
+    """The whole batches in `data`."""
+    batches = []
+    while len(data) >= 61 and len(data) >= (size := read_header(data).size):
+        batches.append(data[:size])
+        data = data[size:]
+    return batches
+
+
+def stored(log: Log) -> list[bytes]:
+    """Every batch of the log from its start on, by as many reads as it takes."""
+    batches: list[bytes] = []
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        found = split(read_bytes(log, offset))
+        assert found, f"nothing at {offset}"
+        batches += found
+        offset = read_header(found[-1]).last_offset + 1
+    return batches
+
+
+def headers(log: Log) -> list[BatchHeader]:
+    """The headers of every batch of the log."""
+    return [read_header(each) for each in stored(log)]
+
+
+class StepManager(LogManager):
+    """A manager whose background work is done when `drain` is called, on the calling thread."""
+
+    def __init__(self, path: Path, files: FileSystem | None = None, clock: ManualClock | None = None) -> None:
+        super().__init__([path], clock=clock or ManualClock(NOW), files=files or UnsyncedFiles(), max_open_files=64)
+        self.work: list[Callable[[], None]] = []
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        self.work.append(work)
+
+    def drain(self) -> None:
+        while self.work:
+            self.work.pop(0)()
+
+    def start(self, configs: Mapping[str, LogConfig] | None = None) -> StepManager:
+        self.load(broker_id=1, cluster_id="test", configs=configs or {})
+        return self
