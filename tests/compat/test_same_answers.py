@@ -1,0 +1,469 @@
+"""Every version of every API, asked of Barnabas and of Apache Kafka 4.3.0 side by side: the answers are the same.
+
+Compared is everything but what must differ between two clusters (ids, addresses) and the wording of messages. Where
+Barnabas answers otherwise on purpose, the case says so.
+
+`BARNABAS_TEST_KAFKA=host:port` takes a Kafka 4.3.0 that is already running instead of starting one.
+"""
+
+from __future__ import annotations
+
+import os
+import pprint
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+
+from tests.support.brokers import KafkaKRaft
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection, batch, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Body = Callable[["Scene"], dict[str, Any]]
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
+API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 18, 19, 20, 21
+INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 22, 23, 32, 33
+DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS = 35, 37, 44
+DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS, DESCRIBE_TOPIC_PARTITIONS = 60, 61, 75
+
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+T0: Final = 1_700_000_000_000
+
+WORDING: Final = {"error_message", "batch_index_error_message", "throttle_time", "documentation"}
+OF_A_CLUSTER: Final = {"cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes", "producer_id"}
+BROKER_IDS: Final = {"node_id", "leader_id", "controller_id", "broker_id"}
+BROKER_ID_LISTS: Final = {"replica_nodes", "isr_nodes", "offline_replicas"}
+
+
+class Scene:
+    """One broker, and the topics that cases have made on it."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.connection = Connection(bootstrap, seconds=10)
+        self.tag = uuid.uuid4().hex[:8]
+        """Part of every topic's name, so that a Kafka which stays up can be used again."""
+        self._bootstrap = bootstrap
+        self._ids: dict[str, Any] = {}
+
+    def ask(self, key: int, version: int, body: dict[str, Any]) -> Any:
+        """The neutral form of an answer, or "closed"."""
+        try:
+            return neutral(plain(self.connection.ask(key, version, body)), self.tag)
+        except AssertionError as error:
+            if "was closed" not in str(error):
+                raise
+            self.connection.socket.close()
+            self.connection = Connection(self._bootstrap, seconds=10)
+            return "closed"
+
+    def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> dict[str, Any]:
+        """A topic's name and id under every name that requests have for them; made when it is first asked for."""
+        full = f"{name}-{self.tag}"
+        if full not in self._ids:
+            entries = [{"name": key, "value": value} for key, value in (configs or {}).items()]
+            wanted = {"name": full, "num_partitions": partitions, "replication_factor": 1, "configs": entries}
+            answer = self.connection.ask(CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000})
+            assert answer.topics[0].error_code == 0, answer
+            self._ids[full] = answer.topics[0].topic_id
+            wait_until(lambda: self._is_led(full, partitions), f"leaders of {full}")
+        return {"name": full, "topic": full, "topic_id": self._ids[full]}
+
+    def filled(self) -> dict[str, Any]:
+        """A topic of two partitions: two batches of five records in the first, nothing in the second."""
+        fresh = f"filled-{self.tag}" not in self._ids
+        topic = self.topic("filled", 2)
+        if fresh:
+            for number in range(2):
+                records = batch([b"value %d" % i for i in range(5)], timestamp=T0 + 100 * number)
+                data = [{**topic, "partition_data": [{"index": 0, "records": records}]}]
+                self.connection.ask(PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
+        return topic
+
+    def broker(self) -> str:
+        """The broker's id."""
+        return str(self.connection.ask(METADATA, 12, {"topics": []}).brokers[0].node_id)
+
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        """Whether every partition answers: metadata names a leader a moment before it serves."""
+        asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
+        topics = [{"name": topic, "partitions": asked}]
+        [found] = self.connection.ask(LIST_OFFSETS, 7, {"replica_id": -1, "topics": topics}).topics
+        return all(partition.error_code == 0 for partition in found.partitions)
+
+
+def neutral(answer: Any, tag: str, name: str = "") -> Any:
+    """An answer without what differs between any two clusters."""
+    if isinstance(answer, dict):
+        return {key: neutral(value, tag, key) for key, value in answer.items() if key not in WORDING | OF_A_CLUSTER}
+    if name in BROKER_ID_LISTS:
+        return len(answer)
+    if isinstance(answer, list):
+        return [neutral(item, tag) for item in answer]
+    if name in BROKER_IDS:
+        return answer >= 0
+    if name == "topic_id":
+        return answer is not None and answer.int != 0
+    return answer.replace(tag, "") if isinstance(answer, str) else answer
+
+
+@pytest.fixture(scope="module")
+def scenes(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, Scene]]:
+    """Barnabas and Apache Kafka."""
+    running = os.environ.get("BARNABAS_TEST_KAFKA")
+    kafka = None if running else KafkaKRaft(tmp_path_factory.mktemp("kafka"))
+    ours, theirs = Scene(bootstrap), Scene(running or kafka.bootstrap if kafka else str(running))
+    yield ours, theirs
+    for scene in (ours, theirs):
+        scene.connection.socket.close()
+    if kafka:
+        kafka.kill()
+
+
+def one_partition(topic: dict[str, Any], **partition: Any) -> list[dict[str, Any]]:
+    """`topics` of a request that names one partition (under every name that requests have for these things)."""
+    index = partition.pop("index", 0)
+    data = {"index": index, "partition": index, "partition_index": index, **partition}
+    return [{**topic, "partitions": [data], "partition_data": [data]}]
+
+
+UNKNOWN: Final = {"name": "nowhere", "topic": "nowhere", "topic_id": uuid.UUID(int=77)}
+THREE: Final = [b"one", b"two", b"three"]
+
+
+def produce(records: bytes | None, acks: int = 1, index: int = 0, config: tuple[str, str] | None = None) -> Body:
+    def body(scene: Scene) -> dict[str, Any]:
+        topic = scene.topic(config[0], 1, dict([config])) if config else scene.topic("produced")
+        data = one_partition(topic, index=index, records=records)
+        return {"acks": acks, "timeout": 5_000, "topic_data": data}
+
+    return body
+
+
+def fetch(
+    offset: int = 0, index: int = 0, current_leader_epoch: int = -1, max_bytes: int = 100_000, **top: int
+) -> Body:
+    def body(scene: Scene) -> dict[str, Any]:
+        partition = {
+            "fetch_offset": offset,
+            "partition_max_bytes": max_bytes,
+            "current_leader_epoch": current_leader_epoch,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+        }
+        limits = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1_000_000, "session_epoch": -1, **top}
+        return {**limits, "topics": one_partition(scene.filled(), index=index, **partition)}
+
+    return body
+
+
+def offsets(timestamp: int, index: int = 0, current_leader_epoch: int = -1, isolation_level: int = 0) -> Body:
+    def body(scene: Scene) -> dict[str, Any]:
+        partition = {"timestamp": timestamp, "current_leader_epoch": current_leader_epoch}
+        topics = one_partition(scene.filled(), index=index, **partition)
+        return {"replica_id": -1, "isolation_level": isolation_level, "topics": topics, "timeout": 5_000}
+
+    return body
+
+
+def create(**topic: Any) -> Body:
+    def body(scene: Scene) -> dict[str, Any]:
+        wanted = {"name": f"validated-{scene.tag}", "num_partitions": 1, "replication_factor": 1, **topic}
+        return {"topics": [wanted], "timeout": 5_000, "validate_only": True}
+
+    return body
+
+
+def alter(*entries: tuple[str, str | None, int], resource: str | None = None) -> Body:
+    """Validate alterations of a topic's configs: (key, value, operation)."""
+
+    def body(scene: Scene) -> dict[str, Any]:
+        configs = [{"name": key, "value": value, "config_operation": how} for key, value, how in entries]
+        name = resource or scene.topic("altered")["name"]
+        resources = [{"resource_type": TOPIC_RESOURCE, "resource_name": name, "configs": configs}]
+        return {"resources": resources, "validate_only": True}
+
+    return body
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+# The API, the request, and the first version that the request makes sense in where that is not the first of all.
+CASES: Final[dict[str, tuple[int, Body] | tuple[int, Body, int]]] = {
+    "produce: a batch": (PRODUCE, produce(batch(THREE))),
+    "produce: acks of all": (PRODUCE, produce(batch(THREE), acks=-1)),
+    "produce: acks of 5": (PRODUCE, produce(batch(THREE), acks=5)),
+    "produce: a damaged batch": (PRODUCE, produce(batch(THREE, crc=1))),
+    "produce: a batch cut short": (PRODUCE, produce(batch(THREE)[:-1])),
+    "produce: two batches": (PRODUCE, produce(batch(THREE) * 2)),
+    "produce: empty records": (PRODUCE, produce(b"")),
+    "produce: magic 1": (PRODUCE, produce(batch(THREE, magic=1))),
+    "produce: a marker": (PRODUCE, produce(batch(THREE, attributes=0x20))),
+    "produce: a transaction that is none": (PRODUCE, produce(batch(THREE, attributes=0x10))),
+    "produce: an unknown codec": (PRODUCE, produce(batch(THREE, attributes=5))),
+    "produce: a count that lies": (PRODUCE, produce(batch(THREE, record_count=7))),
+    "produce: counts that agree in their lie": (PRODUCE, produce(batch(THREE, record_count=7, last_offset_delta=6))),
+    "produce: far in the future": (PRODUCE, produce(batch(THREE, timestamp=T0 * 3))),
+    "produce: a maximum that is not the last": (PRODUCE, produce(batch(THREE, max_timestamp=T0 + 50))),
+    "produce: an unknown partition": (PRODUCE, produce(batch(THREE), index=9)),
+    "produce: an idempotent gap": (
+        PRODUCE, produce(batch(THREE, producer_id=9_000, producer_epoch=0, base_sequence=4))
+    ),
+    "produce: too large": (PRODUCE, produce(batch([bytes(5_000)]), config=("max.message.bytes", "1000"))),
+    "produce: without key, compacted": (PRODUCE, produce(batch(THREE), config=("cleanup.policy", "compact"))),
+    "produce: an unknown topic": (
+        PRODUCE, lambda _: {"acks": 1, "timeout": 5_000, "topic_data": one_partition(UNKNOWN, records=batch(THREE))}
+    ),
+    "fetch: from the start": (FETCH, fetch()),
+    "fetch: from within a batch": (FETCH, fetch(7)),
+    "fetch: at the end": (FETCH, fetch(10)),
+    "fetch: behind the end": (FETCH, fetch(11)),
+    "fetch: a negative offset": (FETCH, fetch(-5)),
+    "fetch: less than a batch": (FETCH, fetch(max_bytes=10)),
+    "fetch: committed only": (FETCH, fetch(isolation_level=1)),
+    "fetch: an epoch that is to come": (FETCH, fetch(current_leader_epoch=99)),
+    "fetch: an unknown partition": (FETCH, fetch(index=9)),
+    "fetch: a session that is none": (FETCH, fetch(session_id=12_345, session_epoch=3)),
+    "fetch: an unknown topic": (
+        FETCH, lambda _: {"replica_id": -1, "max_wait": 0, "session_epoch": -1, "max_bytes": 100_000,
+                          "topics": one_partition(UNKNOWN, fetch_offset=0, partition_max_bytes=100)}
+    ),
+    "offsets: latest": (LIST_OFFSETS, offsets(-1)),
+    "offsets: latest committed": (LIST_OFFSETS, offsets(-1, isolation_level=1)),
+    "offsets: earliest": (LIST_OFFSETS, offsets(-2)),
+    "offsets: highest timestamp": (LIST_OFFSETS, offsets(-3)),
+    "offsets: earliest local": (LIST_OFFSETS, offsets(-4)),
+    "offsets: latest tiered": (LIST_OFFSETS, offsets(-5)),
+    "offsets: a number without meaning": (LIST_OFFSETS, offsets(-9)),
+    "offsets: by time": (LIST_OFFSETS, offsets(T0 + 3)),
+    "offsets: by time, between batches": (LIST_OFFSETS, offsets(T0 + 50)),
+    "offsets: by a time to come": (LIST_OFFSETS, offsets(T0 * 2)),
+    "offsets: an empty partition": (LIST_OFFSETS, offsets(-3, index=1)),
+    "offsets: an unknown partition": (LIST_OFFSETS, offsets(-1, index=9)),
+    "offsets: an epoch that is to come": (LIST_OFFSETS, offsets(-1, current_leader_epoch=99)),
+    "offsets: an unknown topic": (
+        LIST_OFFSETS, lambda _: {"replica_id": -1, "topics": one_partition(UNKNOWN, timestamp=-1)}
+    ),
+    "metadata: a topic": (METADATA, lambda scene: {"topics": [{"name": scene.filled()["name"]}]}),
+    "metadata: no topic": (METADATA, lambda _: {"topics": []}, 1),
+    "metadata: an unknown topic": (
+        METADATA, lambda s: {"topics": [{"name": f"unknown-{s.tag}"}], "allow_auto_topic_creation": False}, 4
+    ),
+    "metadata: an impossible name": (METADATA, lambda _: {"topics": [{"name": "a b"}]}),
+    "metadata: permissions": (
+        METADATA,
+        lambda scene: {
+            "topics": [{"name": scene.filled()["name"]}],
+            "include_topic_authorized_operations": True,
+            "include_cluster_authorized_operations": True,
+        },
+    ),
+    "epochs: the present one": (
+        OFFSET_FOR_LEADER_EPOCH,
+        lambda s: {"replica_id": -1, "topics": one_partition(s.filled(), leader_epoch=0, current_leader_epoch=-1)},
+    ),
+    "epochs: one to come": (
+        OFFSET_FOR_LEADER_EPOCH,
+        lambda s: {"replica_id": -1, "topics": one_partition(s.filled(), leader_epoch=5, current_leader_epoch=-1)},
+    ),
+    "epochs: an unknown topic": (
+        OFFSET_FOR_LEADER_EPOCH,
+        lambda _: {"replica_id": -1, "topics": one_partition(UNKNOWN, leader_epoch=0, current_leader_epoch=-1)},
+    ),
+    "producer ids": (
+        INIT_PRODUCER_ID, lambda _: {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
+    ),
+    "create: one": (CREATE_TOPICS, create()),
+    "create: defaults": (CREATE_TOPICS, create(num_partitions=-1, replication_factor=-1)),
+    "create: no partition": (CREATE_TOPICS, create(num_partitions=0)),
+    "create: less than a partition": (CREATE_TOPICS, create(num_partitions=-7)),
+    "create: ever so many partitions": (CREATE_TOPICS, create(num_partitions=2**31 - 1)),
+    "create: two replicas": (CREATE_TOPICS, create(replication_factor=2)),
+    "create: no replica": (CREATE_TOPICS, create(replication_factor=0)),
+    "create: no name": (CREATE_TOPICS, create(name="")),
+    "create: a dot": (CREATE_TOPICS, create(name=".")),
+    "create: a bad name": (CREATE_TOPICS, create(name="ä")),
+    "create: a long name": (CREATE_TOPICS, create(name="x" * 250)),
+    "create: unknown key": (CREATE_TOPICS, create(configs=[{"name": "no.such", "value": "1"}])),
+    "create: null value": (CREATE_TOPICS, create(configs=[{"name": "retention.ms", "value": None}])),
+    "create: bad value": (CREATE_TOPICS, create(configs=[{"name": "retention.ms", "value": "-2"}])),
+    "create: bad list": (CREATE_TOPICS, create(configs=[{"name": "cleanup.policy", "value": "delete,burn"}])),
+    "create: bad enum": (CREATE_TOPICS, create(configs=[{"name": "compression.type", "value": "rar"}])),
+    "create: assignment to nobody": (
+        CREATE_TOPICS,
+        create(num_partitions=-1, replication_factor=-1, assignments=[{"partition_index": 0, "broker_ids": [99]}]),
+    ),
+    "create: assignment to no one": (
+        CREATE_TOPICS,
+        create(num_partitions=-1, replication_factor=-1, assignments=[{"partition_index": 0, "broker_ids": []}]),
+    ),
+    "create: assignment with a hole": (
+        CREATE_TOPICS,
+        create(num_partitions=-1, replication_factor=-1, assignments=[{"partition_index": 1, "broker_ids": [1]}]),
+    ),
+    "create: assignment and count": (CREATE_TOPICS, create(assignments=[{"partition_index": 0, "broker_ids": [1]}])),
+    "create: what is there": (
+        CREATE_TOPICS,
+        lambda scene: {
+            "topics": [{**scene.filled(), "num_partitions": 1, "replication_factor": 1}],
+            "timeout": 5_000,
+            "validate_only": True,
+        },
+    ),
+    "create: one name twice": (
+        CREATE_TOPICS,
+        lambda s: {
+            "topics": [{"name": f"twice-{s.tag}", "num_partitions": 1, "replication_factor": 1}] * 2,
+            "timeout": 5_000,
+            "validate_only": True,
+        },
+    ),
+    "delete: an unknown topic": (
+        DELETE_TOPICS,
+        lambda s: {
+            "topic_names": [f"unknown-{s.tag}"],
+            "topics": [{"name": f"unknown-{s.tag}", "topic_id": None}],
+            "timeout": 5_000,
+        },
+    ),
+    "grow: less": (
+        CREATE_PARTITIONS,
+        lambda s: {"topics": [{**s.filled(), "count": 1}], "timeout": 5_000, "validate_only": True},
+    ),
+    "grow: the same": (
+        CREATE_PARTITIONS,
+        lambda s: {"topics": [{**s.filled(), "count": 2}], "timeout": 5_000, "validate_only": True},
+    ),
+    "grow: more": (
+        CREATE_PARTITIONS,
+        lambda s: {"topics": [{**s.filled(), "count": 5}], "timeout": 5_000, "validate_only": True},
+    ),
+    "grow: nothing": (
+        CREATE_PARTITIONS,
+        lambda s: {"topics": [{**s.filled(), "count": -1}], "timeout": 5_000, "validate_only": True},
+    ),
+    "grow: an unknown topic": (
+        CREATE_PARTITIONS,
+        lambda _: {"topics": [{**UNKNOWN, "count": 5}], "timeout": 5_000, "validate_only": True},
+    ),
+    "grow: too few assignments": (
+        CREATE_PARTITIONS,
+        lambda s: {
+            "topics": [{**s.filled(), "count": 5, "assignments": [{"broker_ids": [1]}]}],
+            "timeout": 5_000,
+            "validate_only": True,
+        },
+    ),
+    "configs: of an unknown topic": (
+        DESCRIBE_CONFIGS, lambda _: {"resources": [{"resource_type": TOPIC_RESOURCE, "resource_name": "nowhere"}]}
+    ),
+    "configs: of an unknown kind": (
+        DESCRIBE_CONFIGS, lambda _: {"resources": [{"resource_type": 77, "resource_name": "x"}]}
+    ),
+    "configs: some keys": (
+        DESCRIBE_CONFIGS,
+        lambda scene: {
+            "resources": [
+                {
+                    "resource_type": TOPIC_RESOURCE,
+                    "resource_name": scene.filled()["name"],
+                    "configuration_keys": ["retention.ms", "no.such.key", "cleanup.policy"],
+                }
+            ],
+            "include_synonyms": True,
+        },
+    ),
+    "alter: one": (INCREMENTAL_ALTER_CONFIGS, alter(("retention.ms", "5000", SET))),
+    "alter: unknown key": (INCREMENTAL_ALTER_CONFIGS, alter(("no.such.key", "5000", SET))),
+    "alter: bad value": (INCREMENTAL_ALTER_CONFIGS, alter(("retention.ms", "x", SET))),
+    "alter: null value": (INCREMENTAL_ALTER_CONFIGS, alter(("retention.ms", None, SET))),
+    "alter: delete what is not set": (INCREMENTAL_ALTER_CONFIGS, alter(("retention.ms", None, DELETE))),
+    "alter: append to a number": (INCREMENTAL_ALTER_CONFIGS, alter(("retention.ms", "5", APPEND))),
+    "alter: append what is there": (INCREMENTAL_ALTER_CONFIGS, alter(("cleanup.policy", "delete", APPEND))),
+    "alter: subtract what is not there": (INCREMENTAL_ALTER_CONFIGS, alter(("cleanup.policy", "compact", SUBTRACT))),
+    "alter: an operation without meaning": (INCREMENTAL_ALTER_CONFIGS, alter(("cleanup.policy", "compact", 9))),
+    "alter: one key twice": (
+        INCREMENTAL_ALTER_CONFIGS, alter(("retention.ms", "5000", SET), ("retention.ms", "6000", SET))
+    ),
+    "alter: an unknown topic": (
+        INCREMENTAL_ALTER_CONFIGS, alter(("retention.ms", "5000", SET), resource="nowhere")
+    ),
+    "replace: all": (ALTER_CONFIGS, alter(("retention.ms", "5000", SET))),
+    "replace: bad value": (ALTER_CONFIGS, alter(("retention.ms", "x", SET))),
+    "replace: null value": (ALTER_CONFIGS, alter(("retention.ms", None, SET))),
+    "cluster": (DESCRIBE_CLUSTER, lambda _: {"endpoint_type": 1, "include_cluster_authorized_operations": True}),
+    "cluster: controllers": (DESCRIBE_CLUSTER, lambda _: {"endpoint_type": 2}),
+    "log directories": (
+        DESCRIBE_LOG_DIRS, lambda scene: {"topics": [{**scene.filled(), "partitions": [0, 1]}]}
+    ),
+    "topic partitions": (
+        DESCRIBE_TOPIC_PARTITIONS,
+        lambda scene: {"topics": [{"name": scene.filled()["name"]}], "response_partition_limit": 2_000},
+    ),
+    "topic partitions, one at a time": (
+        DESCRIBE_TOPIC_PARTITIONS,
+        lambda scene: {"topics": [{"name": scene.filled()["name"]}], "response_partition_limit": 1},
+    ),
+    "topic partitions of an unknown topic": (
+        DESCRIBE_TOPIC_PARTITIONS, lambda _: {"topics": [{"name": "nowhere"}], "response_partition_limit": 1}
+    ),
+    "producers: none": (
+        DESCRIBE_PRODUCERS, lambda scene: {"topics": [{**scene.filled(), "partition_indexes": [0, 1, 9]}]}
+    ),
+    "producers: an unknown topic": (
+        DESCRIBE_PRODUCERS, lambda _: {"topics": [{**UNKNOWN, "partition_indexes": [0]}]}
+    ),
+    "delete records: beyond the end": (
+        DELETE_RECORDS, lambda s: {"topics": one_partition(s.filled(), offset=11), "timeout": 5_000}
+    ),
+    "delete records: a negative offset": (
+        DELETE_RECORDS, lambda s: {"topics": one_partition(s.filled(), offset=-7), "timeout": 5_000}
+    ),
+    "delete records: an unknown partition": (
+        DELETE_RECORDS, lambda s: {"topics": one_partition(s.filled(), index=9, offset=0), "timeout": 5_000}
+    ),
+    "delete records: some": (
+        DELETE_RECORDS, lambda s: {"topics": one_partition(s.topic("shortened"), offset=-1), "timeout": 5_000}
+    ),
+}  # fmt: skip
+
+
+def versions(scene: Scene, key: int) -> range:
+    """What this broker advertises for an API."""
+    advertised = scene.connection.ask(API_VERSIONS, 0, {}).api_keys
+    [found] = [api for api in advertised if api.api_key == key]
+    return range(found.min_version, found.max_version + 1)
+
+
+def known(key: int, version: int) -> bool:
+    """Whether messages of this version can be written and read here."""
+    try:
+        load_request_schema(key, version)
+        load_response_schema(key, version)
+    except Exception:  # whatever kio raises for what it does not have
+        return False
+    return True
+
+
+def test_the_same_versions_are_advertised(scenes: tuple[Scene, Scene]) -> None:
+    ours, theirs = (plain(scene.connection.ask(API_VERSIONS, 0, {}))["api_keys"] for scene in scenes)
+    assert [api for api in ours if api not in theirs] == []
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_the_answer_is_the_same(scenes: tuple[Scene, Scene], case: tuple[int, Body] | tuple[int, Body, int]) -> None:
+    key, body, *rest = case
+    first = rest[0] if rest else 0
+    ours, theirs = scenes
+    asked = [version for version in versions(theirs, key) if version >= first and known(key, version)]
+    assert asked
+    differences = {}
+    for version in asked:
+        mine, real = ours.ask(key, version, body(ours)), theirs.ask(key, version, body(theirs))
+        if mine != real:
+            differences[version] = {"Barnabas": mine, "Kafka": real}
+    assert not differences, pprint.pformat(differences, width=150, compact=True)
