@@ -1,0 +1,117 @@
+"""`python -m bench`: measure Apache Kafka and Barnabas side by side, or show again what was measured."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import barnabas
+from bench import measure, picture, report, results
+from bench.clients.java import KAFKA
+from bench.lab import FULL, QUICK, Lab, Scale, say
+from bench.rows import ROWS
+
+_ROOT: Final = Path(__file__).parents[1]
+_RESULTS: Final = _ROOT / "bench" / "results"
+_PICTURE: Final = _ROOT / "docs" / "images" / "bench.svg"
+_PAGE: Final = _ROOT / "docs" / "benchmarks.md"
+
+
+def main() -> int:
+    """Run the command line."""
+    options = _options()
+    if options.saved:
+        run = results.merge([results.load(path) for path in options.saved])
+    else:
+        if sys.platform != "linux":
+            print("The comparison reads /proc and needs Linux.", file=sys.stderr)
+            return 2
+        run = _measure(QUICK if options.quick else FULL, options.only, options.folder)
+        path = _RESULTS / f"{run.when.replace(':', '')}-{run.form}.json"
+        results.save(run, path)
+        say(f"saved {path}")
+    print(report.table(run))
+    if options.picture:
+        picture.draw(run, _PICTURE)
+        say(f"drew {_PICTURE}")
+    if options.docs:
+        report.write_docs(run, _PAGE)
+        say(f"wrote {_PAGE}")
+    return 1 if run.failures else 0
+
+
+def _options() -> argparse.Namespace:
+    names = [row.name for row in ROWS]
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Apache Kafka and Barnabas on this machine, by turns, as ratios. Rows: " + ", ".join(names),
+    )
+    parser.add_argument("--quick", action="store_true", help="a short look: few repetitions and records")
+    parser.add_argument(
+        "--only", nargs="+", metavar="ROW", choices=names, default=names, help="measure only these rows"
+    )
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where the data lies meanwhile (a temporary folder)")
+    parser.add_argument("--picture", action="store_true", help=f"draw {_PICTURE.relative_to(_ROOT)}")
+    parser.add_argument("--docs", action="store_true", help=f"write the table into {_PAGE.relative_to(_ROOT)}")
+    parser.add_argument(
+        "--saved",
+        nargs="+",
+        type=Path,
+        metavar="JSON",
+        help="measure nothing: show saved runs, as one",
+    )
+    return parser.parse_args()
+
+
+def _measure(scale: Scale, names: list[str], folder: Path | None) -> results.Run:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    comparisons: list[results.Comparison] = []
+    failures: dict[str, str] = {}
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=folder) as scratch, Lab(scale, Path(scratch)) as lab:
+        for row in ROWS:
+            if row.name not in names:
+                continue
+            say(f"{row.title} ({row.name}), {time.monotonic() - started:.0f} s so far")
+            try:
+                comparisons += row.compare(lab)
+            except Exception as error:
+                traceback.print_exc()
+                failures[row.title] = f"{type(error).__name__}: {error}".splitlines()[0]
+                lab.abandon()
+        notes = tuple(lab.notes)
+    say(f"took {time.monotonic() - started:.0f} s")
+    memory = results.loaded_memory(comparisons)
+    return results.Run(
+        when=datetime.now(UTC).isoformat(timespec="seconds"),
+        form=scale.form,
+        repetitions=scale.repetitions,
+        machine=_setting(),
+        comparisons=(*comparisons, *([memory] if memory else [])),
+        notes=notes,
+        failures=failures,
+    )
+
+
+def _setting() -> dict[str, str]:
+    """The machine and what was compared on it."""
+    commit = subprocess.run(
+        ["git", "-C", str(_ROOT), "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    return measure.machine() | {
+        "kafka": f"Apache Kafka {KAFKA}",
+        "barnabas": f"Barnabas {barnabas.__version__}{f' ({commit})' if commit else ''}",
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""The two brokers behind one face: prepare a folder, start and time it, pause, resume, stop.
+
+A broker keeps its port and its folder over restarts. A paused broker (SIGSTOP) keeps its warm code and memory but takes
+no processor time, so that two can live side by side and only one ever runs.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tests.support import java
+from tests.support.processes import Process, free_port
+
+from bench import measure
+from bench.clients import wire
+from bench.clients.java import KAFKA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kio.schema.metadata.v12.response import MetadataResponse
+
+    Ready = Callable[[MetadataResponse], bool]
+
+SETTINGS: Final = {"log.segment.delete.delay.ms": "1000"}
+"""For both brokers: a deleted topic's files are to be gone before the next repetition."""
+_START_DEADLINE: Final = 180.0
+_STOP_DEADLINE: Final = 120.0
+_POLL: Final = 0.002
+
+
+class Broker(ABC):
+    """A broker of this machine that can be measured."""
+
+    name: ClassVar[str]
+
+    def __init__(self, folder: Path, open_files: int | None = None) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.port = free_port()
+        self._open_files = open_files
+        self._process: Process | None = None
+        folder.mkdir(parents=True)
+        self.prepare()
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Do what must be done once before the first start."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """The words that start the broker."""
+
+    @property
+    def pid(self) -> int:
+        """The running broker's process id."""
+        if self._process is None:
+            raise RuntimeError(f"{self.name} is not running")
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started (it may be paused)."""
+        return self._process is not None
+
+    def start(self, ready: Ready = lambda metadata: True) -> float:
+        """Start the broker; seconds from exec to the first metadata answer that names a broker and is `ready`."""
+        words = self.command()
+        if self._open_files is not None:
+            words = ["sh", "-c", f'ulimit -n {self._open_files}; exec "$@"', "sh", *words]
+        started = time.perf_counter()
+        process = self._process = Process(self.name, words, self.folder / "broker.log")
+        while True:
+            try:
+                with wire.connect(self.port) as connection:
+                    answer = wire.metadata(connection)
+                if answer.brokers and ready(answer):
+                    return time.perf_counter() - started
+            except (ConnectionError, TimeoutError):
+                if not process.alive:
+                    raise RuntimeError(f"{self.name} ended while it started:\n{process.tail()}") from None
+            if time.perf_counter() - started > _START_DEADLINE:
+                raise RuntimeError(f"{self.name} gave no answer for {_START_DEADLINE:.0f} seconds:\n{process.tail()}")
+            time.sleep(_POLL)
+
+    def stop(self) -> None:
+        """Stop the broker cleanly."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            process.stop(_STOP_DEADLINE)
+
+    def kill(self) -> None:
+        """End the broker at once, whatever it is doing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def pause(self) -> None:
+        """Take the broker off the processor."""
+        if self._process is not None:
+            self._process.send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the broker run on, and wait until it serves."""
+        if self._process is not None:
+            self._process.send(signal.SIGCONT)
+            with wire.connect(self.port) as connection:
+                wire.metadata(connection)
+
+    def meter(self) -> measure.Meter:
+        """A meter for what the broker uses from now on."""
+        return measure.Meter(self.pid)
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self._process.tail() if self._process is not None else ""
+
+
+class Kafka(Broker):
+    """Apache Kafka in KRaft mode, with the JVM flags of its own start script and a heap of 1 GB."""
+
+    name = "Kafka"
+
+    HEAP: ClassVar[tuple[str, ...]] = ("-Xmx1g", "-Xms1g")
+    FLAGS: ClassVar[tuple[str, ...]] = (
+        "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+        "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15", "-Djava.awt.headless=true",
+    )  # fmt: skip
+
+    def prepare(self) -> None:
+        """Write the properties and format the folder."""
+        controller = free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            # A paused broker sends no heartbeats; its own controller is not to fence it for that.
+            "broker.session.timeout.ms": "3600000",
+            # Deleted files are looked for from the first second on, not only after half a minute.
+            "log.initial.task.delay.ms": "500",
+            **SETTINGS,
+        }
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        java.tool(KAFKA, "storage", "format", "-t", "YmFybmFiYXMtYmVuY2gtMQ", "-c", str(self._properties))
+
+    def command(self) -> list[str]:
+        """What kafka-server-start.sh runs."""
+        return [*java.command(KAFKA, "kafka.Kafka", *self.HEAP, *self.FLAGS), str(self._properties)]
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+
+class Barnabas(Broker):
+    """Barnabas as a user starts it."""
+
+    name = "Barnabas"
+
+    def prepare(self) -> None:
+        """Nothing: the first start makes the folder."""
+
+    def command(self) -> list[str]:
+        """`barnabas start` of this environment."""
+        words = [str(Path(sys.executable).parent / "barnabas"), "start"]
+        words += ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
+        for key, value in SETTINGS.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+
+BROKERS: Final[tuple[type[Broker], ...]] = (Kafka, Barnabas)

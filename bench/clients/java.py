@@ -1,0 +1,83 @@
+"""Apache Kafka's own producer, driven by its kafka-producer-perf-test.
+
+Payloads come from a file: making random bytes would cost the tool more than sending them. The tool takes its own time,
+from the first record to the last answer, so the start of the JVM does not count; its warm-up option is left alone, as
+the records that wait in the producer's buffer when the warm-up ends would be sent in the time of those that follow.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import string
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tests.support import jars
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KAFKA: Final = "4.3.0"
+_SUMMARY: Final = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec .*99\.9th", re.MULTILINE)
+_FLAGS: Final = ("-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""With the optimizing compiler the tool needs ten seconds to come up to speed on two cores, without it one."""
+_PAYLOADS: Final = 1_000
+_DEADLINE: Final = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """One call of the tool."""
+
+    topic: str
+    records: int
+    size: int
+    acks: str = "1"
+    settings: tuple[str, ...] = ()
+    """Further properties of the producer."""
+
+    def start(self, port: int, folder: Path) -> subprocess.Popen[str]:
+        """Start the tool; `rate` reads what it says."""
+        command = [
+            jars.program("java"), *_FLAGS, "-cp", jars.classpath(KAFKA),
+            "org.apache.kafka.tools.ProducerPerformance",
+            "--bootstrap-server", f"127.0.0.1:{port}", "--topic", self.topic,
+            "--num-records", str(self.records), "--throughput", "-1",
+            "--payload-file", str(_payloads(folder, self.size)),
+            "--command-property", f"acks={self.acks}", *self.settings,
+        ]  # fmt: skip
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def rate(self, process: subprocess.Popen[str]) -> float:
+        """Wait for the tool's end; records per second."""
+        try:
+            output, _ = process.communicate(timeout=_DEADLINE)
+        except BaseException:
+            process.kill()
+            process.communicate()
+            raise
+        return parse_rate(output, process.returncode, self.records)
+
+    def run(self, port: int, folder: Path) -> float:
+        """Start the tool and wait for its end; records per second."""
+        return self.rate(self.start(port, folder))
+
+
+def parse_rate(output: str, status: int, records: int) -> float:
+    """The rate in the tool's last summary, which must speak of so many records, and of no failed one."""
+    found = _SUMMARY.findall(output)
+    if status != 0 or not found or "Exception" in output or int(found[-1][0]) != records:
+        raise RuntimeError(f"kafka-producer-perf-test failed (status {status}, {records} records):\n{output[-2000:]}")
+    return float(found[-1][1])
+
+
+def _payloads(folder: Path, size: int) -> Path:
+    """A file with lines of this size."""
+    path = folder / f"payloads-{size}.txt"
+    if not path.exists():
+        chance = random.Random(size)
+        letters = string.ascii_letters + string.digits
+        path.write_text("\n".join("".join(chance.choices(letters, k=size)) for _ in range(_PAYLOADS)))
+    return path

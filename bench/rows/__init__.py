@@ -1,0 +1,28 @@
+"""All rows, in the order in which they are measured and shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from bench.rows.connections import SINGLE_RECORDS, SLOW_CONNECTIONS
+from bench.rows.consume import CONSUME, TOGETHER
+from bench.rows.growth import GROWTH
+from bench.rows.latency import END_TO_END
+from bench.rows.produce import PRODUCE, UNBATCHED
+from bench.rows.start import EMPTY, MANY_PARTITIONS
+
+if TYPE_CHECKING:
+    from bench.rows.row import Row
+
+ROWS: Final[tuple[Row, ...]] = (
+    *PRODUCE,
+    *CONSUME,
+    TOGETHER,
+    END_TO_END,
+    UNBATCHED,
+    SINGLE_RECORDS,
+    SLOW_CONNECTIONS,
+    EMPTY,
+    GROWTH,
+    MANY_PARTITIONS,
+)

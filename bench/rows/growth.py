@@ -1,0 +1,130 @@
+"""How cost grows with a partition: appending to it and seeking in it when it is small and when it is large.
+
+Plain sockets with requests of 16 KB, the size of a Java producer's batch, so that the broker is the limit. Unlike other
+rows this one measures one broker after the other: the page cache is to hold the large partition whole, not two halves.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from bench.clients import sockets, wire
+from bench.lab import say, show
+from bench.results import THROUGHPUT, Better, Kind, Metric, percentile
+from bench.rows.row import Row
+
+if TYPE_CHECKING:
+    from bench.brokers import Broker
+    from bench.lab import Lab, Samples, Scale
+
+_RECORD: Final = b"x" * 1024
+_RECORDS: Final = 15
+_APPEND: Final = 256_000_000
+"""Bytes per repetition."""
+_FETCH: Final = 16_384
+
+
+class GrowthRow(Row):
+    """One partition, filled to the first size, measured, filled to the second, measured again."""
+
+    name = "growth"
+    title = "growth of one partition"
+
+    def metrics(self, scale: Scale) -> tuple[Metric, ...]:
+        """Append rate and seek time at each size."""
+        return tuple(
+            metric
+            for size in scale.sizes_gb
+            for metric in (
+                Metric(
+                    f"append-{size:g}", f"append at {size:g} GB", "MB/s", Kind.THROUGHPUT, Better.HIGHER, THROUGHPUT
+                ),
+                Metric(f"p50-{size:g}", f"seek at {size:g} GB, p50", "µs", Kind.LATENCY, Better.LOWER),
+                Metric(f"p99-{size:g}", f"seek at {size:g} GB, p99", "µs", Kind.LATENCY, Better.LOWER),
+            )
+        )
+
+    def measure(self, lab: Lab) -> Samples:
+        """One broker after the other."""
+        samples: Samples = {}
+        for broker in lab.brokers():
+            with lab.turn(broker), lab.topic(broker, 1) as topic:
+                samples[broker.name] = self._measure(lab, broker, topic)
+        self._note_growth(lab, samples)
+        return samples
+
+    def _measure(self, lab: Lab, broker: Broker, topic: str) -> list[dict[str, float]]:
+        batch = wire.batch([_RECORD] * _RECORDS)
+        request = wire.produce_request(topic, 0, batch)
+        stored = 0
+
+        def append(size: int) -> float:
+            nonlocal stored
+            requests = size // len(batch)
+            load = sockets.pipeline(broker.port, request, wire.produce_error_at(topic), requests)
+            stored += requests
+            return requests * len(batch) / 1e6 / load.seconds
+
+        merged: list[dict[str, float]] = [{} for _ in range(lab.scale.repetitions)]
+        for gigabytes in lab.scale.sizes_gb:
+            missing = int(gigabytes * 1e9) - stored * len(batch)
+            if shutil.disk_usage(lab.folder).free < missing * 1.2 + 5e9:
+                lab.note(f"Not enough free disk for a partition of {gigabytes:g} GB; left out.")
+                break
+            say(f"  filling {broker.name} to {gigabytes:g} GB")
+            append(missing)
+            os.sync()
+            for repetition in range(-lab.scale.discarded, lab.scale.repetitions):
+                rate = append(min(_APPEND, int(gigabytes * 1e9)))
+                seeks = _seeks(broker.port, topic, stored * _RECORDS, lab.scale.seeks)
+                values = {
+                    f"append-{gigabytes:g}": rate,
+                    f"p50-{gigabytes:g}": percentile(seeks, 0.50) * 1e6,
+                    f"p99-{gigabytes:g}": percentile(seeks, 0.99) * 1e6,
+                }
+                if repetition >= 0:
+                    merged[repetition] |= values
+                show(self.name, broker, repetition, values, self.metrics(lab.scale), counts=repetition >= 0)
+                os.sync()
+        lab.expect_records(broker, topic, 1, stored * _RECORDS)
+        return merged
+
+    def _note_growth(self, lab: Lab, samples: Samples) -> None:
+        small, large = (f"{size:g}" for size in lab.scale.sizes_gb)
+        if any(f"p50-{large}" not in values for values in (*samples["Kafka"], *samples["Barnabas"])):
+            return
+        parts = []
+        for name, repetitions in samples.items():
+            append, seek = (
+                median(values[f"{key}-{large}"] for values in repetitions)
+                / median(values[f"{key}-{small}"] for values in repetitions)
+                for key in ("append", "p50")
+            )
+            parts.append(f"{name} appends at {append:.2f}× its rate and seeks in {seek:.2f}× its time")
+        lab.note(f"From {small} to {large} GB: {', '.join(parts)}.")
+
+
+def _seeks(port: int, topic: str, end: int, count: int) -> list[float]:
+    """Seconds of fetches from random offsets, each one checked to hold the record asked for."""
+    chance = random.Random(end)
+    samples = []
+    with wire.connect(port) as connection:
+        for _ in range(count):
+            offset = chance.randrange(end)
+            request = wire.fetch_request(topic, 0, offset, _FETCH)
+            started = time.perf_counter()
+            connection.sendall(request)
+            response = wire.receive(connection)
+            samples.append(time.perf_counter() - started)
+            first = wire.first_offset(response)
+            if not first <= offset < first + _RECORDS:
+                raise RuntimeError(f"a fetch from offset {offset} answered with the batch of {first}")
+    return samples
+
+
+GROWTH = GrowthRow()
