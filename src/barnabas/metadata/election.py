@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.store import BadVersion, Create, Node, NodeExists, NoNode, Set
+from barnabas.metadata.store import BadVersion, Create, Node, NodeExists, Set
 from barnabas.metadata.znodes import ControllerEpochNode, ControllerNode
 
 if TYPE_CHECKING:
@@ -27,9 +27,17 @@ class Term:
 
 
 async def campaign(store: MetadataStore, broker_id: int, now_ms: int) -> Term | None:
-    """Try to become controller; None if another broker is."""
-    while await store.find(ControllerNode.path) is None:
+    """Try to become controller; None if another broker is.
+
+    A store that already has the office, because the answer to an earlier attempt got lost, is given its term.
+    """
+    while True:
+        incumbent = await store.find(ControllerNode.path)
         node = await _epoch_node(store)
+        if incumbent is not None:
+            if incumbent.owner != store.session_id:
+                return None
+            return Term(ControllerEpochNode.decode(node.data), node.version)
         epoch = ControllerEpochNode.decode(node.data) + 1
         try:
             await store.multi(
@@ -41,20 +49,12 @@ async def campaign(store: MetadataStore, broker_id: int, now_ms: int) -> Term | 
         except (NodeExists, BadVersion):
             continue
         return Term(epoch, node.version + 1)
-    return None
 
 
 async def in_office(store: MetadataStore) -> bool:
     """Whether the controller's node is this store's."""
     node = await store.find(ControllerNode.path)
     return node is not None and node.owner == store.session_id
-
-
-async def resign(store: MetadataStore) -> None:
-    """Leave office early, so that another broker is elected at once."""
-    if await in_office(store):
-        with contextlib.suppress(NoNode):
-            await store.delete(ControllerNode.path)
 
 
 async def _epoch_node(store: MetadataStore) -> Node:

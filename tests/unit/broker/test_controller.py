@@ -274,6 +274,8 @@ def test_a_controller_that_was_replaced_can_write_nothing(tmp_path: Path) -> Non
                 await controller.create_topics([NewTopic("t")])
             assert await store.find(TopicNode.path("t")) is None
             await store.close()
+            await until(lambda: controller.is_active)
+            assert controller.cache.image.controller_epoch == 9
 
     asyncio.run(main())
 

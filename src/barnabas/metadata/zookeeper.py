@@ -1,0 +1,327 @@
+"""The metadata tree in a real ZooKeeper, through kazoo: the only module that knows kazoo.
+
+kazoo talks to ZooKeeper on threads of its own; results and watches are handed over to the event loop. Requests of one
+store are sent in the order in which they were made, and ZooKeeper answers them in that order: a read that follows
+`watch` cannot miss what the watch does not tell.
+
+While the connection is lost, kazoo looks for another server and requests wait, at most for the session timeout; then
+they raise StoreUnavailable, and whether a write took place is unknown. Once ZooKeeper says that the session has
+expired, the store is over for good (kazoo would go on with a new session, without the ephemeral nodes of the old one).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from barnabas.metadata.store import (
+    ANY_VERSION,
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    NoChildrenForEphemerals,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    SessionExpired,
+    Set,
+    StoreError,
+    StoreUnavailable,
+    Watch,
+    check_path,
+)
+from barnabas.model.errors import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS = 15.0
+_RETRY_SECONDS = 1.0
+
+
+class ZooKeeperStore:
+    """A MetadataStore below `hosts`, a connect string like Kafka's: "host:port,host:port/chroot"."""
+
+    def __init__(self, hosts: str, *, session_timeout: float = 18.0, connect_timeout: float = _CONNECT_SECONDS) -> None:
+        try:
+            import kazoo.client  # type: ignore[import-untyped]  # kazoo has no types
+            import kazoo.exceptions  # type: ignore[import-untyped]  # likewise
+        except ImportError as error:
+            raise StartupError(
+                "zookeeper.connect is set, but the ZooKeeper client is not installed: "
+                "run `pip install 'barnabas[zookeeper]'`"
+            ) from error
+        self._errors: Any = kazoo.exceptions
+        self._client: Any = kazoo.client.KazooClient(hosts, timeout=session_timeout)
+        self._hosts = hosts
+        self._session_timeout = session_timeout
+        self._connect_timeout = connect_timeout
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._expired = False
+        self._on_expiry: list[Callable[[], None]] = []
+        self._watches: set[_Watch] = set()
+
+    async def start(self) -> None:
+        """Connect, begin a session, and make the chroot if it is not there."""
+        self._loop = asyncio.get_running_loop()
+        connected = self._client.start_async()
+        if not await asyncio.to_thread(connected.wait, self._connect_timeout):
+            await self.close()
+            raise StoreUnavailable(
+                f"no ZooKeeper answers at {self._hosts} within {self._connect_timeout:g} s: "
+                "is it running, and is zookeeper.connect right?"
+            )
+        self._client.add_listener(self._state_changed)
+        await self._make_chroot()
+
+    async def _make_chroot(self) -> None:
+        """kazoo puts the chroot before every path, so it must look away while the chroot itself is made."""
+        chroot, self._client.chroot = self._client.chroot, ""
+        try:
+            if chroot:
+                await self._call(chroot, self._client.ensure_path_async, chroot)
+        finally:
+            self._client.chroot = chroot
+
+    async def close(self) -> None:
+        """End the session; ZooKeeper removes its ephemeral nodes before this returns."""
+        if self._loop is None:
+            return
+        self._loop = None
+        for watch in self._watches:
+            watch.cancelled = True
+        self._client.remove_listener(self._state_changed)
+        await asyncio.to_thread(self._stop)
+
+    def _stop(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    @property
+    def session_id(self) -> int:
+        """ZooKeeper's session id."""
+        session: int = self._client.client_id[0] if self._client.client_id else 0
+        return session
+
+    def on_expiry(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when ZooKeeper has given up the session."""
+        self._on_expiry.append(callback)
+
+    def _state_changed(self, state: str) -> None:
+        """Told by kazoo, on its thread, before it does anything in a new session."""
+        if state != "LOST" or self._expired:
+            return
+        self._expired = True
+        if (loop := self._loop) is not None:
+            for callback in self._on_expiry:
+                _hand_over(loop, callback)
+
+    async def get(self, path: str) -> Node:
+        """Read one node; raises NoNode."""
+        data, stat = await self._call(path, self._client.get_async, path)
+        return _node(path, data, stat)
+
+    async def find(self, path: str) -> Node | None:
+        """Read one node that may not be there."""
+        try:
+            return await self.get(path)
+        except NoNode:
+            return None
+
+    async def children(self, path: str) -> list[str]:
+        """Names of a node's children, sorted; raises NoNode."""
+        return sorted(await self._call(path, self._client.get_children_async, path))
+
+    async def subtree(self, path: str) -> list[Node]:
+        """Everything below `path`, level by level with all requests of a level under way at once."""
+        nodes: list[Node] = []
+        parents = [path.rstrip("/")]
+        while parents:
+            names = await asyncio.gather(*(self._children_if_any(parent or "/") for parent in parents))
+            paths = [f"{parent}/{name}" for parent, found in zip(parents, names, strict=True) for name in found]
+            level = await asyncio.gather(*(self._read_if_any(child) for child in paths))
+            nodes += [node for node, _ in filter(None, level)]
+            parents = [node.path for node, has_children in filter(None, level) if has_children]
+        return sorted(nodes)
+
+    async def _children_if_any(self, path: str) -> list[str]:
+        with contextlib.suppress(NoNode):
+            found: list[str] = await self._call(path, self._client.get_children_async, path)
+            return found
+        return []
+
+    async def _read_if_any(self, path: str) -> tuple[Node, bool] | None:
+        with contextlib.suppress(NoNode):
+            data, stat = await self._call(path, self._client.get_async, path)
+            return _node(path, data, stat), stat.numChildren > 0
+        return None
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        parents: bool = False,
+    ) -> str:
+        """Make a node and return its path."""
+        check_path(path)
+        made: str = await self._call(
+            path, self._client.create_async, path, data, None, ephemeral, sequential, parents, creating=True
+        )
+        return made
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """Replace a node's data and return its new version."""
+        stat = await self._call(path, self._client.set_async, path, data, version)
+        new: int = stat.version
+        return new
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Remove a node."""
+        await self._call(path, self._client.delete_async, path, version)
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        """Do all operations or none."""
+        if not operations:
+            return
+        transaction = self._client.transaction()
+        for operation in operations:
+            match operation:
+                case Check(path, version):
+                    transaction.check(path, version)
+                case Create(path, data, ephemeral):
+                    check_path(path)
+                    transaction.create(path, data, None, ephemeral)
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+        results = await self._call(operations[0].path, transaction.commit_async)
+        for operation, result in zip(operations, results, strict=True):
+            if isinstance(result, Exception) and not isinstance(
+                result, self._errors.RolledBackError | self._errors.RuntimeInconsistency
+            ):
+                raise self._translate(operation.path, result, creating=isinstance(operation, Create)) from result
+
+    def watch(self, path: str, callback: Callable[[], None]) -> Watch:
+        """Call back after the node or its list of children changed. Reads begun after this call leave no gap."""
+        watch = _Watch(path, callback, asyncio.get_running_loop(), self)
+        self._watches.add(watch)
+        watch.arm()
+        return watch
+
+    def forget(self, watch: _Watch) -> None:
+        """A watch was cancelled."""
+        self._watches.discard(watch)
+
+    def ask_to_be_told(self, path: str, told: Callable[[object], None]) -> None:
+        """Have ZooKeeper tell once of the next change of the node and of its list of children."""
+        loop = self._loop
+        if loop is None or self._expired:
+            return
+
+        def check(result: Any) -> None:
+            """A request that got lost with its connection watches nothing: it is made again, with a hint."""
+            if not result.successful() and not isinstance(result.exception, self._errors.NoNodeError):
+                _hand_over(loop, loop.call_later, _RETRY_SECONDS, told, None)
+
+        self._client.exists_async(path, told).rawlink(check)
+        self._client.get_children_async(path, told).rawlink(check)
+
+    async def _call(self, path: str, send: Callable[..., Any], *arguments: object, creating: bool = False) -> Any:
+        """Send a request through kazoo and wait for its answer without blocking the loop."""
+        loop = self._loop
+        if loop is None:
+            raise StoreUnavailable(f"the ZooKeeper at {self._hosts} is not connected: the store is closed")
+        if self._expired:
+            raise SessionExpired(f"the session with the ZooKeeper at {self._hosts} has expired")
+        future: asyncio.Future[Any] = loop.create_future()
+        send(*arguments).rawlink(lambda result: _hand_over(loop, _deliver, future, result))
+        try:
+            async with asyncio.timeout(self._session_timeout):
+                return await future
+        except TimeoutError as error:
+            raise StoreUnavailable(
+                f"the ZooKeeper at {self._hosts} did not answer within {self._session_timeout:g} s"
+            ) from error
+        except self._errors.KazooException as error:
+            raise self._translate(path, error, creating=creating) from error
+
+    def _translate(self, path: str, error: Exception, *, creating: bool) -> StoreError:
+        """kazoo's error in our words; for a new node, what is missing or ephemeral is its parent."""
+        errors = self._errors
+        parent = path.rpartition("/")[0] or "/"
+        match error:
+            case errors.NoNodeError():
+                return NoNode(parent if creating else path)
+            case errors.NodeExistsError():
+                return NodeExists(path)
+            case errors.BadVersionError():
+                return BadVersion(path)
+            case errors.NotEmptyError():
+                return NotEmpty(path)
+            case errors.NoChildrenForEphemeralsError():
+                return NoChildrenForEphemerals(parent)
+            case errors.SessionExpiredError():
+                return SessionExpired(f"the session with the ZooKeeper at {self._hosts} has expired")
+        return StoreUnavailable(f"the ZooKeeper at {self._hosts} failed at {path}: {error!r}")
+
+
+class _Watch:
+    """Both kinds of ZooKeeper's watches on one node, asked for again each time that one of them tells."""
+
+    def __init__(
+        self, path: str, callback: Callable[[], None], loop: asyncio.AbstractEventLoop, store: ZooKeeperStore
+    ) -> None:
+        self.cancelled = False
+        self._path = path
+        self._callback = callback
+        self._loop = loop
+        self._store = store
+
+    def cancel(self) -> None:
+        """Stop; what ZooKeeper still tells is not passed on."""
+        self.cancelled = True
+        self._store.forget(self)
+
+    def arm(self) -> None:
+        """Ask to be told of the next change."""
+        self._store.ask_to_be_told(self._path, self._told)
+
+    def _told(self, _: object) -> None:
+        _hand_over(self._loop, self._tell)
+
+    def _tell(self) -> None:
+        if not self.cancelled:
+            self.arm()
+            self._callback()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *arguments: object) -> None:
+    """From kazoo's threads to the loop, unless that was closed without closing the store."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback, *arguments)
+
+
+def _deliver(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
+        return
+    if result.successful():
+        future.set_result(result.value)
+    else:
+        future.set_exception(result.exception)
+
+
+def _node(path: str, data: bytes | None, stat: Any) -> Node:
+    return Node(path, data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)

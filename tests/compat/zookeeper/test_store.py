@@ -1,0 +1,108 @@
+"""The conformance suite over a real ZooKeeper, and what only a server far away can do: go and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from kazoo.client import KazooClient  # type: ignore[import-untyped]  # kazoo has no types
+
+from barnabas.metadata.store import MetadataStore, StoreUnavailable
+from barnabas.metadata.zookeeper import ZooKeeperStore
+from barnabas.model.errors import StartupError
+from tests.support.store_conformance import StoreConformance
+from tests.support.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ZooKeeperTree:
+    def __init__(self, connect: str) -> None:
+        self.connect = connect
+
+    def store(self) -> ZooKeeperStore:
+        return ZooKeeperStore(self.connect, session_timeout=10.0)
+
+    async def expire(self, store: MetadataStore) -> None:
+        """Take over the session by its id and password, and close it."""
+        assert isinstance(store, ZooKeeperStore)
+        thief = KazooClient(self.connect, client_id=store._client.client_id)
+        await asyncio.to_thread(thief.start)
+        await asyncio.to_thread(thief.stop)
+        thief.close()
+
+
+@pytest.fixture
+def tree(chroot: str) -> ZooKeeperTree:
+    return ZooKeeperTree(chroot)
+
+
+class TestZooKeeper(StoreConformance):
+    pass
+
+
+def test_goes_on_after_the_server_was_away(tmp_path: Path) -> None:
+    async def main() -> None:
+        server = ZooKeeper(tmp_path)
+        port = server.port
+        store, other = ZooKeeperStore(server.connect, session_timeout=20.0), ZooKeeperStore(server.connect)
+        try:
+            await store.start()
+            await store.create("/e", b"1", ephemeral=True)
+            session = store.session_id
+            told = asyncio.Event()
+            store.watch("/e", told.set)
+            store.watch("/late", told.set)
+            await store.get("/e")
+            server.kill()
+            waiting = asyncio.create_task(store.get("/e"))
+            await told.wait()
+            told.clear()
+            server = ZooKeeper(tmp_path, port=port)
+            try:
+                node = await waiting
+            except StoreUnavailable:  # it was under way when the connection broke
+                node = await store.get("/e")
+            assert (node.owner, store.session_id) == (session, session)
+
+            await other.start()
+            while not told.is_set():
+                await other.create("/late", ephemeral=True, sequential=True)
+                await other.set("/e", b"2")
+                await asyncio.sleep(0.01)
+            assert (await store.get("/e")).data == b"2"
+        finally:
+            await store.close()
+            await other.close()
+            server.kill()
+
+    asyncio.run(main())
+
+
+def test_says_where_it_looked_for_a_server() -> None:
+    async def main() -> None:
+        store = ZooKeeperStore("127.0.0.1:1", connect_timeout=0.2)
+        with pytest.raises(StoreUnavailable, match=r"no ZooKeeper answers at 127\.0\.0\.1:1 .*zookeeper\.connect"):
+            await store.start()
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without_kazoo(name: str, *rest: object) -> object:
+        if name.startswith("kazoo"):
+            raise ImportError(name)
+        return real(name, *rest)  # type: ignore[arg-type]  # passed on as it came
+
+    monkeypatch.setattr(builtins, "__import__", without_kazoo)
+    for name in [name for name in sys.modules if name.startswith("kazoo")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(StartupError, match=r"pip install 'barnabas\[zookeeper\]'"):
+        ZooKeeperStore("localhost:2181")

@@ -1,0 +1,55 @@
+"""A real ZooKeeper, as Apache Kafka 3.9.1 brings it along."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import TYPE_CHECKING, Final
+
+from tests.support import java
+from tests.support.processes import Process, free_port
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HEAP: Final = (
+    "-Xms64m",
+    "-Xmx128m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dzookeeper.admin.enableServer=false",
+)
+
+
+class ZooKeeper(Process):
+    """One server. Started again in the same folder it has its port and its tree; `connect` is for clients."""
+
+    def __init__(self, folder: Path, *, port: int = 0) -> None:
+        self.port = port or free_port()
+        self.connect = f"127.0.0.1:{self.port}"
+        config = folder / "zookeeper.properties"
+        config.write_text(
+            f"dataDir={folder / 'zookeeper'}\n"
+            f"clientPort={self.port}\n"
+            "clientPortAddress=127.0.0.1\n"
+            "tickTime=500\n"
+            "maxClientCnxns=0\n"
+            "4lw.commands.whitelist=srvr\n"
+        )
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        words = [*java.command("3.9.1", main, *_HEAP), str(config)]
+        super().__init__("zookeeper", words, folder / "zookeeper.log")
+        try:
+            self.wait_for_output(r"binding to port", 30)
+            wait_until(self._serves, "ZooKeeper to answer srvr", 30)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _serves(self) -> bool:
+        """A server that is bound but not ready yet may leave a client hanging, so its own status is asked first."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.5) as probe:
+            probe.sendall(b"srvr")
+            return b"Zookeeper version" in probe.recv(1000)
+        return False
