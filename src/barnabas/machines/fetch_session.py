@@ -17,7 +17,7 @@ parked one then finishes with INVALID_FETCH_SESSION_EPOCH and changes nothing.
 
 Invariants: a session's key order is its order of service: a partition that returned records goes to the end, so that
 no partition starves. What the client was last told (high watermark, log start offset) changes only in `finish`. A cache
-never holds more sessions than it has slots. Times given to one cache never go back.
+never holds more sessions than it has slots. Times may jump: that only changes who is evicted.
 
 This runs for every fetch: an incremental request that names nothing new allocates its context, nothing per partition.
 """
