@@ -116,6 +116,7 @@ class Controller:
         self._broker_epoch = -1
         self._term: Term | None = None
         self._machine: ControllerMachine | None = None
+        self._active = False
         self._loaded: Loaded | None = None
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
@@ -130,7 +131,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        return self._machine is not None
+        return self._active
 
     async def open(self) -> ClusterImage:
         """Open the store and load the tree, without taking part yet: what a broker must know to open its logs.
@@ -162,6 +163,7 @@ class Controller:
             self._following = None
         async with self._lock:
             self._term = self._machine = None
+            self._active = False
             if self._store is not None:
                 await self._store.close()
                 self._store = None
@@ -221,6 +223,7 @@ class Controller:
                 raise self._not_controller() from error
             except StoreError as error:
                 self._machine = None
+                self._active = False
                 self._news.set()
                 raise RequestTimedOut(f"the metadata store did not take the change: {error}") from error
 
@@ -241,7 +244,7 @@ class Controller:
                 continue
             if outcome.changes:
                 self._machine.replay(outcome.changes)
-                self.cache.replace(self._machine.image)
+            self.cache.replace(self._machine.image)
             return dict(outcome.replies)
         raise RequestTimedOut("the metadata tree kept changing: another program writes to it; try again")
 
@@ -339,12 +342,14 @@ class Controller:
             loaded = None
         await self._load_in_office(loaded)
         await self._decide(Registered(await load_brokers(self._opened)))
+        self._active = True
         logger.info("became controller with epoch %d", term.epoch)
 
     def _leave_office(self) -> None:
         if self._term is not None:
             logger.info("no longer controller (epoch %d)", self._term.epoch)
         self._term = self._machine = None
+        self._active = False
         self._news.set()
 
     async def _load_in_office(self, loaded: Loaded | None = None) -> None:
@@ -359,9 +364,7 @@ class Controller:
     def _new_machine(self, image: ClusterImage) -> ControllerMachine:
         if self._term is not None and self._registration is not None:
             image = replace(image, controller_id=self._registration.broker_id, controller_epoch=self._term.epoch)
-        machine = ControllerMachine(image, self._defaults, self._make_id)
-        self.cache.replace(machine.image)
-        return machine
+        return ControllerMachine(image, self._defaults, self._make_id)
 
     async def _finish_deletions(self, loaded: Loaded) -> None:
         for name in loaded.deleting:
