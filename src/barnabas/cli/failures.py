@@ -31,6 +31,8 @@ def told_in_one_line() -> Iterator[None]:
     """Turn the errors of Barnabas and of the operating system into `Failed`."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise Failed(f"{where}{error.strerror or error}") from error

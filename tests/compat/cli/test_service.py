@@ -1,0 +1,129 @@
+"""Brokers as services: started, found, refused and stopped through the command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.brokers import Barnabas
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.compat.cli.conftest import Cli
+
+READY = re.compile(
+    r"Barnabas \S+ is ready on 127\.0\.0\.1:(\d+); data in (.+) \(\d+ topics, \d+ partitions\); started in \d+\.\d\d s"
+)
+
+
+@pytest.fixture
+def daemon(cli: Cli, tmp_path: Path) -> Iterator[int]:
+    """A broker in the background, with its data in `tmp_path / "data"`; its pid. It is ended in any case."""
+    started = cli("start", "--daemon", "--listen", "127.0.0.1:0", "--data", tmp_path / "data")
+    assert (started.returncode, started.stderr) == (0, ""), started
+    ready, process = started.stdout.splitlines()
+    assert READY.fullmatch(ready), ready
+    found = re.fullmatch(rf"It is process (\d+); its log is {tmp_path / 'data' / 'barnabas.log'}", process)
+    assert found, process
+    pid = int(found[1])
+    yield pid
+    cli("stop", "--data", tmp_path / "data", "--timeout", "10")
+    if exists(pid):
+        os.kill(pid, signal.SIGKILL)
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_a_daemon_serves_until_it_is_stopped(cli: Cli, daemon: int, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    assert (data / "barnabas.pid").read_text() == f"{daemon}\n"
+    ready = READY.search((data / "barnabas.log").read_text())
+    assert ready
+    bootstrap = f"127.0.0.1:{ready[1]}"
+    assert cli("topics", "--create", "--topic", "t", "--bootstrap-server", bootstrap).returncode == 0
+    assert not (data / ".kafka_cleanshutdown").exists()
+
+    stopped = cli("stop", "--data", data)
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert stopped.stdout == f"Stopped the broker on {data} (process {daemon}).\n"
+    assert (data / ".kafka_cleanshutdown").exists()
+    assert not (data / "barnabas.pid").exists()
+    assert cli("stop", "--data", data).stdout == f"No broker is running on {data}.\n"
+
+    dead = cli("topics", "--list", "--bootstrap-server", bootstrap)
+    assert dead.returncode == 1
+    assert dead.stderr.startswith(f"Error: no broker answers at {bootstrap} (connection refused).")
+
+
+@pytest.mark.parametrize("flags", [(), ("--daemon",)])
+def test_a_second_broker_on_the_same_data_is_refused_in_one_line(
+    cli: Cli, daemon: int, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    data = tmp_path / "data"
+    second = cli("start", *flags, "--listen", "127.0.0.1:0", "--data", data)
+    assert (second.returncode, second.stdout) == (1, "")
+    assert second.stderr.startswith("Error: ")
+    assert str(data) in second.stderr
+    assert second.stderr.count("\n") == 1
+    assert exists(daemon)
+    assert (data / "barnabas.pid").read_text() == f"{daemon}\n"
+
+
+def test_a_port_that_is_taken_is_told_in_one_line(cli: Cli, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = cli("start", "--listen", f"127.0.0.1:{port}", "--data", tmp_path / "data")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    error = [line for line in refused.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(error) == 1
+    assert str(port) in error[0]
+    assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_broker_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with Barnabas(tmp_path) as broker:
+        broker.send(number)
+        assert broker.wait() == 0
+        assert (broker.data / ".kafka_cleanshutdown").exists()
+        assert "Traceback" not in broker.output()
+
+
+def test_after_a_kill_the_old_pid_file_is_in_nobodys_way(cli: Cli, tmp_path: Path) -> None:
+    with Barnabas(tmp_path) as broker:
+        broker.kill()
+        assert (broker.data / "barnabas.pid").exists()
+        assert cli("stop", "--data", broker.data).stdout == f"No broker is running on {broker.data}.\n"
+    with Barnabas(tmp_path) as again:
+        assert (again.data / "barnabas.pid").read_text() == f"{again.pid}\n"
+        assert cli("stop", "--data", again.data).returncode == 0
+        assert again.wait() == 0
+
+
+def test_nothing_is_left_in_the_working_directory(tmp_path: Path) -> None:
+    """Libraries that are installed beside the broker, such as hypothesis, are not loaded by it."""
+    here, data = tmp_path / "here", tmp_path / "data"
+    here.mkdir()
+    words = [sys.executable, "-m", "barnabas.cli.main", "start", "--listen", "127.0.0.1:0", "--data", str(data)]
+    with subprocess.Popen(words, cwd=here, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        assert child.stdout is not None
+        wait_until((data / "barnabas.pid").exists, "the pid file")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0, child.stdout.read()
+    assert list(here.iterdir()) == []
