@@ -8,6 +8,7 @@ the session, but a stopped process does. The file needs no fsync: after a power 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import struct
@@ -17,6 +18,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _DEADLINE = struct.Struct("<q")
@@ -65,6 +67,17 @@ class Lease:
 
     def _renew(self) -> None:
         os.pwrite(self._fd, _DEADLINE.pack(boot_time_ns() + self._timeout_ns), 0)
+
+
+@contextlib.contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Keep other processes of the host out until this block is done."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def health(path: Path) -> Health:

@@ -26,7 +26,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from barnabas.metadata.leases import Health, Lease, boot_time_ns, health
+from barnabas.metadata.leases import Health, Lease, boot_time_ns, health, one_at_a_time
 from barnabas.metadata.store import (
     ANY_VERSION,
     Create,
@@ -195,6 +195,7 @@ class _Worker:
 
     def __init__(self, path: Path, session_timeout: float) -> None:
         self._path = path
+        self._sessions = path.with_name(f"{path.name}.sessions")
         self._session_timeout = session_timeout
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="metadata-store", daemon=True)
@@ -254,8 +255,9 @@ class _Worker:
         from barnabas.metadata import sqlite_tree  # sqlite3 takes milliseconds to import: only who opens a store pays
 
         self.tree = sqlite_tree
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite_tree.connect(self._path, _BUSY_SECONDS)
+        self._sessions.mkdir(parents=True, exist_ok=True)
+        with one_at_a_time(self._sessions):  # SQLite does not wait while another process switches the log on
+            self._connection = sqlite_tree.connect(self._path, _BUSY_SECONDS)
         self._awake_since = self._last_poll = boot_time_ns()
         self._look_around()
         self._sweep()
@@ -312,9 +314,7 @@ class _Worker:
         self._check_watches()
 
     def _take_lease(self, session: int) -> Lease:
-        file = self._session_file(session)
-        file.parent.mkdir(exist_ok=True)
-        return Lease(file, self._session_timeout)
+        return Lease(self._session_file(session), self._session_timeout)
 
     def create(self, path: str, data: bytes, ephemeral: bool, sequential: bool, parents: bool) -> str:
         """Make one node."""
@@ -361,10 +361,11 @@ class _Worker:
         """Remember how the node is now."""
         if self._connection is None or self._expired:
             return
-        if not self._watches and not self._lease:
-            self._look_around()
-        watch.signature = self.tree.signature(self._connection, watch.path)
         self._watches.append(watch)
+        with self._logging_failures():
+            if len(self._watches) == 1 and not self._lease:
+                self._look_around()
+            watch.signature = self.tree.signature(self._connection, watch.path)
 
     def remove_watch(self, watch: _Watch) -> None:
         """Forget a watch."""
@@ -381,9 +382,7 @@ class _Worker:
     # Other processes
 
     def _poll(self) -> None:
-        import sqlite3
-
-        try:
+        with self._logging_failures():
             self._note_time()
             version = self.tree.data_version(self.connection)
             if version != self._seen_version:
@@ -393,6 +392,14 @@ class _Worker:
                 self._check_watches()
             if self._others and boot_time_ns() >= self._next_sweep:
                 self._sweep()
+
+    @contextlib.contextmanager
+    def _logging_failures(self) -> Iterator[None]:
+        """For what nobody waits for: it is tried again with the next poll."""
+        import sqlite3
+
+        try:
+            yield
         except (sqlite3.Error, OSError) as error:
             logger.warning("could not look for changes in the metadata store %s: %s", self._path, error)
 
@@ -441,4 +448,4 @@ class _Worker:
         return health(self._session_file(session))
 
     def _session_file(self, session: int) -> Path:
-        return self._path.with_name(f"{self._path.name}.sessions") / str(session)
+        return self._sessions / str(session)

@@ -1,0 +1,216 @@
+"""What is particular to the embedded store: processes that die or hang, one file for many, damage."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sqlite3
+import sys
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.metadata.leases import Health, Lease, health
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.store import Create, Node, NodeExists, StoreUnavailable
+from tests.support.processes import Process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HOLDER = textwrap.dedent("""
+    import asyncio, sys
+    from barnabas.metadata.sqlite import SqliteStore
+    from barnabas.metadata.store import SessionExpired
+
+    async def main() -> None:
+        store = SqliteStore(sys.argv[1], session_timeout=float(sys.argv[2]))
+        await store.start()
+        expired = asyncio.Event()
+        store.on_expiry(expired.set)
+        await store.create("/held", b"by the other process", ephemeral=True)
+        print("holding", flush=True)
+        await expired.wait()
+        try:
+            await store.create("/too-late")
+        except SessionExpired:
+            print("gave up", flush=True)
+        await store.close()
+
+    asyncio.run(main())
+""")
+
+
+def holder(path: Path, session_timeout: float) -> Process:
+    """Another process that holds an ephemeral node."""
+    log = path.with_name("holder.log")
+    process = Process("holder", [sys.executable, "-c", _HOLDER, str(path), str(session_timeout)], log)
+    process.wait_for_output("holding", 20)
+    return process
+
+
+async def _gone(store: SqliteStore) -> None:
+    """Wait until the held node is gone."""
+    changed = asyncio.Event()
+    watch = store.watch("/held", changed.set)
+    async with asyncio.timeout(15):
+        while await store.find("/held"):
+            await changed.wait()
+            changed.clear()
+    watch.cancel()
+
+
+def test_an_ephemeral_node_dies_with_its_process_and_sooner_than_its_lease(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def main() -> None:
+        with holder(path, session_timeout=600) as process:
+            store = SqliteStore(path)
+            await store.start()
+            assert (await store.get("/held")).data == b"by the other process"
+            with pytest.raises(NodeExists):
+                await store.create("/held", ephemeral=True)
+            process.kill()
+            await _gone(store)
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_nothing_of_a_killed_process_is_in_the_way_of_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def main() -> None:
+        store = SqliteStore(path)
+        await store.start()
+        with holder(path, session_timeout=600) as process:
+            process.kill()
+        await store.multi([Create("/held", b"mine", ephemeral=True)])
+        assert (await store.get("/held")).owner == store.session_id
+        with holder(tmp_path / "other.db", session_timeout=600) as process:
+            process.kill()
+        await store.close()
+        assert await _opened_and_read(tmp_path / "other.db", "/held") is None
+
+    asyncio.run(main())
+
+
+async def _opened_and_read(path: Path, node: str) -> Node | None:
+    store = SqliteStore(path)
+    await store.start()
+    found = await store.find(node)
+    await store.close()
+    return found
+
+
+def test_a_process_that_hangs_loses_its_session_and_learns_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.db"
+
+    async def main() -> None:
+        with holder(path, session_timeout=0.5) as process:
+            store = SqliteStore(path, session_timeout=0.5)
+            await store.start()
+            process.send(signal.SIGSTOP)
+            await _gone(store)
+            process.send(signal.SIGCONT)
+            process.wait_for_output("gave up", 10)
+            assert await store.find("/too-late") is None
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_many_processes_may_open_a_new_file_at_once(tmp_path: Path) -> None:
+    script = textwrap.dedent("""
+        import asyncio, sys
+        from barnabas.metadata.sqlite import SqliteStore
+
+        async def main() -> None:
+            store = SqliteStore(sys.argv[1])
+            await store.start()
+            for number in range(20):
+                await store.create(f"/{sys.argv[2]}-{number}", ephemeral=True)
+                await store.create(f"/kept-{sys.argv[2]}-{number}")
+            await store.close()
+
+        asyncio.run(main())
+    """)
+    path = tmp_path / "new" / "metadata.db"
+    processes = [
+        Process(f"writer {n}", [sys.executable, "-c", script, str(path), str(n)], tmp_path / f"{n}.log")
+        for n in range(3)
+    ]
+    for process in processes:
+        assert process.wait(30) == 0, process.tail()
+
+    async def main() -> None:
+        store = SqliteStore(path)
+        await store.start()
+        assert len(await store.children("/")) == 60
+        assert len({node.czxid for node in await store.subtree("/")}) == 60
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_leases(tmp_path: Path) -> None:
+    path = tmp_path / "lease"
+    assert health(path) is Health.DEAD
+    lease = Lease(path, timeout=60)
+    assert health(path) is Health.ALIVE
+    lease.close()
+    assert health(path) is Health.DEAD
+    path.write_bytes(b"")
+    assert health(path) is Health.DEAD
+
+
+def test_the_session_files_of_closed_stores_are_removed(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = SqliteStore(tmp_path / "metadata.db")
+        await store.start()
+        assert store.session_id == 0
+        await store.create("/e", ephemeral=True)
+        assert len(list((tmp_path / "metadata.db.sessions").iterdir())) == 1
+        await store.close()
+        assert list((tmp_path / "metadata.db.sessions").iterdir()) == []
+
+    asyncio.run(main())
+
+
+def test_names_a_file_that_it_cannot_use(tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.db"
+    garbage.write_bytes(b"this is no database" * 100)
+    newer = tmp_path / "newer.db"
+    connection = sqlite3.connect(newer)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    async def main() -> None:
+        for path, message in (
+            (garbage, "garbage.db failed: file is not a database"),
+            (newer, "newer.db has format 99"),
+            (tmp_path, "failed: unable to open"),
+        ):
+            store = SqliteStore(path)
+            with pytest.raises(StoreUnavailable, match=message):
+                await store.start()
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_failed_first_ephemeral_node_leaves_no_session(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = SqliteStore(tmp_path / "metadata.db")
+        await store.start()
+        await store.create("/a")
+        with pytest.raises(NodeExists):
+            await store.create("/a", ephemeral=True)
+        assert store.session_id == 0
+        assert list((tmp_path / "metadata.db.sessions").iterdir()) == []
+        await store.create("/b", ephemeral=True)
+        assert store.session_id != 0
+        await store.close()
+
+    asyncio.run(main())
