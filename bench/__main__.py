@@ -29,7 +29,7 @@ def main() -> int:
     """Run the command line."""
     options = _options()
     if options.saved:
-        run = results.merge([results.load(path) for path in options.saved])
+        run = results.merge([results.load(path) for path in options.saved], [row.title for row in ROWS])
     else:
         if sys.platform != "linux":
             print("The comparison reads /proc and needs Linux.", file=sys.stderr)

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
+PROC = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _SAMPLE_EVERY: Final = 0.1
 
@@ -36,7 +37,7 @@ def family(pid: int) -> list[int]:
     members = [pid]
     for member in members:
         try:
-            for task in Path(f"/proc/{member}/task").iterdir():
+            for task in (PROC / str(member) / "task").iterdir():
                 members += map(int, (task / "children").read_text().split())
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -55,7 +56,7 @@ def memory_mb(pid: int) -> float:
 
 def open_files(pid: int) -> int:
     """Descriptors that the process holds."""
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(1 for _ in (PROC / str(pid) / "fd").iterdir())
 
 
 class Meter:
@@ -90,7 +91,7 @@ class Meter:
 
 def machine() -> dict[str, str]:
     """What the figures were taken on."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    lines = (PROC / "cpuinfo").read_text().splitlines()
     models = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
@@ -103,6 +104,6 @@ def machine() -> dict[str, str]:
 
 def _read(pid: int, name: str) -> str:
     try:
-        return Path(f"/proc/{pid}/{name}").read_text()
+        return (PROC / str(pid) / name).read_text()
     except (FileNotFoundError, ProcessLookupError):
         return ") " + "0 " * 15

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bench.report import number
 from bench.results import Kind
 
 if TYPE_CHECKING:
@@ -42,24 +41,16 @@ def draw(run: Run, path: Path) -> None:
     ]
     groups = [(title, members) for title, members in groups if members]
     sizes = [len(members) + 1.4 for _, members in groups]
-    with mpl.rc_context({"font.family": "DejaVu Sans", "svg.hashsalt": "bench", "text.color": _TEXT}):
+    with mpl.rc_context({"font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "bench"}):
         figure = Figure(figsize=(9, _BAR * sum(sizes) + 1.0), layout="constrained")
         panels = figure.subplots(len(groups), 1, sharex=True, squeeze=False, height_ratios=sizes)[:, 0]
         reach = [comparison.advantage for _, members in groups for comparison in members]
         for panel, (title, members) in zip(panels, groups, strict=True):
             _bars(panel, title, members)
-        panels[0].set_xlim(min(0.7, *reach) / 1.15, max(2.0, *reach) * 1.6)
+        panels[0].set_xlim(min(0.9, *reach) / 1.5, max(2.0, *reach) * 1.5)
         panels[-1].set_xlabel("times better than Apache Kafka on the same machine (log scale)", color=_TEXT, fontsize=9)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, transparent=True, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=160)
-
-
-def label(comparison: Comparison) -> str:
-    """A bar's name: the row, and what of it where that is not plain."""
-    metric = comparison.metric
-    if metric.key in {"throughput", "cpu"}:
-        return comparison.row
-    return f"{comparison.row}: {metric.label}"
 
 
 def _bars(panel: Axes, title: str, members: list[Comparison]) -> None:
@@ -71,7 +62,7 @@ def _bars(panel: Axes, title: str, members: list[Comparison]) -> None:
     for place, value in zip(places, values, strict=True):
         ahead = value >= 1
         panel.annotate(
-            f"{number(value)}×",
+            f"{value:.2f}×" if value < 10 else f"{value:.0f}×",
             (value, place),
             xytext=(5 if ahead else -5, 0),
             textcoords="offset points",
@@ -82,7 +73,7 @@ def _bars(panel: Axes, title: str, members: list[Comparison]) -> None:
             color=colours[place],
         )
     panel.set_title(title, loc="left", fontsize=10, fontweight="bold", color=_TEXT)
-    panel.set_yticks(places, [label(comparison) for comparison in members], fontsize=8.5, color=_TEXT)
+    panel.set_yticks(places, [shown.metric.caption or shown.row for shown in members], fontsize=8.5, color=_TEXT)
     panel.set_ylim(len(members) - 0.4, -0.6)
     panel.axvline(1, color=_TEXT, linewidth=1)
     panel.set_xticks(_TICKS, [f"{tick:g}×" for tick in _TICKS], fontsize=8.5, color=_TEXT)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _HEADINGS: Final = ("", "", "Kafka", "", "Barnabas", "", "ratio", "target", "")
 _LEFT: Final = (True, True, False, True, False, True, False, True, True)
-_BEGIN: Final = "<!-- results: written by python -m bench --docs -->"
-_END: Final = "<!-- end of results -->"
+BEGIN: Final = "<!-- results: written by python -m bench --docs -->"
+END: Final = "<!-- end of results -->"
 
 
 class Line(NamedTuple):
@@ -79,7 +79,7 @@ def lines(run: Run) -> list[Line]:
                 _spread(comparison.kafka),
                 number(median(comparison.barnabas)),
                 _spread(comparison.barnabas),
-                f"{number(comparison.ratio)}×",
+                f"{comparison.ratio:.2f}×",
                 target(metric),
                 verdict(comparison),
             )
@@ -121,11 +121,11 @@ def markdown(run: Run) -> str:
 
 def write_docs(run: Run, page: Path) -> None:
     """Replace the results on a page of the documentation."""
-    before, begin, rest = page.read_text().partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+    before, begin, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{page} has no place for the results: it must hold the lines {_BEGIN} and {_END}")
-    page.write_text(f"{before}{_BEGIN}\n{markdown(run)}\n{_END}{after}")
+        raise ValueError(f"{page} has no place for the results: it must hold the lines {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{markdown(run)}\n{END}{after}")
 
 
 def summary(run: Run) -> str:

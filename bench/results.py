@@ -64,6 +64,8 @@ class Metric:
     kind: Kind
     better: Better
     target: Target | None = None
+    caption: str = ""
+    """Its name in the picture, where the row's title would not do."""
     detail: bool = False
     """Kept in the JSON, left out of the table and the picture."""
 
@@ -80,7 +82,7 @@ def cpu(target: Target | None, unit: str = "s/GB") -> Metric:
 
 PEAK: Final = Metric("peak", "memory", "MB", Kind.MEMORY, Better.LOWER, detail=True)
 """The highest RssAnon that was seen while the row ran."""
-LOADED: Final = Metric("loaded", "under load", "MB", Kind.MEMORY, Better.LOWER, LOADED_MEMORY)
+LOADED: Final = Metric("loaded", "under load", "MB", Kind.MEMORY, Better.LOWER, LOADED_MEMORY, "under load")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +175,8 @@ def load(path: Path) -> Run:
     return Run(**document | {"comparisons": comparisons, "notes": tuple(document["notes"])})
 
 
-def merge(runs: Sequence[Run]) -> Run:
-    """Several runs as one, where a later run's row replaces an earlier one's; loaded memory is taken anew."""
+def merge(runs: Sequence[Run], order: Sequence[str]) -> Run:
+    """Several runs as one with its rows in this order; a later run's row replaces an earlier one's."""
     rows: dict[str, list[Comparison]] = {}
     failures: dict[str, str] = {}
     for run in runs:
@@ -183,8 +185,7 @@ def merge(runs: Sequence[Run]) -> Run:
             measured.setdefault(comparison.row, []).append(comparison)
         rows |= measured
         failures = {row: why for row, why in failures.items() if row not in measured} | run.failures
-    rows.pop("memory", None)
-    comparisons = [comparison for measured in rows.values() for comparison in measured]
+    comparisons = [comparison for row in order for comparison in rows.get(row, [])]
     memory = loaded_memory(comparisons)
     last = runs[-1]
     return Run(

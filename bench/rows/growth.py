@@ -10,12 +10,13 @@ import os
 import random
 import shutil
 import time
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from bench.clients import sockets, wire
 from bench.lab import say, show
-from bench.results import THROUGHPUT, Better, Kind, Metric, percentile
+from bench.results import Better, Kind, Metric, percentile, throughput
 from bench.rows.row import Row
 
 if TYPE_CHECKING:
@@ -37,17 +38,7 @@ class GrowthRow(Row):
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """Append rate and seek time at each size."""
-        return tuple(
-            metric
-            for size in scale.sizes_gb
-            for metric in (
-                Metric(
-                    f"append-{size:g}", f"append at {size:g} GB", "MB/s", Kind.THROUGHPUT, Better.HIGHER, THROUGHPUT
-                ),
-                Metric(f"p50-{size:g}", f"seek at {size:g} GB, p50", "µs", Kind.LATENCY, Better.LOWER),
-                Metric(f"p99-{size:g}", f"seek at {size:g} GB, p99", "µs", Kind.LATENCY, Better.LOWER),
-            )
-        )
+        return tuple(metric for size in scale.sizes_gb for metric in _metrics(f"{size:g}"))
 
     def measure(self, lab: Lab) -> Samples:
         """One broker after the other."""
@@ -107,6 +98,27 @@ class GrowthRow(Row):
             )
             parts.append(f"{name} appends at {append:.2f}× its rate and seeks in {seek:.2f}× its time")
         lab.note(f"From {small} to {large} GB: {', '.join(parts)}.")
+
+
+def _metrics(size: str) -> tuple[Metric, ...]:
+    append = replace(
+        throughput("MB/s"),
+        key=f"append-{size}",
+        label=f"append at {size} GB",
+        caption=f"append to a partition of {size} GB",
+    )
+    p50, p99 = (
+        Metric(
+            f"{key}-{size}",
+            f"seek at {size} GB, {key}",
+            "µs",
+            Kind.LATENCY,
+            Better.LOWER,
+            caption=f"seek in a partition of {size} GB, {key}",
+        )
+        for key in ("p50", "p99")
+    )
+    return append, p50, p99
 
 
 def _seeks(port: int, topic: str, end: int, count: int) -> list[float]:

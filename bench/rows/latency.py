@@ -26,8 +26,8 @@ class LatencyRow(TurnRow):
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """The middle and the tail."""
         return tuple(
-            Metric(key, key, "µs", Kind.LATENCY, Better.LOWER, target)
-            for key, target in (("p50", LATENCY), ("p99", LATENCY))
+            Metric(key, key, "µs", Kind.LATENCY, Better.LOWER, LATENCY, f"end-to-end latency, {key}")
+            for key in ("p50", "p99")
         )
 
     def once(self, lab: Lab, broker: Broker) -> dict[str, float]:

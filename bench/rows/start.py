@@ -9,6 +9,7 @@ import resource
 import shutil
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from bench.brokers import BROKERS, Barnabas
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from bench.lab import Lab, Samples, Scale
 
 _PER_TOPIC: Final = 100
-_SECONDS: Final = Metric("seconds", "exec to first answer", "s", Kind.START, Better.LOWER, START)
+_SECONDS: Final = Metric("seconds", "exec to first answer", "s", Kind.START, Better.LOWER, START, "start")
 
 
 class StartRow(Row):
@@ -38,7 +39,7 @@ class StartRow(Row):
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """How long it takes, and what it holds when nothing happens."""
-        return (_SECONDS, Metric("idle", "idle memory", "MB", Kind.MEMORY, Better.LOWER, IDLE_MEMORY))
+        return (_SECONDS, Metric("idle", "idle memory", "MB", Kind.MEMORY, Better.LOWER, IDLE_MEMORY, "idle"))
 
     def measure(self, lab: Lab) -> Samples:
         """Start and stop by turns; the first start, which makes the folder, does not count."""
@@ -66,9 +67,10 @@ class PartitionsRow(Row):
 
     def metrics(self, scale: Scale) -> tuple[Metric, ...]:
         """How long until every partition has a leader, and what it holds then."""
+        many = f"{scale.partitions:,} partitions"
         return (
-            Metric("seconds", f"{scale.partitions:,} partitions", "s", Kind.START, Better.LOWER, START),
-            Metric("memory", "memory", "MB", Kind.MEMORY, Better.LOWER),
+            replace(_SECONDS, label=many, caption=f"start with {many}"),
+            Metric("memory", "memory", "MB", Kind.MEMORY, Better.LOWER, caption=f"with {many}"),
             Metric("files", "open files", "", Kind.MEMORY, Better.LOWER, detail=True),
         )
 

@@ -1,0 +1,72 @@
+"""The bytes that the socket clients send and expect are Kafka's; the perf tool's words are understood."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import crc32c
+import pytest
+from bench.clients import wire
+from bench.clients.java import parse_rate
+from kio.schema.errors import ErrorCode
+from kio.schema.produce.v9 import request, response
+from kio.schema.types import TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32, i64
+
+from barnabas.protocol.records.batch import BatchHeader
+
+SUMMARY = (
+    "5000 records sent, 1000.0 records/sec (0.98 MB/sec), 3.0 ms avg latency, 9.0 ms max latency.\n"
+    "9000 records sent, 3000.5 records/sec (2.93 MB/sec), 5.00 ms avg latency, 9.00 ms max latency, "
+    "5 ms 50th, 8 ms 95th, 9 ms 99th, 9 ms 99.9th.\n"
+)
+
+
+def test_a_batch_has_a_true_header() -> None:
+    batch = wire.batch([b"x" * 100, b"y" * 300])
+    header = BatchHeader._make(struct.unpack_from(">qiibIhiqqqhii", batch))
+    assert header.size == len(batch)
+    assert header.crc == crc32c.crc32c(batch[21:])
+    assert (header.magic, header.record_count, header.last_offset_delta, header.producer_id) == (2, 2, 1, -1)
+    assert batch.endswith(b"y" * 300 + b"\0")
+
+
+def test_a_produce_request_holds_the_batch() -> None:
+    batch = wire.batch([b"value"])
+    frame = wire.produce_request("topic", 3, batch)
+    assert struct.unpack_from(">ihh", frame) == (len(frame) - 4, 0, 9)
+    client_id_and_tags = 2 + len("bench") + 1
+    body, _ = entity_reader(request.ProduceRequest)(frame, 4 + 8 + client_id_and_tags)
+    (topic,) = body.topic_data
+    assert (topic.name, topic.partition_data[0].index, topic.partition_data[0].records) == ("topic", 3, batch)
+
+
+def test_the_error_code_is_where_it_is_looked_for() -> None:
+    partition = response.PartitionProduceResponse(
+        index=i32(2), error_code=ErrorCode.message_too_large, base_offset=i64(7), record_errors=()
+    )
+    topic = response.TopicProduceResponse(name=TopicName("some-topic"), partition_responses=(partition,))
+    body = io.BytesIO()
+    entity_writer(response.ProduceResponse)(body, response.ProduceResponse(responses=(topic,)))
+    frame = b"size" + b"corr" + b"\0" + body.getvalue()
+    assert frame[wire.produce_error_at("some-topic")] == struct.pack(">h", ErrorCode.message_too_large)
+
+
+def test_the_perf_tools_summary_is_read() -> None:
+    assert parse_rate(SUMMARY, 0, 9000) == 3000.5
+
+
+@pytest.mark.parametrize(
+    ("output", "status", "records"),
+    [
+        (SUMMARY, 1, 9000),
+        (SUMMARY, 0, 9001),
+        ("org.apache.kafka.common.errors.TimeoutException: Topic t not present\n" + SUMMARY, 0, 9000),
+        ("", 0, 9000),
+    ],
+)
+def test_a_failed_perf_tool_is_an_error(output: str, status: int, records: int) -> None:
+    with pytest.raises(RuntimeError, match="kafka-producer-perf-test failed"):
+        parse_rate(output, status, records)

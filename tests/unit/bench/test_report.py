@@ -1,0 +1,117 @@
+"""The table says what was measured, what was wanted, and whether it was reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from bench import picture, report
+from bench.results import START, Target
+
+from tests.unit.bench.samples import CPU, FREE, IDLE, RATE, compare, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bench.results import Metric
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.01234, "0.0123"),
+        (9.996, "10.00"),
+        (12.34, "12.3"),
+        (123.4, "123"),
+        (1_234.5, "1,230"),
+        (1_999_999, "2,000,000"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert report.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("metric", "text"),
+    [
+        (RATE, "≥ 1.0×"),
+        (CPU, "≤ 0.6×"),
+        (IDLE, "≤ 60 MB"),
+        (replace(CPU, target=START), "≤ 1/8"),
+        (replace(CPU, target=Target(1.2)), "≤ 1.2×"),
+        (FREE, ""),
+    ],
+)
+def test_targets_in_words(metric: Metric, text: str) -> None:
+    assert report.target(metric) == text
+
+
+@pytest.mark.parametrize(("barnabas", "text"), [(99, "not met"), (100, "met"), (110, "met, and the goal")])
+def test_a_goal_lies_beyond_the_target(barnabas: float, text: str) -> None:
+    assert report.verdict(compare(RATE, 100, barnabas)) == text
+
+
+def test_the_table_is_aligned_and_counts_targets() -> None:
+    text = report.table(
+        run(
+            compare(RATE, 50_000, 60_000),
+            compare(CPU, 9.4, 9.0),
+            compare(FREE, 300, 200, "seek"),
+            notes=("Something to know.",),
+            failures={"latency": "RuntimeError: no record came"},
+        )
+    )
+    lines = text.splitlines()
+    rate, cpu, seek = lines[3:6]
+    assert rate.split("  ")[0] == "produce"
+    assert "45,000..60,000" in rate
+    assert "48,000..66,000" in rate
+    assert "1.20×" in rate
+    assert rate.endswith("met, and the goal")
+    assert cpu.startswith(" ")
+    assert cpu.endswith("not met")
+    assert seek.startswith("seek")
+    assert rate.index("1.20×") == cpu.index("0.96×") == seek.index("0.67×")
+    assert lines[7:] == [
+        "Something to know.",
+        "Could not measure latency: RuntimeError: no record came",
+        "1 of 2 targets met.",
+    ]
+
+
+def test_a_page_keeps_what_stands_around_the_results(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
+    report.write_docs(run(compare(RATE, 100, 200)), page)
+    report.write_docs(run(compare(RATE, 100, 300)), page)
+    text = page.read_text()
+    assert text.startswith(f"before\n{report.BEGIN}\n")
+    assert text.endswith(f"\n{report.END}\nafter\n")
+    assert "old" not in text
+    assert (
+        "| produce | throughput, records/s | 100 (90.0..120) | 300 (240..330) | 3.00× | ≥ 1.0× | met, and the goal |"
+        in text
+    )
+    assert "2.00×" not in text
+
+
+def test_a_page_without_a_place_for_results_is_left_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing here\n")
+    with pytest.raises(ValueError, match="no place for the results"):
+        report.write_docs(run(compare(RATE, 1, 1)), page)
+    assert page.read_text() == "nothing here\n"
+
+
+def test_the_picture_names_every_row_and_is_the_same_every_time(tmp_path: Path) -> None:
+    measured = run(compare(RATE, 100, 250), compare(CPU, 9, 10), compare(IDLE, 300, 30))
+    picture.draw(measured, tmp_path / "one.svg")
+    picture.draw(measured, tmp_path / "two.svg")
+    text = (tmp_path / "one.svg").read_text()
+    assert text == (tmp_path / "two.svg").read_text()
+    for label in ("Throughput", "Broker CPU", "Memory", "produce", "idle", "2.50×", "0.90×", "10×"):
+        assert f">{label}</text>" in text
+    assert ">Latency and start</text>" not in text
