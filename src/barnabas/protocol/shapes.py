@@ -143,11 +143,22 @@ def find_coordinator_down(response: Any, version: int) -> Any:
     )
 
 
+def list_config_resources_up(request: Any, version: int) -> Any:
+    """Version 0 asks for client metrics only, and does not say so."""
+    if version >= 1:
+        return request
+    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+    from kio.static.primitive import i8
+
+    return ListConfigResourcesRequest(resource_types=(i8(16),))
+
+
 UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.LIST_OFFSETS: list_offsets_up,
     ApiKey.METADATA: metadata_up,
     ApiKey.FIND_COORDINATOR: find_coordinator_up,
     ApiKey.DELETE_TOPICS: delete_topics_up,
+    ApiKey.LIST_CONFIG_RESOURCES: list_config_resources_up,
 }
 DOWN: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.LIST_OFFSETS: list_offsets_down,

@@ -14,6 +14,7 @@ from barnabas.broker.handlers import configs
 from barnabas.broker.registry import BY_KEY
 from barnabas.machines.controller.image import ALL_BROKERS
 from barnabas.model.errors import UnknownTopicOrPartition, UnsupportedVersion
+from barnabas.protocol import codec
 from barnabas.protocol.apis import ApiKey
 from tests.support.config_requests import (
     APPEND,
@@ -263,6 +264,10 @@ class TestList:
     def test_some_kinds(self) -> None:
         assert self._listed(BROKER, GROUP) == [(BROKER, "1")]
         assert self._listed(METRICS) == []
+
+    def test_the_oldest_version_knows_client_metrics_only(self) -> None:
+        request = codec.decode(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, memoryview(b"\x00"), 0)
+        assert configs.list_config_resources(a_broker(), request, CALLER).config_resources == ()
 
     def test_kinds_that_nobody_knows(self) -> None:
         with pytest.raises(UnsupportedVersion):

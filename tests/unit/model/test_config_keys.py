@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from barnabas.model.config import sentences
@@ -35,6 +36,26 @@ def test_what_is_described_is_honoured() -> None:
     assert BROKER_KEYS["ssl.protocol"].standing is Standing.IGNORED
     assert BROKER_KEYS["zookeeper.set.acl"].standing is Standing.RETIRED
     assert BROKER_KEYS["metadata.store"].standing is Standing.OWN
+
+
+def _source(*left_out: str) -> str:
+    files = (ROOT / "src").rglob("*.py")
+    return "\n".join(path.read_text(encoding="utf-8") for path in files if path.name not in left_out)
+
+
+def test_what_is_described_is_read_somewhere() -> None:
+    text = _source("broker_keys.py", "retired_keys.py", "topic_keys.py", "sentences.py", "settings.py")
+    of_logs = {name for topic_key in sentences.TOPIC for name, _ in SYNONYMS.get(topic_key, ())}
+    unread = [name for name in sentences.BROKER.keys() - of_logs if f'"{name}"' not in text]
+    assert unread == [], "either read these keys or take their sentences out"
+    fields = [name for name in sentences.TOPIC if f".{name.replace('.', '_')}" not in text]
+    assert fields == ["internal.segment.bytes"]
+
+
+def test_what_is_read_is_described() -> None:
+    asked = re.findall(r'(?:number|flag|text|ratio|items)(?:_or_none)?\("([a-z.]+)"\)', _source())
+    undescribed = {name for name in asked if name in BROKER_KEYS and BROKER_KEYS[name].standing is Standing.IGNORED}
+    assert undescribed <= {"max.connections.per.ip.overrides"}, "describe these keys in sentences.py"
 
 
 def test_a_topic_key_and_its_broker_keys_are_of_one_mind() -> None:
