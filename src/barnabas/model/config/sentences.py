@@ -25,7 +25,7 @@ BROKER: Final[dict[str, str]] = {
     "inter.broker.listener.name": "The listener that brokers use among themselves.",
     "listener.security.protocol.map": "Each listener's security protocol, as NAME:PROTOCOL; only PLAINTEXT is offered.",
     "listeners": "Where the broker listens, as NAME://HOST:PORT; an empty host means every interface.",
-    "log.cleanup.policy": "delete: old segments go by age and size. compact: records need keys and all stay. Empty: nothing goes.",
+    "log.cleanup.policy": "delete: old segments go by age and size. compact: records need keys and stay.",
     "log.dir": "The data directory, when log.dirs is unset.",
     "log.dirs": "The data directories, separated by commas.",
     "log.flush.interval.messages": "Flush a partition to disk after this many records.",
@@ -68,7 +68,7 @@ BROKER: Final[dict[str, str]] = {
 }
 
 TOPIC: Final[dict[str, str]] = {
-    "cleanup.policy": "delete: old segments go by age and size. compact: records need keys and all stay. Empty: nothing goes.",
+    "cleanup.policy": "delete: old segments go by age and size. compact: records need keys and stay.",
     "compression.gzip.level": "The level used when compression.type is gzip.",
     "compression.lz4.level": "The level used when compression.type is lz4.",
     "compression.type": "The codec that the topic is kept in; `producer` keeps what producers sent.",
