@@ -63,3 +63,16 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[Example]) 
                 formatter.write_paragraph()
             indent = " " * formatter.current_indent
             formatter.write(f"{indent}# {purpose}\n{indent}{line}\n")
+
+
+class Group(click.Group):
+    """A command with commands of its own; its help ends with examples."""
+
+    def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the examples."""
+        super().format_commands(ctx, formatter)
+        write_examples(formatter, self.examples)
