@@ -103,7 +103,8 @@ def neutral(answer: Any, tag: str, name: str = "") -> Any:
     if name in BROKER_ID_LISTS:
         return len(answer)
     if isinstance(answer, list):
-        return [neutral(item, tag) for item in answer]
+        items = [neutral(item, tag) for item in answer]
+        return sorted(items, key=lambda item: item["partition_index"]) if name == "partitions" else items
     if name in BROKER_IDS:
         return answer >= 0
     if name == "topic_id":
