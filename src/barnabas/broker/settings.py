@@ -58,7 +58,7 @@ class Changed(NamedTuple):
     keys: frozenset[str]
     """Broker keys with new values."""
     topics: frozenset[str]
-    """Topics with a new LogConfig, of those that were asked for."""
+    """Topics whose LogConfig may be another: their own overrides changed, or a default of all."""
 
 
 class Settings(Values):
