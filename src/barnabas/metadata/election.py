@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.store import BadVersion, Create, Node, NodeExists, Set
+from barnabas.metadata.store import BadVersion, Check, Create, Node, NodeExists, Set
 from barnabas.metadata.znodes import ControllerEpochNode, ControllerNode
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ class Term:
     """A time in office."""
 
     epoch: int
-    guard: int
-    """The version that `/controller_epoch` has for as long as the term lasts."""
+    guard: Check
+    """Holds for as long as the term lasts: `/controller_epoch` has the version that the election gave it."""
 
 
 async def campaign(store: MetadataStore, broker_id: int, now_ms: int) -> Term | None:
@@ -37,7 +37,7 @@ async def campaign(store: MetadataStore, broker_id: int, now_ms: int) -> Term | 
         if incumbent is not None:
             if incumbent.owner != store.session_id:
                 return None
-            return Term(ControllerEpochNode.decode(node.data), node.version)
+            return _term(ControllerEpochNode.decode(node.data), node.version)
         epoch = ControllerEpochNode.decode(node.data) + 1
         try:
             await store.multi(
@@ -48,7 +48,11 @@ async def campaign(store: MetadataStore, broker_id: int, now_ms: int) -> Term | 
             )
         except (NodeExists, BadVersion):
             continue
-        return Term(epoch, node.version + 1)
+        return _term(epoch, node.version + 1)
+
+
+def _term(epoch: int, version: int) -> Term:
+    return Term(epoch, Check(ControllerEpochNode.path, version))
 
 
 async def in_office(store: MetadataStore) -> bool:

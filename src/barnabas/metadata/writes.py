@@ -22,7 +22,6 @@ from barnabas.metadata.store import Check, Create, Delete, Operation, Set
 from barnabas.metadata.znodes import (
     Assignment,
     ConfigNode,
-    ControllerEpochNode,
     DeletionNode,
     FeaturesNode,
     PartitionNode,
@@ -38,26 +37,30 @@ if TYPE_CHECKING:
     from barnabas.machines.controller.image import PartitionImage, TopicImage
     from barnabas.metadata.store import MetadataStore
 
-_PORTION_BYTES = 400_000
-"""ZooKeeper takes at most 1 MB in one request by default."""
+_MULTI_BYTES = 400_000
+"""How large a multi may be: ZooKeeper takes at most 1 MB in one request by default."""
 _OPERATION_BYTES = 60
 """What an operation costs on the wire beside path and data, generously."""
 
 
-def portions(operations: Iterable[Operation], epoch_version: int) -> Iterator[list[Operation]]:
-    """Cut operations into multis, each guarded by the version that `/controller_epoch` must have."""
-    guard = Check(ControllerEpochNode.path, epoch_version)
-    portion: list[Operation] = [guard]
+def _cost(operation: Operation) -> int:
+    """What an operation adds to the size of a multi."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    return len(operation.path) + len(data) + _OPERATION_BYTES
+
+
+def portions(operations: Iterable[Operation], guard: Check | None = None) -> Iterator[list[Operation]]:
+    """Cut operations into multis that a store takes, each beginning with `guard`."""
+    start = [] if guard is None else [guard]
+    portion: list[Operation] = [*start]
     size = 0
     for operation in operations:
-        data = operation.data if isinstance(operation, Create | Set) else b""
-        cost = len(operation.path) + len(data) + _OPERATION_BYTES
-        if len(portion) > 1 and size + cost > _PORTION_BYTES:
+        size += _cost(operation)
+        if len(portion) > len(start) and size > _MULTI_BYTES:
             yield portion
-            portion, size = [guard], 0
+            portion, size = [*start], _cost(operation)
         portion.append(operation)
-        size += cost
-    if len(portion) > 1:
+    if len(portion) > len(start):
         yield portion
 
 

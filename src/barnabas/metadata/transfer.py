@@ -1,0 +1,117 @@
+"""Carrying a tree from one store to another: to a file and back, and between Barnabas and Apache Kafka's ZooKeeper.
+
+A tree is carried whole, except for what belongs to a moment: ephemeral nodes (who is up, who is controller) and the
+queues of change notifications, which the next controller would take for news; and except for finalized features, which
+every cluster settles by what its brokers support (Kafka 3.9 over ZooKeeper supports none, and stops when it finds one).
+Topic ids, assignments, leader epochs, the controller's epoch, settings, the cluster's id and the last producer ids are
+carried as they are, so the log directories that go with the tree fit it wherever it is opened. The target numbers
+versions and creation ids anew.
+
+The file is JSON: `{"version": 1, "nodes": {path: data}}`, where data is text, or `{"base64": ...}` if it is not.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+from barnabas.metadata.store import Create, Operation, Set, StoreError, check_path
+from barnabas.metadata.writes import portions
+from barnabas.metadata.znodes import BrokersNode, ClusterIdNode, FeaturesNode, TopicsNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from barnabas.metadata.store import MetadataStore
+
+VERSION = 1
+
+_ZOOKEEPERS_OWN = "/zookeeper"
+_QUEUES = (
+    "/config/changes",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+    "/kafka-acl-changes",
+    "/kafka-acl-extended-changes",
+    "/delegation_token/token_changes",
+)
+
+
+class TransferError(StoreError):
+    """A tree that cannot be carried over; the message says why and what to do."""
+
+
+async def export_tree(store: MetadataStore) -> dict[str, Any]:
+    """The persistent tree as a value that JSON can hold."""
+    nodes = await store.subtree("/")
+    return {
+        "version": VERSION,
+        "nodes": {node.path: _encode(node.data) for node in nodes if not node.owner and not _of_a_moment(node.path)},
+    }
+
+
+async def import_tree(store: MetadataStore, tree: Mapping[str, Any]) -> int:
+    """Write an exported tree into a store that has no cluster yet; returns the number of nodes.
+
+    Raises TransferError, before anything is written, if the store is in use or the tree is not one.
+    """
+    nodes = _decoded(tree)
+    await _check_unused(store)
+    present = {node.path: node.data for node in await store.subtree("/")}
+    for portion in portions(_writes(nodes, present)):
+        await store.multi(portion)
+    return len(nodes)
+
+
+async def _check_unused(store: MetadataStore) -> None:
+    for folder, what in ((BrokersNode.path, "brokers are up"), (TopicsNode.path, "there are topics")):
+        if await store.find(folder) is not None and (names := await store.children(folder)):
+            raise TransferError(
+                f"the target is in use, {what} ({', '.join(names[:5])}): import into a new store or another chroot"
+            )
+    if await store.find(ClusterIdNode.path) is not None:
+        raise TransferError("the target already has a cluster id: import into a new store or another chroot")
+
+
+def _decoded(tree: Mapping[str, Any]) -> dict[str, bytes]:
+    if tree.get("version") != VERSION or not isinstance(tree.get("nodes"), dict):
+        raise TransferError(f"this is no exported tree of version {VERSION}")
+    nodes = {}
+    for path, data in sorted(tree["nodes"].items()):
+        try:
+            check_path(path)
+            nodes[path] = _decode(data)
+        except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
+            raise TransferError(f"the exported tree is damaged at {path}: {error}") from error
+    return nodes
+
+
+def _writes(nodes: Mapping[str, bytes], present: Mapping[str, bytes]) -> Iterator[Operation]:
+    """In the order of paths, in which a parent precedes its children; parents that are not listed are made."""
+    made = set(present)
+    for path, data in nodes.items():
+        for at in (at for at in range(1, len(path)) if path[at] == "/"):
+            if path[:at] not in made:
+                made.add(path[:at])
+                yield Create(path[:at])
+        if path not in made:
+            made.add(path)
+            yield Create(path, data)
+        elif present.get(path, b"") != data:
+            yield Set(path, data)
+
+
+def _of_a_moment(path: str) -> bool:
+    return path.startswith((_ZOOKEEPERS_OWN, FeaturesNode.path, *(f"{queue}/" for queue in _QUEUES)))
+
+
+def _encode(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _decode(data: str | dict[str, str]) -> bytes:
+    return data.encode() if isinstance(data, str) else base64.b64decode(data["base64"], validate=True)
