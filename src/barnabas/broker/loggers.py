@@ -1,7 +1,7 @@
 """The levels of this process's loggers, under the names that Kafka's tools know; they last until the broker stops.
 
-There are as many loggers as modules that were loaded. A name above them, such as `barnabas.storage`, has no logger
-until it is given a level, and may be given one.
+There is a logger for each module that was loaded and for each package above one: `barnabas.storage` sets the level of
+all of storage.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ LEVELS: Final = {
 def levels() -> dict[str, str]:
     """Every logger with the level that holds for it."""
     found = {ROOT: _name(logging.root.level)}
-    for name, logger in sorted(logging.root.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger):
-            found[name] = _name(logger.getEffectiveLevel())
+    for name in sorted(logging.root.manager.loggerDict):
+        found[name] = _name(logging.getLogger(name).getEffectiveLevel())
     return found
 
 

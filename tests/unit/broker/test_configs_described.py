@@ -203,6 +203,9 @@ class TestLoggers:
         assert logger.level == number
         assert entry(broker, LOGGER, "1", logger.name).value == level
 
+    def test_a_package_is_a_logger_too(self, logger: logging.Logger) -> None:
+        assert entry(a_broker(), LOGGER, "1", "barnabas.broker").value == "WARN"
+
     def test_a_removed_level_follows_the_parent(self, logger: logging.Logger) -> None:
         assert change(a_broker(), (LOGGER, "1", [(logger.name, DELETE, None)])) == [""]
         assert logger.level == logging.NOTSET
