@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import fcntl
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.cli.conftest import Run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory with one partition: two batches, three records."""
+    partition = tmp_path / "orders-0"
+    partition.mkdir()
+    two = [Record(0, 0, b"k", b"first"), Record(1, 5, None, b"second")]
+    batches = [
+        build_batch(two, base_offset=0, base_timestamp=1000, leader_epoch=0),
+        build_batch([Record(0, 0, b"k", None)], base_offset=2, base_timestamp=2000, leader_epoch=0),
+    ]
+    (partition / "00000000000000000000.log").write_bytes(b"".join(batches))
+    (partition / "00000000000000000000.index").touch()
+    (partition / "00000000000000000000.timeindex").touch()
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    (partition / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
+    (tmp_path / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    return tmp_path
+
+
+def damage(data: Path) -> None:
+    file = data / "orders-0" / "00000000000000000000.log"
+    contents = bytearray(file.read_bytes())
+    contents[70] ^= 1
+    file.write_bytes(contents)
+
+
+class TestCheck:
+    def test_a_sound_directory(self, run: Run, data: Path) -> None:
+        result = run("log", "check", data)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert result.stdout.startswith(f"{data}: 1 partitions, 1 segments, 2 batches, 3 records, ")
+        assert result.stdout.endswith(": 0 errors, 0 warnings\n")
+
+    def test_damage_is_told_with_its_place_and_an_exit_code(self, run: Run, data: Path) -> None:
+        damage(data)
+        result = run("log", "check", data)
+        assert result.exit_code == 1
+        finding, summary = result.stdout.splitlines()
+        assert finding == f"error: {data}/orders-0/00000000000000000000.log at byte 0: the CRC-32C does not match"
+        assert summary.endswith(": 1 errors, 0 warnings")
+
+    def test_one_sound_directory_does_not_excuse_another(self, run: Run, data: Path, tmp_path: Path) -> None:
+        damage(data)
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        assert run("log", "check", data / "orders-0", empty).exit_code == 1
+
+    def test_json(self, run: Run, data: Path) -> None:
+        damage(data)
+        result = run("log", "check", data, "--json")
+        assert result.exit_code == 1
+        report = json.loads(result.stdout)
+        assert (report["errors"], report["batches"], report["records"]) == (1, 2, 3)
+        assert report["findings"] == [
+            {
+                "severity": "error",
+                "path": f"{data}/orders-0/00000000000000000000.log",
+                "position": 0,
+                "what": "the CRC-32C does not match",
+            }
+        ]
+
+    def test_a_running_broker_is_remarked(self, run: Run, data: Path) -> None:
+        with (data / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            result = run("log", "check", data)
+        assert result.exit_code == 0
+        assert result.stderr.startswith(f"A broker is running on {data}: ")
+
+    def test_a_missing_directory_is_wrong_usage(self, run: Run, tmp_path: Path) -> None:
+        assert run("log", "check", tmp_path / "nowhere").exit_code == 2
