@@ -7,7 +7,10 @@ operation), and which unsynced bytes and names survive. Every run goes through s
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +23,7 @@ from tests.support.faulty_files import FaultyFiles, PowerLoss
 from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, batch, read_bytes, stored
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
     from barnabas.storage.log import Log
 
@@ -57,12 +60,16 @@ class Run:
         return self.manager.create(TP, TOPIC_ID, self.config)
 
     def live(self) -> None:
-        """Do things until the power goes off."""
+        """Do things until the power goes off; if it stays on, maybe stop cleanly."""
         log = self.start()
         self.check(log, everything=False)
-        self.files.crash_in = self.chance.randint(0, 120)
+        self.files.crash_in = self.chance.randint(0, 150)
         for _ in range(STEPS):
             self.step(log)
+        if self.chance.random() < 0.7:
+            end = log.log_end_offset
+            self.manager.close()
+            self.certain = end
 
     def step(self, log: Log) -> None:
         kind = self.chance.random()
@@ -147,13 +154,25 @@ class Run:
             self.files.kill()
 
 
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A directory in memory, where the system has such: these tests make many thousand files."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
+        yield Path(path)
+
+
+def new_run(disk: Path, seed: int, *, flush_each: bool) -> Run:
+    root = disk / str(seed)
+    root.mkdir()
+    return Run(root, seed, flush_each=flush_each)
+
+
 @pytest.mark.parametrize("group", range(12))
 @pytest.mark.parametrize("flush_each", [False, True], ids=["flush sometimes", "flush each"])
-def test_what_was_flushed_survives_power_loss(tmp_path: Path, group: int, flush_each: bool) -> None:
+def test_what_was_flushed_survives_power_loss(disk: Path, group: int, flush_each: bool) -> None:
     for seed in range(group * 10, group * 10 + 10):
-        root = tmp_path / str(seed)
-        root.mkdir()
-        run = Run(root, seed, flush_each=flush_each)
+        run = new_run(disk, seed, flush_each=flush_each)
         for _ in range(CRASHES):
             with contextlib.suppress(PowerLoss):
                 run.live()
@@ -163,11 +182,9 @@ def test_what_was_flushed_survives_power_loss(tmp_path: Path, group: int, flush_
 
 
 @pytest.mark.parametrize("group", range(4))
-def test_what_was_acknowledged_survives_a_killed_process(tmp_path: Path, group: int) -> None:
+def test_what_was_acknowledged_survives_a_killed_process(disk: Path, group: int) -> None:
     for seed in range(group * 10, group * 10 + 10):
-        root = tmp_path / str(seed)
-        root.mkdir()
-        run = Run(root, seed, flush_each=False)
+        run = new_run(disk, seed, flush_each=False)
         for _ in range(CRASHES):
             log = run.start()
             run.check(log, everything=True)

@@ -47,7 +47,7 @@ from barnabas.storage.epochs import EpochEnd, LeaderEpochs
 from barnabas.storage.files import ColdRead, FileHandle
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates, Snapshots
 from barnabas.storage.search import TimestampOffset
-from barnabas.storage.segment import FileSlice, Segment
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -428,9 +428,11 @@ class Log:
 
     def _append_as_is(self, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
         size, last, timestamp = header.size, header.last_offset, header.max_timestamp
+        start = self.log_end_offset
         try:
-            segment = self._segment_for(header.base_offset, size, last, timestamp, now_ms)
-            segment.write((batch,), size, self.log_end_offset, last, timestamp)
+            base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
+            segment = self._segment_for(base, size, last, timestamp, now_ms)
+            segment.write((batch,), size, start, last, timestamp)
         except OSError as error:
             raise self._store.fail(error, f"writing to {self._path}") from error
         if header.leader_epoch > self._epochs.latest:

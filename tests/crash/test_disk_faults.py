@@ -1,0 +1,157 @@
+"""Disks that are full, and syncs that fail: the directory stops, what was acknowledged stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.model.clock import ManualClock
+from barnabas.model.errors import StartupError, StorageFailed
+from barnabas.model.log_config import LogConfig
+from barnabas.storage.manager import LogManager
+from tests.support.faulty_files import FaultyFiles
+from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, UnsyncedFiles, append, batch, stored
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.storage.log import Log
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=50)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FaultyFiles:
+    return FaultyFiles(tmp_path)
+
+
+@pytest.fixture
+def manager(tmp_path: Path, files: FaultyFiles) -> StepManager:
+    return StepManager(tmp_path, files).start({TP.topic: CONFIG})
+
+
+@pytest.fixture
+def log(manager: StepManager) -> Log:
+    return manager.create(TP, TOPIC_ID, CONFIG)
+
+
+def restarted(tmp_path: Path, files: FaultyFiles) -> Log:
+    files.kill()
+    log = StepManager(tmp_path, files).start({TP.topic: CONFIG}).get(TP)
+    assert log is not None
+    return log
+
+
+@pytest.mark.parametrize("room", range(0, 3000, 97))
+def test_a_full_disk_stops_the_directory_and_loses_nothing(
+    tmp_path: Path, files: FaultyFiles, manager: StepManager, log: Log, room: int
+) -> None:
+    acknowledged: list[bytes] = []
+    files.room = room
+    with pytest.raises(StorageFailed, match="No space left"):
+        for number in range(100):
+            append(log, batch(2, size=50, producer_id=1, sequence=2 * number))
+            acknowledged = stored(log)
+
+    assert stored(log) == acknowledged
+    assert log.log_end_offset == 2 * len(acknowledged)
+    assert list(manager.failed_directories) == [tmp_path]
+    files.room = None
+    with pytest.raises(StorageFailed):
+        append(log, batch())
+    with pytest.raises(StorageFailed):
+        log.flush()
+    manager.checkpoint()
+    manager.close()
+
+    again = restarted(tmp_path, files)
+    assert stored(again) == acknowledged
+    assert append(again, batch(2, size=50, producer_id=1, sequence=2 * len(acknowledged))) == [2 * len(acknowledged)]
+
+
+def test_a_write_error_stops_the_directory(files: FaultyFiles, manager: StepManager, log: Log) -> None:
+    append(log, batch())
+    files.failing_writes = True
+    with pytest.raises(StorageFailed, match="Input/output error"):
+        append(log, batch())
+    assert len(stored(log)) == 1
+    assert manager.failed_directories
+    with pytest.raises(StorageFailed, match="all log directories have failed"):
+        manager.create(TP._replace(partition=1), TOPIC_ID, CONFIG)
+
+
+def test_a_failed_sync_is_never_believed_later(
+    tmp_path: Path, files: FaultyFiles, manager: StepManager, log: Log
+) -> None:
+    append(log, batch(), batch())
+    log.flush()
+    manager.checkpoint()
+    append(log, batch())
+    files.failing_syncs = True
+    waiting = manager.flush_through(log, 3)
+    manager.drain()
+    assert isinstance(waiting.exception(timeout=0), StorageFailed)
+    assert log.recovery_point == 2
+
+    files.failing_syncs = False
+    with pytest.raises(StorageFailed):
+        log.flush()
+    with pytest.raises(StorageFailed):
+        append(log, batch())
+    assert len(stored(log)) == 3
+    manager.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+    files.power_loss(1)
+    again = StepManager(tmp_path, files).start({TP.topic: CONFIG}).get(TP)
+    assert again is not None
+    assert again.log_end_offset >= 2
+
+
+def test_a_failing_directory_leaves_the_others_alone(tmp_path: Path) -> None:
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    files = FaultyFiles(tmp_path)
+    files.make_dir(str(bad))
+    manager = LogManager([bad, tmp_path / "good"], clock=ManualClock(NOW), files=files)
+    manager.load(broker_id=1, cluster_id="test", configs={})
+    logs = [manager.create(TP._replace(partition=number), TOPIC_ID, CONFIG) for number in range(4)]
+    assert [log.log_dir.name for log in logs] == ["bad", "good", "bad", "good"]
+
+    files.room = 0
+    with pytest.raises(StorageFailed):
+        append(logs[0], batch())
+    files.room = None
+
+    with pytest.raises(StorageFailed):
+        append(logs[2], batch())
+    assert append(logs[1], batch()) == append(logs[3], batch()) == [0]
+    assert manager.create(TP._replace(partition=9), TOPIC_ID, CONFIG).log_dir.name == "good"
+    manager.checkpoint()
+    manager.close()
+    assert not (bad / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "good" / ".kafka_cleanshutdown").exists()
+
+
+class Unreadable(UnsyncedFiles):
+    """A disk whose directories cannot be listed."""
+
+    def subdirectories(self, path: str) -> list[str]:
+        """Fail, for one directory."""
+        if path.endswith("bad"):
+            raise OSError(5, "Input/output error")
+        return super().subdirectories(path)
+
+
+def test_a_directory_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> None:
+    manager = LogManager([tmp_path / "bad", tmp_path / "good"], clock=ManualClock(NOW), files=Unreadable())
+    manager.load(broker_id=1, cluster_id="test", configs={})
+    assert [path.name for path in manager.failed_directories] == ["bad"]
+    assert manager.create(TP, TOPIC_ID, CONFIG).log_dir.name == "good"
+    manager.close()
+
+    alone = LogManager([tmp_path / "bad"], clock=ManualClock(NOW), files=Unreadable())
+    with pytest.raises(StartupError, match="no log directory can be used"):
+        alone.load(broker_id=1, cluster_id="test", configs={})
+    alone.close(clean=False)
