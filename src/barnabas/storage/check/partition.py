@@ -1,0 +1,276 @@
+"""One partition's directory: segments, indexes, epochs, producers."""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.storage.check.indexes import Batch, OffsetIndex, TimeIndex
+from barnabas.storage.check.text import read_checkpoint, read_number, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from barnabas.storage.check.report import Report
+
+_SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)")
+_UNFINISHED: Final = re.compile(r".*\.(deleted|cleaned|swap|tmp)")
+_OTHER_FILE: Final = re.compile(
+    r"leader-epoch-checkpoint|partition\.metadata|quorum-state|\d{20}-\d{10}\.checkpoint"  # the last two of KRaft
+)
+_TOPIC_ID: Final = re.compile(r"topic_id: [A-Za-z0-9_-]{22}")
+
+_BATCH: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC_FROM: Final = 21
+_LENGTH_BEHIND: Final = 12
+_ABORTED: Final = struct.Struct(">hqqqq")
+_SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
+_CHUNK: Final = 1024 * 1024
+_MAX_RELATIVE: Final = 2**31 - 1
+_LAST_CODEC: Final = 4
+_CONTROL: Final = 0x20
+
+
+class _Epochs(NamedTuple):
+    """The leader epochs of a partition and the offsets at which they start, both rising."""
+
+    numbers: list[int]
+    starts: list[int]
+
+    def at(self, offset: int) -> int | None:
+        """The epoch of an offset; None before the first."""
+        index = bisect_right(self.starts, offset)
+        return self.numbers[index - 1] if index else None
+
+
+class PartitionCheck:
+    """One partition's directory."""
+
+    def __init__(self, path: Path, report: Report) -> None:
+        self._path = path
+        self._report = report
+        self._bases: list[int] = []
+        self._files: set[str] = set()
+        self._epochs = _Epochs([], [])
+        self._producers: dict[int, tuple[int, int]] = {}
+        self._last_epoch = -1
+
+    def check(self) -> int:
+        """Check everything; returns the log's end offset."""
+        self._report.partitions += 1
+        self._list_files()
+        self._check_metadata()
+        self._check_epochs()
+        end = 0
+        for number, base in enumerate(self._bases):
+            following = self._bases[number + 1] if number + 1 < len(self._bases) else None
+            end = self._check_segment(base, following)
+        if self._epochs.starts and self._epochs.starts[-1] > end:
+            self._report.error(
+                self._path / "leader-epoch-checkpoint",
+                None,
+                f"epoch {self._epochs.numbers[-1]} starts at {self._epochs.starts[-1]}, after the log's end {end}",
+            )
+        for name in sorted(self._files):
+            if name.endswith(".snapshot"):
+                self._check_snapshot(self._path / name, end)
+        return end
+
+    def _list_files(self) -> None:
+        for entry in sorted(self._path.iterdir()):
+            match = _SEGMENT_FILE.fullmatch(entry.name)
+            if match:
+                self._files.add(entry.name)
+                if match[2] == "log":
+                    self._bases.append(int(match[1]))
+            elif _UNFINISHED.fullmatch(entry.name):
+                self._report.warn(entry, None, "is left over from work that was not finished")
+            elif not _OTHER_FILE.fullmatch(entry.name):
+                self._report.warn(entry, None, "does not belong here")
+        if not self._bases:
+            self._report.warn(self._path, None, "holds no segment")
+        for name in self._files:
+            stem, _, kind = name.partition(".")
+            if kind not in ("log", "snapshot") and int(stem) not in self._bases:
+                self._report.warn(self._path / name, None, "is an index without its segment")
+
+    def _check_metadata(self) -> None:
+        path = self._path / "partition.metadata"
+        if not path.exists():
+            self._report.warn(path, None, "is missing: the partition does not know its topic's id")
+            return
+        lines = read_text(path).splitlines()
+        if len(lines) < 2 or lines[0] != "version: 0" or not _TOPIC_ID.fullmatch(lines[1]):
+            self._report.error(path, None, "does not hold a version and a topic id")
+
+    def _check_epochs(self) -> None:
+        path = self._path / "leader-epoch-checkpoint"
+        if not path.exists():
+            self._report.warn(path, None, "is missing")
+            return
+        for row in read_checkpoint(path, 2, self._report):
+            epoch, start = read_number(row[0]), read_number(row[1])
+            if epoch is None or start is None:
+                self._report.error(path, None, f"{' '.join(row)!r} is not an epoch and an offset")
+                return
+            if self._epochs.numbers and (epoch <= self._epochs.numbers[-1] or start <= self._epochs.starts[-1]):
+                self._report.error(path, None, f"epoch {epoch} at {start} does not come after the one before it")
+            self._epochs.numbers.append(epoch)
+            self._epochs.starts.append(start)
+
+    def _check_segment(self, base: int, following: int | None) -> int:
+        """Check one segment and its indexes; returns the offset after its last batch."""
+        report = self._report
+        report.segments += 1
+        path = self._path / f"{base:020d}.log"
+        done = following is not None
+        index = OffsetIndex(path.with_suffix(".index"), base, report, done=done)
+        times = TimeIndex(path.with_suffix(".timeindex"), base, report, done=done)
+        end = base
+        with path.open("rb") as file:
+            for batch in self._batches(file, path, done=done):
+                if batch.base_offset < end:
+                    report.error(path, batch.position, f"offset {batch.base_offset} follows offset {end - 1}")
+                if batch.last_offset - base > _MAX_RELATIVE:
+                    report.error(
+                        path, batch.position, f"offset {batch.last_offset} is too far from the segment's start"
+                    )
+                if following is not None and batch.last_offset >= following:
+                    report.error(
+                        path, batch.position, f"offset {batch.last_offset} reaches into the segment from {following}"
+                    )
+                self._check_leader_epoch(path, batch)
+                index.follow(batch)
+                times.follow(batch)
+                end = max(end, batch.last_offset + 1)
+        index.finish(path.stat().st_size)
+        times.finish()
+        self._check_aborted(base, end)
+        return end
+
+    def _batches(self, file: BinaryIO, path: Path, *, done: bool) -> Iterator[Batch]:
+        """Go over the batches of a segment and check what can be told of each alone."""
+        report = self._report
+        size = path.stat().st_size
+        report.size += size
+        position = 0
+        while position < size:
+            head = file.read(_BATCH.size)
+            if len(head) < _BATCH.size:
+                self._check_tail(file, path, position, head, "no whole batch", done=done)
+                return
+            fields = _BATCH.unpack(head)
+            base_offset, length, leader_epoch, magic, crc, attributes, delta, _, max_timestamp = fields[:9]
+            end = position + _LENGTH_BEHIND + length
+            if magic != 2 or length < _BATCH.size - _LENGTH_BEHIND or end > size:
+                self._check_tail(file, path, position, head, f"magic {magic}, length {length}: no batch", done=done)
+                return
+            if _crc(head[_CRC_FROM:], file, end - position - _BATCH.size) != crc:
+                report.error(path, position, "the CRC-32C does not match")
+            count = fields[12]
+            if delta < 0 or not 0 <= count <= delta + 1:
+                report.error(path, position, f"{count} records do not fit offsets 0 to {delta}")
+            if base_offset < 0:
+                report.error(path, position, f"the base offset is {base_offset}")
+            if attributes & 7 > _LAST_CODEC:
+                report.error(path, position, f"compression codec {attributes & 7} does not exist")
+            self._check_producer(path, position, attributes, fields[9], fields[10], fields[11], delta)
+            report.batches += 1
+            report.records += max(count, 0)
+            yield Batch(position, base_offset, base_offset + delta, max_timestamp, leader_epoch)
+            position = end
+
+    def _check_tail(self, file: BinaryIO, path: Path, position: int, head: bytes, what: str, *, done: bool) -> None:
+        """Report what follows the last batch; zeros at the end of the newest segment are space that was reserved."""
+        left = path.stat().st_size - position
+        zeros = not done and not any(head)
+        while zeros and (chunk := file.read(_CHUNK)):
+            zeros = not any(chunk)
+        if zeros:
+            self._report.warn(path, position, f"{left} zeros follow the last batch")
+        else:
+            self._report.error(path, position, f"{what}, and {left} bytes are left")
+
+    def _check_producer(
+        self, path: Path, position: int, attributes: int, producer: int, epoch: int, sequence: int, delta: int
+    ) -> None:
+        if producer < 0 or attributes & _CONTROL:
+            return
+        if epoch < 0 or sequence < 0:
+            self._report.error(path, position, f"producer {producer} has epoch {epoch} and sequence {sequence}")
+            return
+        last_epoch, last_sequence = self._producers.get(producer, (epoch, -1))
+        wrapped = last_sequence - sequence > 2**30
+        if epoch < last_epoch:
+            self._report.warn(path, position, f"producer {producer} went back from epoch {last_epoch} to {epoch}")
+        elif epoch == last_epoch and sequence <= last_sequence and not wrapped:
+            self._report.warn(path, position, f"producer {producer} has sequence {sequence} after {last_sequence}")
+        self._producers[producer] = (epoch, (sequence + delta) & 0x7FFFFFFF)
+
+    def _check_leader_epoch(self, path: Path, batch: Batch) -> None:
+        epoch = batch.leader_epoch
+        if epoch < self._last_epoch:
+            self._report.error(path, batch.position, f"leader epoch {epoch} follows {self._last_epoch}")
+        self._last_epoch = max(epoch, self._last_epoch)
+        known = self._epochs.at(batch.base_offset)
+        if known is not None and known != epoch:
+            self._report.error(
+                path, batch.position, f"leader epoch {epoch} stands where leader-epoch-checkpoint has {known}"
+            )
+
+    def _check_aborted(self, base: int, end: int) -> None:
+        path = self._path / f"{base:020d}.txnindex"
+        if path.name not in self._files:
+            return
+        data = path.read_bytes()
+        if len(data) % _ABORTED.size:
+            self._report.error(path, None, f"{len(data)} bytes are not whole entries of {_ABORTED.size}")
+            return
+        before = -1
+        for number, (version, _, first, last, stable) in enumerate(_ABORTED.iter_unpack(data)):
+            position = number * _ABORTED.size
+            if version != 0:
+                self._report.error(path, position, f"has version {version}")
+            elif not (before <= last and 0 <= first <= last and base <= last < end and stable <= end):
+                self._report.error(
+                    path, position, f"offsets {first} to {last}, stable {stable}, do not fit the segment"
+                )
+            before = last
+
+    def _check_snapshot(self, path: Path, end: int) -> None:
+        offset = int(path.stem)
+        if offset > end:
+            self._report.warn(path, None, f"speaks of offsets up to {offset}, the log ends at {end}")
+        data = path.read_bytes()
+        if len(data) < _SNAPSHOT_HEAD.size:
+            self._report.error(path, None, f"{len(data)} bytes are too few for a snapshot")
+            return
+        version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+        if version != 1:
+            self._report.error(path, 0, f"has version {version}")
+        elif crc32c(data[6:]) != crc:
+            self._report.error(path, 2, "the CRC-32C does not match")
+        elif len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+            self._report.error(path, 6, f"{count} producers do not take {len(data)} bytes")
+        else:
+            seen = set()
+            for producer, _, _, last_offset, *_ in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
+                if producer in seen or last_offset >= offset:
+                    self._report.error(path, None, f"producer {producer}, last offset {last_offset}, does not fit")
+                seen.add(producer)
+
+
+def _crc(start: bytes, file: BinaryIO, size: int) -> int:
+    """The CRC of `start` and the file's next `size` bytes, read in pieces."""
+    crc = crc32c(start)
+    while size > 0 and (chunk := file.read(min(size, _CHUNK))):
+        crc = crc32c(chunk, crc)
+        size -= len(chunk)
+    return crc

@@ -1,0 +1,81 @@
+"""What a check found, and how much it read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FINDINGS_PER_FILE: Final = 20
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+class Finding(NamedTuple):
+    """Something that is not as it should be; `position` is a byte of the file, where there is one."""
+
+    path: Path
+    position: int | None
+    what: str
+    severity: Severity
+
+    def __str__(self) -> str:
+        place = "" if self.position is None else f" at byte {self.position}"
+        return f"{self.severity.value}: {self.path}{place}: {self.what}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found and how much was read. Findings are cut after the first 20 of a file."""
+
+    findings: list[Finding] = field(default_factory=list)
+    left_out: int = 0
+    partitions: int = 0
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that are errors."""
+        return [finding for finding in self.findings if finding.severity is Severity.ERROR]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error; warnings are allowed."""
+        return not self.errors
+
+    def summary(self) -> str:
+        """One line of counts."""
+        errors = len(self.errors)
+        more = f" ({self.left_out} more left out)" if self.left_out else ""
+        return (
+            f"{self.partitions} partitions, {self.segments} segments, {self.batches} batches, {self.records} records, "
+            f"{self.size} bytes: {errors} errors, {len(self.findings) - errors} warnings{more}"
+        )
+
+    def error(self, path: Path, position: int | None, what: str) -> None:
+        """Note an error."""
+        self._add(Finding(path, position, what, Severity.ERROR))
+
+    def warn(self, path: Path, position: int | None, what: str) -> None:
+        """Note a warning."""
+        self._add(Finding(path, position, what, Severity.WARNING))
+
+    def _add(self, finding: Finding) -> None:
+        recent = self.findings[-_FINDINGS_PER_FILE:]
+        if len(recent) == _FINDINGS_PER_FILE and all(
+            (old.path, old.severity) == (finding.path, finding.severity) for old in recent
+        ):
+            self.left_out += 1
+        else:
+            self.findings.append(finding)
