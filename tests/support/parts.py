@@ -41,10 +41,10 @@ async def running_parts(directory: Path, properties: Mapping[str, str] | None = 
     cache = MetadataCache()
     settings = Settings(config, cache)
     logs = LogManager(config.log_dirs, clock=clock)
-    replicas = ReplicaManager(config.node_id, logs, settings, cache)
     defaults = TopicDefaults(settings.number("num.partitions"), settings.number("default.replication.factor"))
     controller = Controller(lambda: SqliteStore(directory / "metadata"), cache, clock, defaults=defaults)
     with ThreadPoolExecutor(2, "parts") as executor:
+        replicas = ReplicaManager(config.node_id, logs, settings, cache, executor)
         image = await controller.open()
         try:
             logs.load(broker_id=config.node_id, cluster_id=image.cluster_id, configs={})
@@ -52,6 +52,7 @@ async def running_parts(directory: Path, properties: Mapping[str, str] | None = 
             endpoints = {"PLAINTEXT": Endpoint("localhost", 9092)}
             await controller.start(Registration(broker_id=config.node_id, endpoints=endpoints, incarnation_id=uuid4()))
             replicas.lead_all(cache.image.topics.values())
+            await replicas.settled()
             yield Broker(
                 broker_id=config.node_id,
                 settings=settings,
@@ -74,6 +75,7 @@ async def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: 
     settings = {key.replace("_", "."): text for key, text in configs.items()}
     made = (await broker.controller.create_topics([NewTopic(name, partitions, 1, (), settings)]))[name]
     assert not isinstance(made, Exception), made
+    await broker.replicas.settled()
     return made
 
 

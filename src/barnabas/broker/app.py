@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
+    from barnabas.broker.settings import Changed
     from barnabas.model.config.broker import BrokerConfig
     from barnabas.model.config.listeners import Listener
+    from barnabas.model.config.values import Values
     from barnabas.net.connection import Connection
     from barnabas.net.reply import Answer, Parked
 
@@ -78,7 +80,6 @@ class App:
         logs = LogManager(
             config.log_dirs,
             clock=clock,
-            default_config=settings.log_config(""),
             recovery_threads=number("num.recovery.threads.per.data.dir"),
             producer_id_expiration_ms=number("producer.id.expiration.ms"),
         )
@@ -93,7 +94,7 @@ class App:
             settings=settings,
             clock=clock,
             logs=logs,
-            replicas=ReplicaManager(config.node_id, logs, settings, metadata),
+            replicas=ReplicaManager(config.node_id, logs, settings, metadata, self._executor),
             metadata=metadata,
             controller=controller,
             producer_ids=ProducerIdSource(controller.allocate_producer_ids),
@@ -115,14 +116,16 @@ class App:
         self._server = Server(self._serve, _limits(config), self._executor)
         bound = {each.name: self._server.listen(each.name, each.host, each.port) for each in config.listeners}
         image = await broker.controller.open()
-        configs = {topic: broker.settings.log_config(topic) for topic in image.topics if image.topic_config(topic)}
+        configs = {topic: broker.settings.log_config(topic) for topic in image.topics}
         await asyncio.to_thread(
             broker.logs.load, broker_id=config.node_id, cluster_id=image.cluster_id, configs=configs
         )
         broker.metadata.subscribe(broker.replicas.on_change)
         broker.settings.subscribe(broker.replicas.on_settings)
+        broker.settings.subscribe(self._on_settings)
         broker.replicas.lead_all(image.topics.values())
         await broker.controller.start(_registration(config, bound))
+        await broker.replicas.settled()
         self._housekeeping.start()
         self._server.accept()
         return ReadyInfo(
@@ -131,6 +134,10 @@ class App:
             f"{len(image.topics)} topics, {len(broker.logs.logs())} partitions",
             seconds_since_start(),
         )
+
+    def _on_settings(self, changed: Changed) -> None:
+        if self._server is not None:
+            self._server.limits = _limits(self.broker.settings)
 
     def _serve(self, connection: Connection, frame: memoryview) -> Answer | Parked:
         return self._dispatcher.serve(connection, frame)
@@ -174,8 +181,8 @@ def _topic_name(metadata: MetadataCache, topic_id: UUID) -> str | None:
     return None if topic is None else topic.name
 
 
-def _limits(config: BrokerConfig) -> Limits:
-    number = config.number
+def _limits(values: Values) -> Limits:
+    number = values.number
     return Limits(
         request_max_bytes=number("socket.request.max.bytes"),
         queued_max_request_bytes=number("queued.max.request.bytes"),

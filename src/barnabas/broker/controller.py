@@ -59,7 +59,7 @@ from barnabas.metadata.znodes import (
     Registration,
     TopicsNode,
 )
-from barnabas.model.errors import ApiError, NotController, RequestTimedOut, StartupError
+from barnabas.model.errors import ApiError, BarnabasError, NotController, RequestTimedOut
 from barnabas.model.ids import METADATA_TOPIC_ID, NO_ID, uuid_to_text
 
 if TYPE_CHECKING:
@@ -311,10 +311,14 @@ class Controller:
             try:
                 async with self._lock:
                     await self._settle()
-            except (StoreError, ApiError, StartupError) as error:
+            except BarnabasError as error:
                 logger.warning("could not follow the metadata tree, trying again: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                self._news.set()
+            except Exception:
+                logger.exception("could not follow the metadata tree, trying again")
+            else:
+                continue
+            await asyncio.sleep(_RETRY_SECONDS)
+            self._news.set()
 
     async def _settle(self) -> None:
         """Bring session, office and image in line with the tree."""
@@ -384,14 +388,20 @@ class Controller:
 
 
 async def _lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
-    """Make the folders of a new tree and the cluster's id; another broker may do the same at once."""
-    while await store.find(ClusterIdNode.path) is None:
-        folders = {parent for path in PERSISTENT_PATHS for parent in _with_parents(path)} | {"/cluster"}
-        missing = [Create(folder) for folder in sorted(folders) if await store.find(folder) is None]
+    """Make the folders and the cluster's id, where they are missing; another broker may do the same at once."""
+    folders = {parent for path in PERSISTENT_PATHS for parent in _with_parents(path)} | {"/cluster"}
+    wanted = [*sorted(folders), ClusterIdNode.path]
+    while True:
+        found = await store.find_many(wanted)
+        missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
+        if not missing:
+            return
         cluster_id = uuid_to_text(make_id())
+        data = {ClusterIdNode.path: ClusterIdNode.encode(cluster_id)}
         with contextlib.suppress(NodeExists):
-            await store.multi([*missing, Create(ClusterIdNode.path, ClusterIdNode.encode(cluster_id))])
-            logger.info("made a new cluster with id %s", cluster_id)
+            await store.multi([Create(path, data.get(path, b"")) for path in missing])
+            if ClusterIdNode.path in missing:
+                logger.info("made a new cluster with id %s", cluster_id)
 
 
 def _untouched_until(image: ClusterImage, term: Term) -> bool:

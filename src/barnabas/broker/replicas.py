@@ -28,7 +28,7 @@ from barnabas.storage import validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from concurrent.futures import Future
+    from concurrent.futures import Executor, Future
 
     from barnabas.broker.settings import Changed, Settings
     from barnabas.metadata.cache import Delta, MetadataCache, PartitionImage, TopicImage
@@ -148,8 +148,13 @@ class Partition:
 class ReplicaManager:
     """All partitions that this broker leads, kept as the cluster's image says."""
 
-    def __init__(self, broker_id: int, logs: LogManager, settings: Settings, metadata: MetadataCache) -> None:
+    def __init__(
+        self, broker_id: int, logs: LogManager, settings: Settings, metadata: MetadataCache, executor: Executor
+    ) -> None:
         self.logs = logs
+        self._executor = executor
+        self._making: set[asyncio.Task[None]] = set()
+        """Logs under construction."""
         self._metadata = metadata
         self._broker_id = broker_id
         self._settings = settings
@@ -196,10 +201,48 @@ class ReplicaManager:
             partition.wake_watchers()
 
     def lead_all(self, topics: Iterable[TopicImage]) -> None:
-        """Take over every partition that the image gives this broker."""
+        """Take over every partition that the image gives this broker; logs that are missing are made in a thread."""
+        missing: list[tuple[TopicImage, PartitionImage]] = []
         for topic in topics:
             for partition in topic.partitions:
-                self._lead(topic, partition)
+                if partition.leader != self._broker_id:
+                    continue
+                log = self.logs.get(TopicPartition(topic.name, partition.index))
+                if log is None:
+                    missing.append((topic, partition))
+                else:
+                    self._lead(topic, partition, log)
+        if missing:
+            making = asyncio.get_running_loop().create_task(self._make(missing))
+            self._making.add(making)
+            making.add_done_callback(self._making.discard)
+
+    async def settled(self) -> None:
+        """Wait until the logs of every partition that was announced are there."""
+        while self._making:
+            await asyncio.wait(self._making)
+
+    async def _make(self, missing: list[tuple[TopicImage, PartitionImage]]) -> None:
+        configs = {topic.name: self._settings.log_config(topic.name) for topic, _ in missing}
+
+        def create() -> list[Log | ApiError]:
+            made: list[Log | ApiError] = []
+            for topic, partition in missing:
+                tp = TopicPartition(topic.name, partition.index)
+                try:
+                    made.append(self.logs.create(tp, topic.topic_id, configs[topic.name]))
+                except ApiError as error:
+                    made.append(error)
+            return made
+
+        made = await asyncio.get_running_loop().run_in_executor(self._executor, create)
+        for (topic, partition), log in zip(missing, made, strict=True):
+            if isinstance(log, ApiError):
+                logger.error("cannot lead %s-%d: %s", topic.name, partition.index, log)
+            elif self._metadata.topic_by_id(topic.topic_id) is None:
+                self.logs.delete(log.tp)  # the topic was deleted meanwhile
+            else:
+                self._lead(topic, partition, log)
 
     def on_change(self, delta: Delta) -> None:
         """Follow the cluster's image."""
@@ -215,19 +258,12 @@ class ReplicaManager:
             if partition.tp.topic in changed.topics:
                 partition.log.update_config(self._settings.log_config(partition.tp.topic))
 
-    def _lead(self, topic: TopicImage, image: PartitionImage) -> None:
+    def _lead(self, topic: TopicImage, image: PartitionImage, log: Log) -> None:
         tp = TopicPartition(topic.name, image.index)
         known = self._partitions.get(tp)
-        if image.leader != self._broker_id:
-            return
         if known is not None and known.leader.leader_epoch == image.leader_epoch:
             if known.leader.commit_isr(image.isr):
                 known.wake_watchers()
-            return
-        try:
-            log = self.logs.get(tp) or self.logs.create(tp, topic.topic_id, self._settings.log_config(topic.name))
-        except ApiError as error:
-            logger.error("cannot lead %s: %s", tp, error)
             return
         if log.is_open:
             log.assign_epoch(image.leader_epoch, log.log_end_offset)  # a log that is not open notes it when it appends

@@ -74,6 +74,7 @@ async def create_topics(broker: Broker, request: CreateTopicsRequest, caller: Ca
     if accepted:
         creating = broker.controller.create_topics(accepted, validate_only=request.validate_only)
         outcomes |= await _each(creating, [topic.name for topic in accepted])
+        await broker.replicas.settled()
     overrides = {topic.name: topic.configs for topic in accepted}
     describer = Describer(broker, with_synonyms=False, with_documentation=False)
     results = []
@@ -222,6 +223,7 @@ async def create_partitions(
     if wanted:
         extending = broker.controller.create_partitions(wanted, validate_only=request.validate_only)
         outcomes |= await _each(extending, [topic.name for topic in wanted])
+        await broker.replicas.settled()
     for name, outcome in outcomes.items():
         if not isinstance(outcome, ApiError) and not request.validate_only:
             logger.info("topic %s has %d partitions now, for %s", name, len(outcome.partitions), caller.client_id)
