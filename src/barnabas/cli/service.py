@@ -49,7 +49,7 @@ def read_pid(data: Path) -> int | None:
     """The pid in the pid file, None when there is none or it is not a number."""
     try:
         return int((data / PID_FILE).read_text(encoding="ascii"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
 
 
