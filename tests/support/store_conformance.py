@@ -167,6 +167,19 @@ class StoreConformance:
         assert {node.path for node in await store.subtree("/")} >= set(paths)
 
     @scenario
+    async def test_reads_many_nodes(self, stores: Stores) -> None:
+        store = await stores.open()
+        paths = [f"/n{number}" for number in range(2500)]
+        for at in range(0, 2500, 500):
+            await store.multi([Create(path, path.encode()) for path in paths[at : at + 500]])
+        wanted = ["/nothing", *reversed(paths), "/n3"]
+        found = await store.find_many(wanted)
+        assert found[0] is None
+        assert [node.data.decode() for node in found[1:] if node is not None] == wanted[1:]
+        assert found[-1] == await store.get("/n3")
+        assert await store.find_many([]) == []
+
+    @scenario
     async def test_numbers_sequential_nodes(self, stores: Stores) -> None:
         store = await stores.open()
         await store.create("/q")

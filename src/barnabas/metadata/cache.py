@@ -7,6 +7,7 @@ subscribers have not been told.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ from barnabas.machines.controller.image import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from uuid import UUID
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "ALL_BROKERS",
@@ -76,7 +79,10 @@ class MetadataCache:
             return
         delta = difference(before, image)
         for callback in self._subscribers:
-            callback(delta)
+            try:
+                callback(delta)
+            except Exception:  # what is stored stays stored: one subscriber's failure must not keep it from others
+                logger.exception("a subscriber failed to take over a change of the cluster")
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of this name."""

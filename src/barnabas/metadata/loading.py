@@ -1,4 +1,4 @@
-"""The tree as an image: three bulk reads, whatever its size."""
+"""The tree as an image, by a few bulk reads whatever its size."""
 
 from __future__ import annotations
 
@@ -57,11 +57,8 @@ async def load(store: MetadataStore) -> Loaded:
     epoch = await store.find(ControllerEpochNode.path)
     features = await store.find(FeaturesNode.path)
     brokers = await load_brokers(store)
-    deleting = (
-        frozenset(await store.children(DeletionsNode.path)) if await store.find(DeletionsNode.path) else frozenset()
-    )
-    topics = _topics(await store.subtree(TopicsNode.path))
-    kept = {name: topic for name, topic in topics.items() if name not in deleting}
+    deleting = frozenset(await _children_if_any(store, DeletionsNode.path))
+    kept = await _topics(store, deleting)
     image = ClusterImage(
         cluster_id="" if cluster_id is None else ClusterIdNode.decode(cluster_id.data),
         controller_id=NO_LEADER if controller is None else ControllerNode.decode(controller.data),
@@ -80,25 +77,30 @@ def _names(topics: Mapping[str, TopicImage]) -> dict[UUID, str]:
     return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != NO_ID}
 
 
-def _topics(nodes: list[Node]) -> dict[str, TopicImage]:
-    skip = len(TopicsNode.path) + 1
-    states: dict[str, Node] = {}
-    assigned: dict[str, Node] = {}
-    for node in nodes:
-        if "/" not in (name := node.path[skip:]):
-            assigned[name] = node
-        elif name.endswith("/state"):
-            states[node.path] = node
-    return {name: _topic(name, node, states) for name, node in assigned.items()}
+async def _topics(store: MetadataStore, deleting: frozenset[str]) -> dict[str, TopicImage]:
+    names = [name for name in await _children_if_any(store, TopicsNode.path) if name not in deleting]
+    nodes = await store.find_many([TopicNode.path(name) for name in names])
+    assigned = {
+        name: TopicNode.decode(name, node.data) for name, node in zip(names, nodes, strict=True) if node is not None
+    }
+    paths = [
+        PartitionStateNode.path(name, index)
+        for name, (_, assignments) in assigned.items()
+        for index in range(len(assignments))
+    ]
+    states = iter(await store.find_many(paths))
+    return {
+        name: TopicImage(
+            name,
+            topic_id or NO_ID,
+            tuple(_partition(index, assignment, next(states)) for index, assignment in enumerate(assignments)),
+        )
+        for name, (topic_id, assignments) in assigned.items()
+    }
 
 
-def _topic(name: str, node: Node, states: Mapping[str, Node]) -> TopicImage:
-    topic_id, assignments = TopicNode.decode(name, node.data)
-    partitions = tuple(
-        _partition(index, assignment, states.get(PartitionStateNode.path(name, index)))
-        for index, assignment in enumerate(assignments)
-    )
-    return TopicImage(name, topic_id or NO_ID, partitions)
+async def _children_if_any(store: MetadataStore, path: str) -> list[str]:
+    return await store.children(path) if await store.find(path) is not None else []
 
 
 def _partition(index: int, assignment: Assignment, node: Node | None) -> PartitionImage:

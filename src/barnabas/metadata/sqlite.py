@@ -98,6 +98,10 @@ class SqliteStore:
         """Read one node that may not be there."""
         return await self._run(lambda: self._worker.tree.find(self._worker.connection, path))
 
+    async def find_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes, all of one moment."""
+        return await self._run(lambda: self._worker.tree.find_many(self._worker.connection, paths))
+
     async def children(self, path: str) -> list[str]:
         """Names of a node's children, sorted; raises NoNode."""
         return await self._run(lambda: self._worker.tree.children(self._worker.connection, path))

@@ -116,6 +116,15 @@ def find(connection: sqlite3.Connection, path: str) -> Node | None:
     return None if row is None else Node._make(row)
 
 
+def find_many(connection: sqlite3.Connection, paths: Sequence[str]) -> list[Node | None]:
+    """Many nodes, as they were together."""
+    connection.execute("BEGIN")
+    try:
+        return [find(connection, path) for path in paths]
+    finally:
+        connection.execute("COMMIT")
+
+
 def get(connection: sqlite3.Connection, path: str) -> Node:
     """One node; raises NoNode."""
     node = find(connection, path)

@@ -180,6 +180,13 @@ class MetadataStore(Protocol):
         """Read one node that may not be there."""
         ...
 
+    async def find_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes, each of which may not be there; much faster than one by one.
+
+        Nodes that change meanwhile may be seen in different moments, unless the store reads all at once.
+        """
+        ...
+
     async def children(self, path: str) -> list[str]:
         """Names (not paths) of a node's children, sorted; raises NoNode."""
         ...
@@ -187,7 +194,7 @@ class MetadataStore(Protocol):
     async def subtree(self, path: str) -> list[Node]:
         """Read everything below `path` (without `path` itself), sorted by path; empty if there is nothing.
 
-        Meant for loading: nodes that change meanwhile may be seen in different moments unless the store reads at once.
+        As with `find_many`, different moments may be seen.
         """
         ...
 

@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 15.0
 _RETRY_SECONDS = 1.0
+_UNDER_WAY = 1000
+"""Requests sent ahead of their answers: many, because each waits for the network; bounded, for memory and timeouts."""
 
 
 class ZooKeeperStore:
@@ -137,6 +139,11 @@ class ZooKeeperStore:
         except NoNode:
             return None
 
+    async def find_many(self, paths: Sequence[str]) -> list[Node | None]:
+        """Read many nodes, with many requests under way at once."""
+        answers = await self._call_all(self._client.get_async, paths)
+        return [_node(path, *answer) if answer else None for path, answer in zip(paths, answers, strict=True)]
+
     async def children(self, path: str) -> list[str]:
         """Names of a node's children, sorted; raises NoNode."""
         return sorted(await self._call(path, self._client.get_children_async, path))
@@ -146,24 +153,45 @@ class ZooKeeperStore:
         nodes: list[Node] = []
         parents = [path.rstrip("/")]
         while parents:
-            names = await asyncio.gather(*(self._children_if_any(parent or "/") for parent in parents))
-            paths = [f"{parent}/{name}" for parent, found in zip(parents, names, strict=True) for name in found]
-            level = await asyncio.gather(*(self._read_if_any(child) for child in paths))
-            nodes += [node for node, _ in filter(None, level)]
-            parents = [node.path for node, has_children in filter(None, level) if has_children]
+            names = await self._call_all(self._client.get_children_async, [parent or "/" for parent in parents])
+            paths = [f"{parent}/{name}" for parent, found in zip(parents, names, strict=True) for name in found or ()]
+            read = await self._call_all(self._client.get_async, paths)
+            level = [(_node(child, *answer), answer[1]) for child, answer in zip(paths, read, strict=True) if answer]
+            nodes += [node for node, _ in level]
+            parents = [node.path for node, stat in level if stat.numChildren]
         return sorted(nodes)
 
-    async def _children_if_any(self, path: str) -> list[str]:
-        with contextlib.suppress(NoNode):
-            found: list[str] = await self._call(path, self._client.get_children_async, path)
-            return found
-        return []
+    async def _call_all(self, send: Callable[[str], Any], paths: Sequence[str]) -> list[Any]:
+        """The answers for many nodes, None for those that are not there."""
+        answers: list[Any] = []
+        for at in range(0, len(paths), _UNDER_WAY):
+            answers += await self._call_together(send, paths[at : at + _UNDER_WAY])
+        return answers
 
-    async def _read_if_any(self, path: str) -> tuple[Node, bool] | None:
-        with contextlib.suppress(NoNode):
-            data, stat = await self._call(path, self._client.get_async, path)
-            return _node(path, data, stat), stat.numChildren > 0
-        return None
+    async def _call_together(self, send: Callable[[str], Any], paths: Sequence[str]) -> list[Any]:
+        """Send requests without waiting in between; the loop is woken once, when all are answered."""
+        loop = self._connected()
+        future: asyncio.Future[Any] = loop.create_future()
+        waiting = len(paths)
+
+        def count(_: object) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                _hand_over(loop, _finish, future)
+
+        results = [send(path) for path in paths]
+        for result in results:
+            result.rawlink(count)
+        await self._answer(future)
+        return [self._value_if_any(path, result) for path, result in zip(paths, results, strict=True)]
+
+    def _value_if_any(self, path: str, result: Any) -> Any:
+        if result.successful():
+            return result.value
+        if isinstance(result.exception, self._errors.NoNodeError):
+            return None
+        raise self._translate(path, result.exception, creating=False) from result.exception
 
     async def create(
         self,
@@ -241,13 +269,23 @@ class ZooKeeperStore:
 
     async def _call(self, path: str, send: Callable[..., Any], *arguments: object, creating: bool = False) -> Any:
         """Send a request through kazoo and wait for its answer without blocking the loop."""
-        loop = self._loop
-        if loop is None:
+        loop = self._connected()
+        future: asyncio.Future[Any] = loop.create_future()
+        send(*arguments).rawlink(lambda result: _hand_over(loop, _deliver, future, result))
+        try:
+            return await self._answer(future)
+        except self._errors.KazooException as error:
+            raise self._translate(path, error, creating=creating) from error
+
+    def _connected(self) -> asyncio.AbstractEventLoop:
+        """The loop to answer on, if requests can be made at all."""
+        if self._loop is None:
             raise StoreUnavailable(f"the ZooKeeper at {self._hosts} is not connected: the store is closed")
         if self._expired:
             raise SessionExpired(f"the session with the ZooKeeper at {self._hosts} has expired")
-        future: asyncio.Future[Any] = loop.create_future()
-        send(*arguments).rawlink(lambda result: _hand_over(loop, _deliver, future, result))
+        return self._loop
+
+    async def _answer(self, future: asyncio.Future[T]) -> T:
         try:
             async with asyncio.timeout(self._session_timeout):
                 return await future
@@ -255,8 +293,6 @@ class ZooKeeperStore:
             raise StoreUnavailable(
                 f"the ZooKeeper at {self._hosts} did not answer within {self._session_timeout:g} s"
             ) from error
-        except self._errors.KazooException as error:
-            raise self._translate(path, error, creating=creating) from error
 
     def _translate(self, path: str, error: Exception, *, creating: bool) -> StoreError:
         """kazoo's error in our words; for a new node, what is missing or ephemeral is its parent."""
@@ -321,6 +357,11 @@ def _deliver(future: asyncio.Future[Any], result: Any) -> None:
         future.set_result(result.value)
     else:
         future.set_exception(result.exception)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _node(path: str, data: bytes | None, stat: Any) -> Node:

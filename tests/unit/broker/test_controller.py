@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from barnabas.broker.controller import Controller, new_id
-from barnabas.machines.controller.image import NO_LEADER, ConfigResource, Endpoint, TopicImage
+from barnabas.machines.controller.image import ALL_BROKERS, NO_LEADER, ConfigResource, Endpoint, TopicImage
 from barnabas.machines.controller.requests import NewPartitions, NewTopic
 from barnabas.metadata import sqlite_tree
 from barnabas.metadata.cache import Delta, MetadataCache
@@ -19,6 +19,7 @@ from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.store import StoreUnavailable
 from barnabas.metadata.znodes import (
     BrokerNode,
+    ClusterIdNode,
     ControllerEpochNode,
     DeletionNode,
     PartitionStateNode,
@@ -307,6 +308,38 @@ def test_loads_the_tree_again_when_someone_else_wrote_to_it(tmp_path: Path) -> N
             assert isinstance((await controller.create_topics([NewTopic("t")]))["t"], TopicAlreadyExists)
             assert controller.cache.image.topics["t"].topic_id == topic_id
             await store.close()
+
+    asyncio.run(main())
+
+
+def test_makes_folders_that_another_program_left_out(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            store = await nodes.store()
+            await store.create(ClusterIdNode.path, ClusterIdNode.encode("given"), parents=True)
+            controller = await nodes.started(0)
+            assert controller.cache.image.cluster_id == "given"
+            assert await controller.alter_configs({ALL_BROKERS: {"a": "1"}}) == {ALL_BROKERS: None}
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_one_subscriber_that_fails_does_not_keep_the_news_from_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: Delta) -> None:
+        raise IndexError
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            controller = await nodes.started(0)
+            heard: list[Delta] = []
+            controller.cache.subscribe(broken)
+            controller.cache.subscribe(heard.append)
+            assert isinstance((await controller.create_topics([NewTopic("t")]))["t"], TopicImage)
+            assert len(heard) == 1
+            assert "IndexError" in caplog.text
 
     asyncio.run(main())
 
