@@ -124,7 +124,10 @@ class TestCluster:
 
 
 class Creating:
-    """A controller that makes topics in an image, or refuses."""
+    """A controller that makes topics in an image, or refuses; nothing is to be waited for then."""
+
+    async def settled(self) -> None:
+        """There are no logs."""
 
     def __init__(self, refusal: ApiError | None = None, *, unavailable: bool = False) -> None:
         self.broker: Broker
@@ -144,7 +147,7 @@ class Creating:
 
 
 def creating(controller: Creating, properties: dict[str, str] | None = None) -> Broker:
-    controller.broker = telling_broker(ClusterOf(), properties, controller=controller)
+    controller.broker = telling_broker(ClusterOf(), properties, controller=controller, replicas=controller)
     return controller.broker
 
 
