@@ -46,6 +46,8 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
 _INT: Final = struct.Struct(">i")
 
+_LEAST_ROOM: Final = 64 * 1024
+_LIKELY_RATIO: Final = 4
 _GZIP_DEFAULT_LEVEL: Final = 6
 _LZ4_DEFAULT_LEVEL: Final = 9
 _LZ4_FASTEST: Final = 1
@@ -83,28 +85,38 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 def decompress(codec: int, data: Buffer, limit: int) -> bytes:
     """Decompress `data` to at most `limit` bytes.
 
-    Raises MessageTooLarge when there is more, InvalidRecord when the stream is damaged. Memory stays within `limit`
-    plus the codec's window: pages of the output buffer come into being only as they are written.
+    Raises MessageTooLarge when there is more, InvalidRecord when the stream is damaged. No codec but snappy says how
+    much will come out, so the output starts at a likely size and is tried again with more: memory stays within a small
+    multiple of what comes out, and within `limit` plus the codec's window.
     """
-    import cramjam
-
     chosen = codec_of(codec)
     if chosen is Codec.NONE:
         return bytes(data)
+    stream = bytes(data)
+    if chosen is Codec.SNAPPY:
+        return _decompress_snappy(stream, limit)
+    room = min(limit, max(_LEAST_ROOM, len(stream) * _LIKELY_RATIO))
+    while True:
+        unpacked = _decompress_into(chosen, stream, room)
+        if unpacked is not None:
+            return unpacked
+        if room >= limit:
+            raise _too_large(chosen, limit)
+        room = min(limit, room * _LIKELY_RATIO)
+
+
+def _decompress_into(codec: Codec, stream: bytes, room: int) -> bytes | None:
+    """What comes out, or None if it is more than `room` bytes."""
+    import cramjam
+
+    unpackers = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
+    output = bytearray(room)
     try:
-        if chosen is Codec.SNAPPY:
-            return _decompress_snappy(bytes(data), limit)
-        output = bytearray(limit)
-        if chosen is Codec.GZIP:
-            size = cramjam.gzip.decompress_into(data, output)
-        elif chosen is Codec.LZ4:
-            size = cramjam.lz4.decompress_into(data, output)
-        else:
-            size = cramjam.zstd.decompress_into(data, output)
+        size = unpackers[codec].decompress_into(stream, output)
     except cramjam.DecompressionError as error:
         if "failed to write whole buffer" in str(error):
-            raise _too_large(chosen, limit) from error
-        raise InvalidRecord(f"the records do not decompress with {chosen.name.lower()}: {error}") from error
+            return None
+        raise _damaged(codec, error) from error
     return bytes(memoryview(output)[:size])
 
 
@@ -151,12 +163,19 @@ def _decompress_raw(chunk: bytes, before: int, limit: int) -> bytes:
     """Decompress one chunk, with `before` bytes of the limit used up already."""
     import cramjam
 
-    size = cramjam.snappy.decompress_raw_len(chunk)
-    if before + size > limit:
-        raise _too_large(Codec.SNAPPY, limit)
-    output = bytearray(size)
-    written = cramjam.snappy.decompress_raw_into(chunk, output)
+    try:
+        size = cramjam.snappy.decompress_raw_len(chunk)
+        if before + size > limit:
+            raise _too_large(Codec.SNAPPY, limit)
+        output = bytearray(size)
+        written = cramjam.snappy.decompress_raw_into(chunk, output)
+    except cramjam.DecompressionError as error:
+        raise _damaged(Codec.SNAPPY, error) from error
     return bytes(memoryview(output)[:written])
+
+
+def _damaged(codec: Codec, error: Exception) -> InvalidRecord:
+    return InvalidRecord(f"the records do not decompress with {codec.name.lower()}: {error}")
 
 
 def _too_large(codec: Codec, limit: int) -> MessageTooLarge:
