@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from barnabas.cli.help import Command, Group
+from barnabas.cli.help import Command, Group, option
 from barnabas.cli.output import json_option, print_json, remark
 
 
@@ -19,6 +21,40 @@ from barnabas.cli.output import json_option, print_json, remark
 )
 def command() -> None:
     """Look into log files, and check them."""
+
+
+@command.command(
+    cls=Command,
+    short_help="Show what log files hold.",
+    examples=[
+        ("the batches of a segment", "barnabas log dump ./data/orders-0/00000000000000000000.log"),
+        ("keys and values as well", "barnabas log dump --print-data-log ./data/orders-0/*.log"),
+        ("everything that a partition has", "barnabas log dump ./data/orders-0/*"),
+        ("do the indexes agree with the log?", "barnabas log dump --verify-index-only ./data/orders-0/*index"),
+    ],
+)
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@option("--files", "listed", metavar="FILE,FILE,...", help="Files by commas, as Kafka's tool has it.", section="What")
+@option("--deep-iteration", is_flag=True, help="Show the records of each batch.", section="What")
+@option("--print-data-log", is_flag=True, help="Show keys and values; includes --deep-iteration.", section="What")
+@option("--skip-record-metadata", is_flag=True, help="Show keys and values alone.", section="What")
+@option("--max-bytes", type=click.IntRange(min=0), metavar="N", help="Stop after N bytes of a log.", section="What")
+@option("--verify-index-only", is_flag=True, help="Show only where an index disagrees with its log.", section="What")
+@option("--index-sanity-check", is_flag=True, help="Show only whether an index is usable as it is.", section="What")
+def dump(files: tuple[Path, ...], listed: str | None, **options: Any) -> None:
+    """Show what log files hold: segments, indexes, snapshots, checkpoints.
+
+    The flags and the lines are those of kafka-dump-log.
+    """
+    from barnabas.storage.dump import DumpOptions
+    from barnabas.storage.dump import dump as dump_file
+
+    paths = [*files, *(Path(name.strip()) for name in (listed or "").split(",") if name.strip())]
+    if not paths:
+        raise click.UsageError("Name at least one FILE.")
+    chosen = DumpOptions(**options)
+    for path in paths:  # not by click.echo, which flushes every line
+        sys.stdout.writelines(f"{line}\n" for line in dump_file(path, chosen))
 
 
 @command.command(

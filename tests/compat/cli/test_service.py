@@ -85,6 +85,35 @@ def test_a_second_broker_on_the_same_data_is_refused_in_one_line(
     assert (data / "barnabas.pid").read_text() == f"{daemon}\n"
 
 
+HOLD_POSIX_LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "a") as lock:
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit("taken")
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_apache_kafka_and_we_refuse_each_others_directories(cli: Cli, tmp_path: Path) -> None:
+    """Java locks files by POSIX's rules, which a lock by flock does not see."""
+    with Barnabas(tmp_path) as broker:
+        lock = broker.data / ".lock"
+        javas = subprocess.run([sys.executable, "-c", HOLD_POSIX_LOCK, lock], stderr=subprocess.PIPE, text=True)
+        assert (javas.returncode, javas.stderr) == (1, "taken\n")
+        assert broker.stop() == 0
+    words = [sys.executable, "-c", HOLD_POSIX_LOCK, str(lock)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:
+        assert java.stdout is not None
+        assert java.stdout.readline() == "held\n"
+        refused = cli("start", "--listen", "127.0.0.1:0", "--data", broker.data)
+        java.communicate("")
+    assert refused.returncode == 1
+    assert "in use" in refused.stderr
+
+
 def test_a_port_that_is_taken_is_told_in_one_line(cli: Cli, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

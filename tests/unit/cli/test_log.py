@@ -41,6 +41,41 @@ def damage(data: Path) -> None:
     file.write_bytes(contents)
 
 
+class TestDump:
+    def test_batches(self, run: Run, data: Path) -> None:
+        file = data / "orders-0" / "00000000000000000000.log"
+        result = run("log", "dump", file)
+        assert (result.exit_code, result.stderr) == (0, "")
+        dumping, start, first, second = result.stdout.splitlines()
+        assert dumping == f"Dumping {file}"
+        assert start == "Log starting offset: 0"
+        assert first.startswith("baseOffset: 0 lastOffset: 1 count: 2 ")
+        assert second.startswith("baseOffset: 2 lastOffset: 2 count: 1 ")
+
+    def test_records_and_data(self, run: Run, data: Path) -> None:
+        file = data / "orders-0" / "00000000000000000000.log"
+        deep = [line for line in run("log", "dump", "--deep-iteration", file).stdout.splitlines() if line[0] == "|"]
+        assert len(deep) == 3
+        assert not any("second" in line for line in deep)
+        shown = run("log", "dump", "--print-data-log", file).stdout
+        assert "payload: second" in shown
+
+    def test_files_by_commas_as_kafkas_tool_has_it(self, run: Run, data: Path) -> None:
+        files = [data / "orders-0" / name for name in ("00000000000000000000.log", "leader-epoch-checkpoint")]
+        shown = run("log", "dump", "--files", ",".join(map(str, files))).stdout
+        assert shown == run("log", "dump", *files).stdout
+        assert [line for line in shown.splitlines() if line.startswith("Dumping")] == [f"Dumping {f}" for f in files]
+
+    def test_no_file_is_wrong_usage(self, run: Run, tmp_path: Path) -> None:
+        assert "Name at least one FILE." in run("log", "dump").stderr
+        assert run("log", "dump", tmp_path / "nowhere.log").exit_code == 2
+
+    def test_a_listed_file_that_is_missing_is_told_in_one_line(self, run: Run, tmp_path: Path) -> None:
+        result = run("log", "dump", "--files", tmp_path / "nowhere.log")
+        assert result.exit_code == 1
+        assert result.stderr == f"Error: {tmp_path}/nowhere.log: No such file or directory\n"
+
+
 class TestCheck:
     def test_a_sound_directory(self, run: Run, data: Path) -> None:
         result = run("log", "check", data)
