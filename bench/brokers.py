@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 SETTINGS: Final = {"log.segment.delete.delay.ms": "1000"}
 """For both brokers: a deleted topic's files are to be gone before the next repetition."""
-_START_DEADLINE: Final = 180.0
+_START_DEADLINE: Final = 300.0
 _STOP_DEADLINE: Final = 120.0
 _POLL: Final = 0.002
+_POLL_ANSWERED: Final = 0.02
+"""Pauses between attempts; a broker that answers but is not ready yet is asked less often."""
 
 
 class Broker(ABC):
@@ -76,17 +78,19 @@ class Broker(ABC):
         started = time.perf_counter()
         process = self._process = Process(self.name, words, self.folder / "broker.log")
         while True:
+            pause = _POLL
             try:
                 with wire.connect(self.port) as connection:
                     answer = wire.metadata(connection)
                 if answer.brokers and ready(answer):
                     return time.perf_counter() - started
+                pause = _POLL_ANSWERED
             except (ConnectionError, TimeoutError):
                 if not process.alive:
                     raise RuntimeError(f"{self.name} ended while it started:\n{process.tail()}") from None
             if time.perf_counter() - started > _START_DEADLINE:
                 raise RuntimeError(f"{self.name} gave no answer for {_START_DEADLINE:.0f} seconds:\n{process.tail()}")
-            time.sleep(_POLL)
+            time.sleep(pause)
 
     def stop(self) -> None:
         """Stop the broker cleanly."""

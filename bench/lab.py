@@ -65,7 +65,7 @@ FULL: Final = Scale(
 )  # fmt: skip
 QUICK: Final = Scale(
     form="quick", repetitions=2, discarded=0, warmup=500_000, seconds=3, records_1k=150_000, records_100=1_000_000,
-    unbatched=60_000, single_records=50_000, latencies=400, seeks=300, idle=2, sizes_gb=(0.1, 0.5),
+    unbatched=20_000, single_records=30_000, latencies=400, seeks=300, idle=2, sizes_gb=(0.1, 0.5),
     partitions=1_000, open_files=410,
 )  # fmt: skip
 

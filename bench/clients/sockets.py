@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import select
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from bench.clients import wire
 
 if TYPE_CHECKING:
     import socket
 
-_OK = b"\0\0"
+_OK: Final = b"\0\0"
 
 
 class Load(NamedTuple):
@@ -27,20 +27,40 @@ class Load(NamedTuple):
     """Processor seconds of this side; close to `seconds` means that this side was the limit."""
 
 
-def closed_loop(port: int, topic: str, partitions: int, value: bytes, producers: int, total: int) -> Load:
-    """Send `total` single records over this many connections, each waiting for its answer before the next."""
-    requests = _requests(topic, partitions, value)
-    error = wire.produce_error_at(topic)
-    with _Connections(port, producers) as connections:
+class Connections:
+    """Connections that one epoll watches; a context manager that closes them."""
+
+    def __init__(self, port: int, count: int) -> None:
+        self._epoll = select.epoll()
+        self._sockets: list[socket.socket] = []
+        for _ in range(count):
+            connection = wire.connect(port)
+            connection.setblocking(True)
+            self._sockets.append(connection)
+            self._epoll.register(connection, select.EPOLLIN)
+        self._by_descriptor = {connection.fileno(): connection for connection in self._sockets}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._epoll.close()
+        for connection in self._sockets:
+            connection.close()
+
+    def eagerly(self, topic: str, partitions: int, value: bytes, total: int) -> Load:
+        """Send so many single records, each connection waiting for its answer before the next."""
+        requests = _requests(topic, partitions, value)
+        error = wire.produce_error_at(topic)
         started, cpu = time.perf_counter(), time.thread_time()
         sent = 0
-        for connection in connections.sockets[:total]:
+        for connection in self._sockets[:total]:
             connection.send(requests[sent % partitions])
             sent += 1
         answered = 0
         while answered < total:
-            for descriptor, _ in connections.epoll.poll():
-                connection = connections.by_descriptor[descriptor]
+            for descriptor, _ in self._epoll.poll():
+                connection = self._by_descriptor[descriptor]
                 _expect_success(connection, error)
                 answered += 1
                 if sent < total:
@@ -48,23 +68,22 @@ def closed_loop(port: int, topic: str, partitions: int, value: bytes, producers:
                     sent += 1
         return Load(answered, time.perf_counter() - started, time.thread_time() - cpu)
 
-
-def paced(port: int, topic: str, partitions: int, value: bytes, connections: int, seconds: float) -> Load:
-    """Let each connection send one single record a second for so long, all of them spread evenly over the second."""
-    requests = _requests(topic, partitions, value)
-    error = wire.produce_error_at(topic)
-    with _Connections(port, connections) as opened:
+    def once_a_second(self, topic: str, partitions: int, value: bytes, seconds: float) -> Load:
+        """Send one single record a second over each connection for so long, spread evenly over the second."""
+        requests = _requests(topic, partitions, value)
+        error = wire.produce_error_at(topic)
+        count = len(self._sockets)
+        total = round(count * seconds)
         started, cpu = time.perf_counter(), time.thread_time()
-        total = round(connections * seconds)
         sent = answered = 0
         while answered < total:
             now = time.perf_counter() - started
-            while sent < total and sent / connections <= now:
-                opened.sockets[sent % connections].send(requests[sent % partitions])
+            while sent < total and sent / count <= now:
+                self._sockets[sent % count].send(requests[sent % partitions])
                 sent += 1
-            wait = max(0.0, sent / connections - (time.perf_counter() - started)) if sent < total else 1.0
-            for descriptor, _ in opened.epoll.poll(wait):
-                _expect_success(opened.by_descriptor[descriptor], error)
+            wait = max(0.0, sent / count - (time.perf_counter() - started)) if sent < total else 1.0
+            for descriptor, _ in self._epoll.poll(wait):
+                _expect_success(self._by_descriptor[descriptor], error)
                 answered += 1
         return Load(answered, time.perf_counter() - started, time.thread_time() - cpu)
 
@@ -94,25 +113,3 @@ def _expect_success(connection: socket.socket, error: slice) -> None:
         raise RuntimeError(f"the broker sent {len(response)} bytes of an answer")
     if response[error] != _OK:
         raise RuntimeError(f"produce failed with error {int.from_bytes(response[error], 'big', signed=True)}")
-
-
-class _Connections:
-    """Blocking connections that one epoll watches."""
-
-    def __init__(self, port: int, count: int) -> None:
-        self.epoll = select.epoll()
-        self.sockets: list[socket.socket] = []
-        for _ in range(count):
-            connection = wire.connect(port)
-            connection.setblocking(True)
-            self.sockets.append(connection)
-            self.epoll.register(connection, select.EPOLLIN)
-        self.by_descriptor = {connection.fileno(): connection for connection in self.sockets}
-
-    def __enter__(self) -> _Connections:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.epoll.close()
-        for connection in self.sockets:
-            connection.close()

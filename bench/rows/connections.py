@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bench.clients import sockets
+from bench.clients.sockets import Connections
 from bench.lab import PARTITIONS
 from bench.results import CPU_PRODUCE, PEAK, Better, Kind, Metric, cpu, throughput
 from bench.rows.row import TurnRow
@@ -31,8 +31,8 @@ class SingleRecordsRow(TurnRow):
         """Send all records through fifty connections."""
         total = lab.scale.single_records
         with lab.topic(broker, PARTITIONS) as topic:
-            with broker.meter() as meter:
-                load = sockets.closed_loop(broker.port, topic, PARTITIONS, _VALUE, 50, total)
+            with Connections(broker.port, 50) as producers, broker.meter() as meter:
+                load = producers.eagerly(topic, PARTITIONS, _VALUE, total)
             lab.expect_records(broker, topic, PARTITIONS, total)
         return {
             "throughput": load.requests / load.seconds,
@@ -59,8 +59,8 @@ class SlowConnectionsRow(TurnRow):
     def once(self, lab: Lab, broker: Broker) -> dict[str, float]:
         """Hold them for a while."""
         with lab.topic(broker, PARTITIONS) as topic:
-            with broker.meter() as meter:
-                load = sockets.paced(broker.port, topic, PARTITIONS, _VALUE, 1_000, lab.scale.seconds)
+            with Connections(broker.port, 1_000) as connections, broker.meter() as meter:
+                load = connections.once_a_second(topic, PARTITIONS, _VALUE, lab.scale.seconds)
             lab.expect_records(broker, topic, PARTITIONS, load.requests)
         if load.seconds > lab.scale.seconds * 1.2:
             lab.note(
