@@ -101,10 +101,11 @@ def test_one_partition_can_be_checked_alone(root: Path) -> None:
     assert report.batches == 13
 
 
-def test_a_partition_on_its_way_out_is_left_alone(root: Path) -> None:
+def test_what_is_on_its_way_out_is_left_alone(root: Path) -> None:
     gone = root / "orders-1.0123456789abcdef-delete"
     gone.mkdir()
     (gone / f"{SEGMENT}.log").write_bytes(b"anything")
+    (root / "orders-0" / "00000000000000000020.log.deleted").write_bytes(b"anything")
     assert check(root).findings == []
 
 
@@ -224,7 +225,7 @@ WARNINGS: list[Damage] = [
     ("replication-offset-checkpoint", lambda d: b"0\n1\norders 0 44\n", "is at 44, but its log ends at 43"),
     ("orders-0/00000000000000000060.snapshot", lambda d: snapshot(), "up to 60, the log ends at 43"),
     ("orders-0/00000000000000000060.index", lambda d: b"", "an index without its segment"),
-    (f"orders-0/{SEGMENT}.log.deleted", lambda d: b"", "left over"),
+    (f"orders-0/{SEGMENT}.log.cleaned", lambda d: b"", "left over"),
     (f"orders-0/{SEGMENT}.index.swap", lambda d: b"", "left over"),
     ("orders-0/notes.txt", lambda d: b"", "does not belong here"),
     ("elsewhere/file", lambda d: b"", "not a partition's directory"),

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from barnabas.storage.check.report import Report
 
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)")
-_UNFINISHED: Final = re.compile(r".*\.(deleted|cleaned|swap|tmp)")
+_UNFINISHED: Final = re.compile(r".*\.(cleaned|swap|tmp)")
 _OTHER_FILE: Final = re.compile(
-    r"leader-epoch-checkpoint|partition\.metadata|quorum-state|\d{20}-\d{10}\.checkpoint"  # the last two of KRaft
+    r"leader-epoch-checkpoint|partition\.metadata"
+    r"|.*\.deleted"  # waits for file.delete.delay.ms to pass
+    r"|quorum-state|\d{20}-\d{10}\.checkpoint"  # of KRaft's metadata log
 )
 _TOPIC_ID: Final = re.compile(r"topic_id: [A-Za-z0-9_-]{22}")
 
