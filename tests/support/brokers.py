@@ -72,9 +72,11 @@ class KafkaZooKeeper(Process):
 
     VERSION: Final = "3.9.1"
 
-    def __init__(self, folder: Path, zookeeper: str, data: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, zookeeper: str, data: Path, settings: Mapping[str, str] | None = None, port: int = 0
+    ) -> None:
         self.data = data
-        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self.bootstrap = f"127.0.0.1:{port or free_port()}"
         properties = _properties(
             folder,
             {

@@ -87,8 +87,9 @@ def read(bootstrap: str, topic: str, partition: int) -> Contents:
         start, end = consumer.get_watermark_offsets(place, timeout=30)
         consumer.assign([TopicPartition(topic, partition, start)])
         records = _to_the_end(consumer)
-        times = sorted({record.timestamp for record in records})[::50]
-        asked = [TopicPartition(topic, partition, timestamp) for timestamp in times]
+        consumer.unassign()
+        times = sorted({record.timestamp for record in records})
+        asked = [TopicPartition(topic, partition, timestamp) for timestamp in times[:: max(1, len(times) // 6)]]
         by_time = tuple(consumer.offsets_for_times([one], timeout=30)[0].offset for one in asked)
         return Contents(start, end, by_time, records)
     finally:
