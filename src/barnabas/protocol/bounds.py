@@ -3,7 +3,8 @@
 kio's native reader reserves room for an array before it reads the first element, so a count of four billion in a
 message of twenty bytes ends the process. The walk follows the same schema, makes nothing, and refuses such a message
 first. It also bounds how many elements one request may have: an element may take one byte on the wire and hundreds
-in memory.
+in memory. And it finds tagged fields that the schema does not know, which kio refuses and the protocol wants ignored:
+they are cut out of what kio reads.
 
 One walker is composed per message class, from the fields of kio's dataclasses, and kept.
 """
@@ -17,11 +18,11 @@ from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol.varint import read_uvarint
+from barnabas.protocol.varint import read_uvarint, uvarint
 
 Bytes = Sequence[int]
-Walker = Callable[[Bytes, int, "Allowance"], int]
-"""Takes the message, a position and what is left of the allowance; returns the position after what it walked."""
+Walker = Callable[[Bytes, int, "Walk"], int]
+"""Takes the message, a position and the state of the walk; returns the position after what it walked."""
 
 FIXED_SIZES: Final = {
     "bool": 1,
@@ -42,13 +43,16 @@ FIXED_SIZES: Final = {
 }
 
 
-class Allowance:
-    """How many array elements the message may still have."""
+class Walk:
+    """The state of one walk."""
 
-    __slots__ = ("elements",)
+    __slots__ = ("cuts", "elements")
 
     def __init__(self, elements: int) -> None:
         self.elements = elements
+        """How many array elements the message may still have."""
+        self.cuts: list[tuple[int, int, bytes]] = []
+        """Start and end of what kio must not see, and what stands there instead."""
 
     def take(self, count: int) -> None:
         """Use up `count` elements."""
@@ -56,10 +60,28 @@ class Allowance:
         if self.elements < 0:
             raise InvalidFrame("the request has more array elements than the broker takes in one request")
 
+    def apply(self, data: memoryview) -> memoryview:
+        """The message without what was cut."""
+        if not self.cuts:
+            return data
+        out = bytearray()
+        position = 0
+        for start, end, instead in sorted(self.cuts):
+            out += data[position:start]
+            out += instead
+            position = end
+        out += data[position:]
+        return memoryview(bytes(out))
 
-def check(message_class: type, data: Bytes, position: int, max_elements: int) -> int:
-    """Walk the message of this class that starts at `position`; returns where it ends, or raises InvalidFrame."""
-    return _message_walker(message_class)(data, position, Allowance(max_elements))
+
+def check(message_class: type, data: memoryview, position: int, max_elements: int) -> memoryview:
+    """Walk the message of this class that starts at `position`; returns it as kio may read it, up to its end.
+
+    Raises InvalidFrame for a message whose counts and lengths cannot be true.
+    """
+    walk = Walk(max_elements)
+    end = _message_walker(message_class)(data, position, walk)
+    return walk.apply(data[:end])[position:]
 
 
 @cache
@@ -83,9 +105,9 @@ def _message_walker(message_class: type) -> Walker:
     if flexible:
         steps.append(_tags(tagged))
 
-    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+    def walk(data: Bytes, position: int, state: Walk) -> int:
         for step in steps:
-            position = step(data, position, allowance)
+            position = step(data, position, state)
         return position
 
     return walk
@@ -125,7 +147,7 @@ def _field_walker(field: Field[Any], flexible: bool, tagged: bool) -> Walker:
 
 
 def _skip(size: int) -> Walker:
-    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+    def walk(data: Bytes, position: int, state: Walk) -> int:
         end = position + size
         if end > len(data):
             raise InvalidFrame(f"the message ends after {len(data)} bytes, inside a field at byte {position}")
@@ -144,7 +166,7 @@ def _length(data: Bytes, position: int, length_bytes: int) -> tuple[int, int]:
 def _blob(flexible: bool, length_bytes: int) -> Walker:
     """A string or bytes, null included."""
 
-    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+    def walk(data: Bytes, position: int, state: Walk) -> int:
         if flexible:
             length, position = read_uvarint(data, position)
             length -= 1
@@ -161,7 +183,7 @@ def _blob(flexible: bool, length_bytes: int) -> Walker:
 
 
 def _array(one: Walker, size: int | None, flexible: bool) -> Walker:
-    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+    def walk(data: Bytes, position: int, state: Walk) -> int:
         if flexible:
             count, position = read_uvarint(data, position)
             count -= 1
@@ -173,38 +195,48 @@ def _array(one: Walker, size: int | None, flexible: bool) -> Walker:
             return position
         if position + count * (size or 1) > len(data):
             raise InvalidFrame(f"array length {count} before byte {position} goes beyond the message's end")
-        allowance.take(count)
+        state.take(count)
         if size:
             return position + count * size
         for _ in range(count):
-            position = one(data, position, allowance)
+            position = one(data, position, state)
         return position
 
     return walk
 
 
 def _nullable(one: Walker) -> Walker:
-    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+    def walk(data: Bytes, position: int, state: Walk) -> int:
         marker, position = _length(data, position, 1)
-        return position if marker < 0 else one(data, position, allowance)
+        return position if marker < 0 else one(data, position, state)
 
     return walk
 
 
 def _tags(known: dict[int, Walker]) -> Walker:
-    def walk(data: Bytes, position: int, allowance: Allowance) -> int:
+    def walk(data: Bytes, position: int, state: Walk) -> int:
+        first = position
         count, position = read_uvarint(data, position)
-        allowance.take(count)
+        if not count:
+            return position
+        state.take(count)
+        after_count = position
+        unknown: list[tuple[int, int, bytes]] = []
         for _ in range(count):
+            start = position
             tag, position = read_uvarint(data, position)
             size, position = read_uvarint(data, position)
             end = position + size
             if end > len(data):
                 raise InvalidFrame(f"tagged field {tag} at byte {position} goes beyond the message's end")
             walker = known.get(tag)
-            if walker is not None and walker(data, position, allowance) != end:
+            if walker is None:
+                unknown.append((start, end, b""))
+            elif walker(data, position, state) != end:
                 raise InvalidFrame(f"tagged field {tag} at byte {position} is not {size} bytes long")
             position = end
+        if unknown:
+            state.cuts += [(first, after_count, uvarint(count - len(unknown))), *unknown]
         return position
 
     return walk

@@ -62,9 +62,9 @@ def response_codec(key: ApiKey, version: int) -> ResponseCodec:
 def decode(key: ApiKey, version: int, newest: int, data: memoryview, position: int) -> Any:
     """The request that starts at `position`, as the newest version's class; raises InvalidFrame."""
     codec = request_codec(key, version, newest)
-    bounds.check(codec.message_class, data, position, MAX_ELEMENTS)
+    readable = bounds.check(codec.message_class, data, position, MAX_ELEMENTS)
     try:
-        message, _ = codec.read(data.toreadonly(), position)
+        message, _ = codec.read(readable.toreadonly(), 0)
     except (SerialError, ValueError, OverflowError) as error:
         raise InvalidFrame(f"{key.name} request of version {version} cannot be read: {error}") from error
     if (up := shapes.UP.get(key)) is not None:
