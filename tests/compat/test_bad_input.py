@@ -12,8 +12,10 @@ import random
 import struct
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import cramjam
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -30,6 +32,8 @@ MAX_FRAME: Final = 4_000_000
 MEMORY: Final = 96_000_000
 """What a broker may take on top of what it had, however it is abused by one client."""
 TOPIC: Final = "victim"
+OPENED: Final = "opened"
+"""A topic that keeps its records uncompressed: the broker has to open every compressed batch."""
 
 
 class Victim(NamedTuple):
@@ -45,12 +49,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     given_bootstrap = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
     if given_bootstrap:
         with Connection(given_bootstrap) as bystander:
-            make_topic(bystander)
+            make_topics(bystander)
             yield Victim(given_bootstrap, bystander, lambda: 0)
         return
     process = Barnabas(tmp_path_factory.mktemp("victim"), {"socket.request.max.bytes": str(MAX_FRAME)})
     with process, Connection(process.bootstrap) as bystander:
-        make_topic(bystander)
+        make_topics(bystander)
         yield Victim(process.bootstrap, bystander, process.anonymous_memory)
         assert process.stop() == 0
         command = [sys.executable, "-m", "barnabas.cli.main", "log", "check", str(process.data)]
@@ -58,25 +62,45 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
         assert checked.returncode == 0, checked.stdout
 
 
-def make_topic(connection: Connection) -> None:
-    topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
-    connection.ask(CREATE_TOPICS, 7, {"topics": [topic], "timeout": 10_000})
-    wait_until(lambda: produce(connection, batch([b"first"]))["error_code"] == 0, "the topic's leader")
+def make_topics(connection: Connection) -> None:
+    plain_topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
+    opened = {**plain_topic, "name": OPENED, "configs": [{"name": "compression.type", "value": "uncompressed"}]}
+    connection.ask(CREATE_TOPICS, 7, {"topics": [plain_topic, opened], "timeout": 10_000})
+    for topic in (TOPIC, OPENED):
+        wait_until(lambda topic=topic: produce(connection, batch([b"first"]), topic=topic)["error_code"] == 0, topic)  # type: ignore[misc]
 
 
-def produce(connection: Connection, records: bytes | None, acks: int = 1) -> dict[str, Any]:
+def produce(connection: Connection, records: bytes | None, acks: int = 1, topic: str = TOPIC) -> dict[str, Any]:
     """The answer for one partition."""
-    partition = {"index": 0, "records": records}
-    topics = [{"name": TOPIC, "partition_data": [partition]}]
+    topics = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
     answer = connection.ask(PRODUCE, 9, {"acks": acks, "timeout": 10_000, "topic_data": topics})
     found: dict[str, Any] = plain(answer)["responses"][0]["partition_responses"][0]
     return found
 
 
-def end_offset(connection: Connection) -> int:
-    topics = [{"name": TOPIC, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
+def end_offset(connection: Connection, topic: str = TOPIC) -> int:
+    topics = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
     answer = plain(connection.ask(LIST_OFFSETS, 7, {"replica_id": -1, "topics": topics}))
     return int(answer["topics"][0]["partitions"][0]["offset"])
+
+
+@contextlib.contextmanager
+def watched(broker: Victim) -> Iterator[list[int]]:
+    """What memory the broker has while the block runs, asked every few milliseconds."""
+    seen = [broker.memory()]
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(0.005):
+            seen.append(broker.memory())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
 
 
 @pytest.fixture(autouse=True)
@@ -290,11 +314,31 @@ def test_a_batch_that_is_wrong_is_refused_and_not_stored(broker: Victim, records
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_noise_that_calls_itself_compressed_is_refused(broker: Victim, codec: int) -> None:
-    end = end_offset(broker.bystander)
+def test_noise_that_calls_itself_compressed_is_refused_where_it_is_opened(broker: Victim, codec: int) -> None:
+    """Elsewhere compressed records stay closed, and what is in them is between the client and its readers."""
+    end = end_offset(broker.bystander, OPENED)
     with Connection(broker.bootstrap) as connection:
-        assert produce(connection, batch(THREE, attributes=codec, records=b"\x13" * 50))["error_code"] != 0
-    assert end_offset(broker.bystander) == end
+        noise = batch(THREE, attributes=codec, records=b"\x13" * 50)
+        assert produce(connection, noise, topic=OPENED)["error_code"] != 0
+    assert end_offset(broker.bystander, OPENED) == end
+
+
+@pytest.mark.parametrize(("codec", "compress"), [(1, cramjam.gzip.compress), (4, cramjam.zstd.compress)])
+def test_a_small_batch_that_unpacks_to_a_huge_one_is_refused(
+    broker: Victim, codec: int, compress: Callable[[bytes], Any]
+) -> None:
+    """200 MB of zeros take a fraction of a megabyte on the wire."""
+    size = 200_000_000
+    head = b"\0\0\0" + varint(-1) + varint(size)
+    packed = bytes(compress(varint(len(head) + size + 1) + head + bytes(size + 1)))
+    assert len(packed) < 500_000
+    end = end_offset(broker.bystander, OPENED)
+    before = broker.memory()
+    with Connection(broker.bootstrap, seconds=60) as connection, watched(broker) as peak:
+        answer = produce(connection, batch([b"x"], attributes=codec, records=packed), topic=OPENED)
+        assert answer["error_code"] != 0
+    assert max(peak) < before + MEMORY
+    assert end_offset(broker.bystander, OPENED) == end
 
 
 @pytest.mark.parametrize("records", [None, b""], ids=["null", "empty"])
