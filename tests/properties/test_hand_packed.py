@@ -44,17 +44,11 @@ def test_produce_requests_are_read_as_kio_reads_them(version: int, data: st.Data
     assert ours.transactional_id == theirs.transactional_id
     assert ours.acks == theirs.acks
     assert ours.timeout_ms == round(theirs.timeout.total_seconds() * 1000)
-    expected = [
-        (
-            (topic.topic_id or UUID(int=0)) if version >= produce.TOPIC_IDS else topic.name,
-            [(p.index, p.records) for p in topic.partition_data],
-        )
+    assert [(topic, index, None if r is None else bytes(r)) for topic, index, r in ours.partitions] == [
+        ((topic.topic_id or UUID(int=0)).bytes if version >= produce.TOPIC_IDS else topic.name, p.index, p.records)
         for topic in theirs.topic_data
+        for p in topic.partition_data
     ]
-    assert [
-        (topic.topic, [(p.partition, None if p.records is None else bytes(p.records)) for p in topic.partitions])
-        for topic in ours.topics
-    ] == expected
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -103,41 +97,40 @@ def test_fetch_requests_are_read_as_kio_reads_them(version: int, data: st.DataOb
             NAMES,
             IDS,
             st.lists(
-                st.builds(
-                    produce.PartitionResult,
-                    partition=I32,
-                    error=st.sampled_from([int(code) for code in ErrorCode]),
-                    base_offset=I64,
-                    append_time=st.integers(0, 2**40) | st.just(-1),
-                    log_start_offset=I64,
-                    message=st.none() | st.text(max_size=30),
+                st.tuples(
+                    I32,
+                    st.sampled_from([int(code) for code in ErrorCode]),
+                    I64,
+                    st.integers(0, 2**40) | st.just(-1),
+                    I64,
+                    st.none() | st.text(max_size=30),
                 ),
+                min_size=1,
                 max_size=4,
             ),
         ),
         max_size=3,
+        unique_by=(lambda topic: topic[0], lambda topic: topic[1]),
     )
 )
-def test_produce_responses_are_written_as_kio_writes_them(
-    version: int, topics: list[tuple[str, UUID, list[produce.PartitionResult]]]
-) -> None:
+def test_produce_responses_are_written_as_kio_writes_them(version: int, topics: list[tuple[str, UUID, Any]]) -> None:
     by_id = version >= produce.TOPIC_IDS
-    ours = produce.pack(
-        7, version, [produce.TopicResult(topic_id if by_id else name, results) for name, topic_id, results in topics]
-    )
-    message_class = load_response_schema(0, version)
+    results: Any = [
+        (topic_id.bytes if by_id else name, *values) for name, topic_id, partitions in topics for values in partitions
+    ]
+    ours = produce.pack(7, version, results)
     prefix = 9 if version >= produce.FLEXIBLE else 8
     assert int.from_bytes(ours[:4], "big") == len(ours) - 4
-    read: Any = entity_reader(message_class)(ours, prefix)[0]
+    read: Any = entity_reader(load_response_schema(0, version))(ours, prefix)[0]
     assert written(read) == ours[prefix:]
-    assert [[p.index for p in topic.partition_responses] for topic in read.responses] == [
-        [result.partition for result in results] for _, _, results in topics
-    ]
-    for topic, (_, _, results) in zip(read.responses, topics, strict=True):
-        for theirs, result in zip(topic.partition_responses, results, strict=True):
-            assert (theirs.error_code, theirs.base_offset) == (result.error, result.base_offset)
+    for topic, (name, topic_id, partitions) in zip(read.responses, topics, strict=True):
+        assert (topic.topic_id if by_id else topic.name) == (topic_id if by_id else name)
+        for theirs, (index, code, base_offset, _, _, message) in zip(
+            topic.partition_responses, partitions, strict=True
+        ):
+            assert (theirs.index, theirs.error_code, theirs.base_offset) == (index, code, base_offset)
             if version >= produce.RECORD_ERRORS:
-                assert theirs.error_message == result.message
+                assert theirs.error_message == message
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)

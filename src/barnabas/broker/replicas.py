@@ -23,7 +23,7 @@ from barnabas.model.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from barnabas.model.ids import TopicPartition
+from barnabas.model.ids import TopicPartition, uuid_to_text
 from barnabas.storage import validation
 
 if TYPE_CHECKING:
@@ -95,10 +95,8 @@ class Partition:
             self._committed()
         return info
 
-    def must_wait(self, end_offset: int, acks: int) -> bool:
-        """Whether a client with these acks waits for `end_offset`: for the replicas, or for a sync."""
-        if self.leader.high_watermark >= end_offset:
-            return False
+    def must_wait(self, acks: int) -> bool:
+        """Whether a client with these acks waits for records that are not committed: for replicas, or for a sync."""
         return acks == ACKS_ALL or self.log.config.flush_messages != NEVER
 
     def when_committed(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
@@ -159,25 +157,30 @@ class ReplicaManager:
         self._broker_id = broker_id
         self._settings = settings
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._by_wire: dict[tuple[str | bytes, int], Partition] = {}
+        """The same, by name and by the bytes of the topic's id: what a Produce or Fetch names is one look-up away."""
         self._to_wake: set[Partition] = set()
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if this broker leads it."""
         return self._partitions.get((topic, index))
 
-    def find(self, topic: str | UUID, index: int) -> Partition:
-        """The partition that this broker leads; raises the error that tells a client why it does not."""
-        if isinstance(topic, UUID):
-            image = self._metadata.topic_by_id(topic)
-            if image is None:
-                raise UnknownTopicId(f"no topic has the id {topic}")
-            topic = image.name
-        partition = self._partitions.get((topic, index))
+    def find(self, topic: str | bytes, index: int) -> Partition:
+        """The partition that this broker leads, by its topic's name or the bytes of its id.
+
+        Raises the error that tells a client why this broker does not lead it.
+        """
+        partition = self._by_wire.get((topic, index))
         if partition is None:
             raise self._not_led(topic, index)
         return partition
 
-    def _not_led(self, topic: str, index: int) -> ApiError:
+    def _not_led(self, topic: str | bytes, index: int) -> ApiError:
+        if isinstance(topic, bytes):
+            found = self._metadata.topic_by_id(UUID(bytes=topic))
+            if found is None:
+                return UnknownTopicId(f"no topic has the id {uuid_to_text(UUID(bytes=topic))}")
+            topic = found.name
         image = self._metadata.partition(topic, index)
         if image is None:
             return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
@@ -275,13 +278,14 @@ class ReplicaManager:
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
-        self._partitions[tp] = Partition(self, tp, log, leader)
+        partition = self._partitions[tp] = Partition(self, tp, log, leader)
+        self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
 
     def _drop(self, tp: TopicPartition, topic_id: UUID) -> None:
         partition = self._partitions.get(tp)
         if partition is None or partition.topic_id != topic_id:
             return
-        del self._partitions[tp]
+        del self._partitions[tp], self._by_wire[tp], self._by_wire[topic_id.bytes, tp.partition]
         self.logs.delete(tp)
         partition.fail(UnknownTopicOrPartition(f"{tp} was deleted"))
 

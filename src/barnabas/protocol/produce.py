@@ -7,12 +7,14 @@ directions equal to kio, byte for byte.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
-from uuid import UUID
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.model.errors import ErrorCode, InvalidFrame
+from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.framing import skip_tags
 from barnabas.protocol.varint import read_uvarint, uvarint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FLEXIBLE: Final = 9
 TOPIC_IDS: Final = 13
@@ -25,47 +27,29 @@ ACKS_TIMEOUT: Final = struct.Struct(">hi")
 INDEX_SIZE: Final = struct.Struct(">ii")
 RESULT_V2: Final = struct.Struct(">ihqq")
 RESULT_V5: Final = struct.Struct(">ihqqq")
+RESULT_V9: Final = struct.Struct(">ihqqqbb")
+"""... with no record errors and no message."""
 
-
-class PartitionRecords(NamedTuple):
-    """What one partition is to be given; `records` is None where the client sent null."""
-
-    partition: int
-    records: memoryview | None
-
-
-class TopicRecords(NamedTuple):
-    """A topic, by name up to version 12 and by id from 13 on, and its partitions."""
-
-    topic: str | UUID
-    partitions: list[PartitionRecords]
+Topic = str | bytes
+"""A topic as the wire names it: by name up to version 12, by the 16 bytes of its id from 13 on."""
+Records = tuple[Topic, int, memoryview | None]
+"""A topic, a partition, and what it is to be given; None where the client sent null."""
+Result = tuple[Topic, int, int, int, int, int, str | None]
+"""Topic, partition, error code, base offset, append time, log start offset, and a message for people."""
 
 
 class ProduceRequest(NamedTuple):
-    """A Produce request of any version."""
+    """A Produce request of any version. Plain tuples below: one is made per partition of every request."""
 
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: list[TopicRecords]
+    partitions: list[Records]
 
 
-class PartitionResult(NamedTuple):
-    """What became of one partition's records."""
-
-    partition: int
-    error: int = ErrorCode.none
-    base_offset: int = -1
-    append_time: int = -1
-    log_start_offset: int = -1
-    message: str | None = None
-
-
-class TopicResult(NamedTuple):
-    """A topic, named as in the request, and its partitions' results."""
-
-    topic: str | UUID
-    partitions: list[PartitionResult]
+def failure(topic: Topic, partition: int, error: int, message: str) -> Result:
+    """The result of a partition that was given nothing."""
+    return topic, partition, error, -1, -1, -1, message
 
 
 def unpack(data: memoryview, position: int, version: int) -> ProduceRequest:
@@ -80,23 +64,24 @@ def unpack(data: memoryview, position: int, version: int) -> ProduceRequest:
 
 def _unpack_flexible(data: memoryview, position: int, version: int) -> ProduceRequest:
     end = len(data)
-    length, position = read_uvarint(data, position)
     transactional_id = None
+    length, position = (0, position + 1) if data[position] == 0 else read_uvarint(data, position)
     if length:
         transactional_id, position = _text(data, position, length - 1)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(data, position)
     topic_count, position = _count(data, position + 6)
-    topics = []
+    partitions: list[Records] = []
     for _ in range(topic_count):
-        topic: str | UUID
+        topic: Topic
         if version >= TOPIC_IDS:
-            topic = UUID(bytes=bytes(data[position : position + 16])) if position + 16 <= end else _short()
+            if position + 16 > end:
+                raise _short()
+            topic = bytes(data[position : position + 16])
             position += 16
         else:
             length, position = read_uvarint(data, position)
             topic, position = _text(data, position, length - 1)
         partition_count, position = _count(data, position)
-        partitions = []
         for _ in range(partition_count):
             (index,) = INT32.unpack_from(data, position)
             size, position = read_uvarint(data, position + 4)
@@ -105,14 +90,13 @@ def _unpack_flexible(data: memoryview, position: int, version: int) -> ProduceRe
                 start = position
                 position += size - 1
                 if position > end:
-                    _short()
+                    raise _short()
                 records = data[start:position]
             position = position + 1 if data[position] == 0 else skip_tags(data, position)
-            partitions.append(PartitionRecords(index, records))
-        position = skip_tags(data, position)
-        topics.append(TopicRecords(topic, partitions))
+            partitions.append((topic, index, records))
+        position = position + 1 if data[position] == 0 else skip_tags(data, position)
     skip_tags(data, position)
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
 def _unpack_legacy(data: memoryview, position: int) -> ProduceRequest:
@@ -124,12 +108,11 @@ def _unpack_legacy(data: memoryview, position: int) -> ProduceRequest:
         transactional_id, position = _text(data, position, length)
     acks, timeout_ms = ACKS_TIMEOUT.unpack_from(data, position)
     topic_count, position = _legacy_count(data, position + 6)
-    topics = []
+    partitions: list[Records] = []
     for _ in range(topic_count):
         (length,) = INT16.unpack_from(data, position)
         topic, position = _text(data, position + 2, length)
         partition_count, position = _legacy_count(data, position)
-        partitions = []
         for _ in range(partition_count):
             index, size = INDEX_SIZE.unpack_from(data, position)
             position += 8
@@ -138,15 +121,14 @@ def _unpack_legacy(data: memoryview, position: int) -> ProduceRequest:
                 start = position
                 position += size
                 if position > end:
-                    _short()
+                    raise _short()
                 records = data[start:position]
-            partitions.append(PartitionRecords(index, records))
-        topics.append(TopicRecords(topic, partitions))
-    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+            partitions.append((topic, index, records))
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
-def _short() -> UUID:
-    raise InvalidFrame("the PRODUCE request ends inside a field")
+def _short() -> InvalidFrame:
+    return InvalidFrame("the PRODUCE request ends inside a field")
 
 
 def _text(data: memoryview, position: int, length: int) -> tuple[str, int]:
@@ -160,7 +142,7 @@ def _count(data: memoryview, position: int) -> tuple[int, int]:
     count, position = read_uvarint(data, position)
     if count > len(data) - position + 1:
         raise InvalidFrame(f"an array of {count - 1} elements goes beyond the end of the PRODUCE request")
-    return max(count - 1, 0), position
+    return (count - 1 if count else 0), position
 
 
 def _legacy_count(data: memoryview, position: int) -> tuple[int, int]:
@@ -170,31 +152,43 @@ def _legacy_count(data: memoryview, position: int) -> tuple[int, int]:
     return max(count, 0), position + 4
 
 
-def pack(correlation_id: int, version: int, topics: list[TopicResult]) -> bytes:
-    """The whole frame of the response."""
+def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
+    """The whole frame of the response; results of one topic that follow each other are put together."""
     flexible = version >= FLEXIBLE
-    out = bytearray(b"\0\0\0\0")
-    out += INT32.pack(correlation_id)
-    out += b"\0" + uvarint(len(topics) + 1) if flexible else INT32.pack(len(topics))
-    for topic, partitions in topics:
-        if isinstance(topic, UUID):
-            out += topic.bytes
+    body = bytearray()
+    topics = 0
+    position = 0
+    while position < len(results):
+        topic = results[position][0]
+        end = position + 1
+        while end < len(results) and results[end][0] == topic:
+            end += 1
+        topics += 1
+        if isinstance(topic, bytes):
+            body += topic
         else:
             name = topic.encode()
-            out += uvarint(len(name) + 1) if flexible else INT16.pack(len(name))
-            out += name
-        out += uvarint(len(partitions) + 1) if flexible else INT32.pack(len(partitions))
-        for result in partitions:
-            _pack_result(out, version, result)
+            body += uvarint(len(name) + 1) if flexible else INT16.pack(len(name))
+            body += name
+        body += uvarint(end - position + 1) if flexible else INT32.pack(end - position)
+        for result in results[position:end]:
+            _pack_result(body, version, result)
         if flexible:
-            out.append(0)
-    out += b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
-    out[:4] = INT32.pack(len(out) - 4)
-    return bytes(out)
+            body.append(0)
+        position = end
+    count = uvarint(topics + 1) if flexible else INT32.pack(topics)
+    tail = b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
+    head = INT32.pack(correlation_id) + (b"\0" if flexible else b"")
+    size = len(head) + len(count) + len(body) + len(tail)
+    return b"".join((INT32.pack(size), head, count, body, tail))
 
 
-def _pack_result(out: bytearray, version: int, result: PartitionResult) -> None:
-    partition, error, base_offset, append_time, log_start_offset, message = result
+def _pack_result(out: bytearray, version: int, result: Result) -> None:
+    _, partition, error, base_offset, append_time, log_start_offset, message = result
+    if message is None and version >= FLEXIBLE:
+        out += RESULT_V9.pack(partition, error, base_offset, append_time, log_start_offset, 1, 0)
+        out.append(0)
+        return
     if version < LOG_START:
         out += RESULT_V2.pack(partition, error, base_offset, append_time)
         return
@@ -204,6 +198,5 @@ def _pack_result(out: bytearray, version: int, result: PartitionResult) -> None:
     text = None if message is None else message.encode()[:32_000]
     if version < FLEXIBLE:
         out += b"\0\0\0\0" + (b"\xff\xff" if text is None else INT16.pack(len(text)) + text)
-        return
-    out += b"\x01" + (b"\0" if text is None else uvarint(len(text) + 1) + text)
-    out.append(0)
+    elif text is not None:
+        out += b"\x01" + uvarint(len(text) + 1) + text + b"\0"
