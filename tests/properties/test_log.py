@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from pathlib import Path
 
@@ -24,7 +23,8 @@ class LogAndList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.temporary = tempfile.TemporaryDirectory()
+        self.directory = Path(self.temporary.name)
         self.model: list[bytes] = []
         self.start = 0
         self.epoch = 0
@@ -137,9 +137,9 @@ class LogAndList(RuleBasedStateMachine):
         assert stored(self.log) == [data for data in self.model if read_header(data).last_offset >= self.start]
 
     def teardown(self) -> None:
-        if hasattr(self, "log"):
-            self.log.close()
-        shutil.rmtree(self.directory)
+        with self.temporary:
+            if hasattr(self, "log"):
+                self.log.close()
 
 
 TestLog = pytest.mark.timeout(60)(LogAndList.TestCase)

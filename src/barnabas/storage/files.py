@@ -162,7 +162,11 @@ class FileSystem:
 
     def read_file(self, path: str) -> bytes:
         """The whole file; FileNotFoundError when there is none."""
-        return Path(path).read_bytes()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return FileSystem.read(self, fd, os.fstat(fd).st_size, 0)
+        finally:
+            os.close(fd)
 
     def write_file(self, path: str, data: bytes, *, sync: bool = True) -> None:
         """Replace the file's content as a whole: whoever opens it, also after a crash, sees the old or the new.

@@ -6,7 +6,8 @@
 Both are sparse (one entry about every index.interval.bytes), sorted, and only hints: a search begins at the entry at or
 before its target and goes on over batch headers. So an index may lag behind its log. New entries are collected in
 memory and written in blocks, and a crash costs nothing, because recovery rebuilds the indexes of every segment that
-was not synced. Entries on file are searched where they are, with a few small reads: memory does not grow with the log.
+was not synced. The file itself is made when there is something to write, or when the segment ends. Entries on file are
+searched where they are, with a few small reads: memory does not grow with the log.
 
 Kafka allocates the files of its active segment in full, so a file may end in zeroes: an entry of zeroes is no entry.
 """
@@ -42,6 +43,7 @@ class _Index:
         self._files = files
         self._entry = entry
         self._size = -1 if size is None else size
+        """The file's length; -1 when there is no file yet."""
         self._on_file = -1 if size else 0
         self._keys: list[int] = []
         self._values: list[int] = []
@@ -66,6 +68,7 @@ class _Index:
         """Write the entries that are only in memory."""
         if not self._keys:
             return
+        self._make_file()
         on_file = self.entries - len(self._keys)
         data = b"".join(map(self._entry.pack, self._keys, self._values))
         fd = self.file.acquire()
@@ -81,19 +84,22 @@ class _Index:
 
     def trim(self) -> None:
         """Write what is in memory and cut what is no entry; the file is then as Kafka leaves it when it closes."""
+        self._make_file()
         self.write()
         if self._size != self.entries * self._entry.size:
             self._cut(self.entries)
 
-    def create(self) -> None:
-        """Make the file, if it is missing."""
-        self._files.close(self._files.open(self.file.path, create=True))
-        self._size = max(self._size, 0)
-
     def reset(self) -> None:
         """Forget all entries."""
         self._keys, self._values = [], []
-        self._cut(0)
+        self._on_file = 0
+        if self._size > 0:
+            self._cut(0)
+
+    def _make_file(self) -> None:
+        if self._size < 0:
+            self._files.close(self._files.open(self.file.path, create=True))
+            self._size = 0
 
     def _add(self, key: int, value: int) -> None:
         self._values.append(value)

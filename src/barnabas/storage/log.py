@@ -344,7 +344,7 @@ class Log:
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
         self._names_changes += not clean
-        if clean and loaded.log_end_offset in loaded.snapshots.offsets:
+        if clean and (loaded.log_end_offset == 0 or loaded.log_end_offset in loaded.snapshots.offsets):
             self._closed_at = loaded.log_end_offset
         active = loaded.segments[-1]
         active.activate(self.config, self._jitter_ms)
@@ -386,7 +386,7 @@ class Log:
                 append_time = -1
                 buffers = (PLACE.pack(base, length, leader_epoch), view[16:])
             try:
-                if segment is not self._active or segment.roll_due(size, last, timestamp, now_ms):
+                if segment is not self._active or segment.size == 0 or segment.roll_due(size, last, timestamp, now_ms):
                     segment = self._segment_for(base, size, last, timestamp, now_ms)
                 segment.write(buffers, size, base, last, timestamp)
             except OSError as error:
@@ -450,9 +450,14 @@ class Log:
             self._epochs.assign(epoch, start_offset)
 
     def _segment_for(self, base: int, size: int, last: int, timestamp: int, now_ms: int) -> Segment:
-        """The active segment, after rolling to a new one if the batch belongs there."""
+        """The active segment, after rolling to a new one if the batch belongs there; its file exists."""
         active = self._segments[-1]
-        return self._roll(base, now_ms) if active.roll_due(size, last, timestamp, now_ms) else active
+        if active.roll_due(size, last, timestamp, now_ms):
+            return self._roll(base, now_ms)
+        if not active.has_file:
+            active.make_file()
+            self._names_changes += 1
+        return active
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty."""
@@ -471,7 +476,8 @@ class Log:
         active.seal()
         self._producers.end_offset = base_offset
         self._snapshots.take(self._producers, sync=False)
-        segment = Segment.create(self._store.pool, self._path, base_offset, self.config, now_ms)
+        segment = Segment.begin(self._store.pool, self._path, base_offset, self.config, now_ms)
+        segment.make_file()
         self._jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
         segment.activate(self.config, self._jitter_ms)
         self._segments = (*self._segments, segment)
@@ -628,7 +634,8 @@ class Log:
         try:
             self._drop(self._segments)
             self._snapshots.remove_after(-1)
-            segment = Segment.create(self._store.pool, self._path, start_offset, self.config, now_ms)
+            segment = Segment.begin(self._store.pool, self._path, start_offset, self.config, now_ms)
+            segment.make_file()
         except OSError as error:
             raise self._store.fail(error, f"cutting {self._path}") from error
         segment.activate(self.config, self._jitter_ms)
@@ -755,15 +762,17 @@ class Log:
                 active = self._segments[-1]
                 try:
                     active.finish_indexes()
-                    self._producers.end_offset = self.log_end_offset
-                    self._snapshots.take(self._producers, sync=False)
+                    if self.log_end_offset > 0:
+                        self._producers.end_offset = self.log_end_offset
+                        self._snapshots.take(self._producers, sync=False)
                 except OSError as error:
                     raise self._store.fail(error, f"closing {self._path}") from error
                 self._names_changes += 1
             self.flush()
             try:
-                self._store.files.sync_file(active.offset_index.file.path)
-                self._store.files.sync_file(active.time_index.file.path)
+                if active.has_file:
+                    self._store.files.sync_file(active.offset_index.file.path)
+                    self._store.files.sync_file(active.time_index.file.path)
             except OSError as error:
                 raise self._store.fail(error, f"closing {self._path}") from error
         self.abandon()

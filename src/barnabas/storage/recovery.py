@@ -102,7 +102,11 @@ def load(
             _remove(directory, segment, snapshots)
         segments, end_offset, producers = [], log_start_offset, None
     if not segments:
-        segments = [Segment.create(directory.pool, path, end_offset, config, now_ms)]
+        segments = [Segment.begin(directory.pool, path, end_offset, config, now_ms)]
+        if (
+            end_offset > 0
+        ):  # the file's name keeps the offset; a log that is all new does without until it is written to
+            segments[0].make_file()
         epochs.clear()
         snapshots.remove_after(-1)
     log_start_offset = max(log_start_offset, segments[0].base_offset)
@@ -270,7 +274,7 @@ def _end_of_file(directory: LogDirectory, path: str, base_offset: int) -> int:
 
 def _ensure_indexes(segment: Segment) -> None:
     """Rebuild the indexes of a segment where a file is missing or cannot be an index."""
-    if not (segment.offset_index.damaged or segment.time_index.damaged):
+    if segment.size == 0 or not (segment.offset_index.damaged or segment.time_index.damaged):
         return
     logger.warning("rebuilding the indexes of %s: they are missing or damaged", segment.path)
     builder = _IndexBuilder(segment)
@@ -286,7 +290,6 @@ class _IndexBuilder:
         self._segment = segment
         self._largest = Timestamped(-1, segment.base_offset)
         self._last_entry = 0
-        segment.create_indexes()
         segment.offset_index.reset()
         segment.time_index.reset()
 

@@ -101,6 +101,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "file",
+        "has_file",
         "index_interval",
         "offset_index",
         "sealed",
@@ -120,6 +121,7 @@ class Segment:
         self._prefix = f"{directory}/{base_offset:020d}"
         self.base_offset = base_offset
         self.size = sizes.get(LOG_SUFFIX, 0)
+        self.has_file = LOG_SUFFIX in sizes
         self.file = pool.handle(self._prefix + LOG_SUFFIX)
         self.offset_index = OffsetIndex(
             pool.files, pool.handle(self._prefix + INDEX_SUFFIX), base_offset, sizes.get(INDEX_SUFFIX)
@@ -143,20 +145,17 @@ class Segment:
         self._recent = array("q"), array("q")
 
     @classmethod
-    def create(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """Begin a segment; files of that name, left over from a crash, are removed."""
-        segment = cls(pool, directory, base_offset, {}, config, now_ms)
-        for handle in (segment.file, segment.offset_index.file, segment.time_index.file):
-            pool.files.remove(handle.path)
-        pool.files.close(pool.files.open(segment.path, create=True))
-        segment.create_indexes()
-        segment.txn_index.reset()
-        return segment
+    def begin(cls, pool: FilePool, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """A new segment, without files as yet."""
+        return cls(pool, directory, base_offset, {}, config, now_ms)
 
-    def create_indexes(self) -> None:
-        """Make the files of the indexes, where they are missing."""
-        self.offset_index.create()
-        self.time_index.create()
+    def make_file(self) -> None:
+        """Make the log file; files of that name, left over from a crash, are removed."""
+        for handle in (self.file, self.offset_index.file, self.time_index.file):
+            self._files.remove(handle.path)
+        self.txn_index.reset()
+        self._files.close(self._files.open(self.path, create=True))
+        self.has_file = True
 
     def activate(self, config: LogConfig, jitter_ms: int) -> None:
         """Make ready for appending: `roll_due` says when the segment has reached a limit of `config`."""
@@ -318,14 +317,18 @@ class Segment:
 
     def finish_indexes(self) -> None:
         """Write the indexes, with a last entry for the largest timestamp."""
-        if self.size:
-            self.time_index.append(*self.largest_timestamp)
-        self.offset_index.trim()
-        self.time_index.trim()
+        if self.has_file:
+            if self.size:
+                self.time_index.append(*self.largest_timestamp)
+            self.offset_index.trim()
+            self.time_index.trim()
 
     def sync(self) -> None:
         """Bring the log to the disk, and once it is sealed, the indexes. Runs in a thread."""
         sealed = self.sealed
+        if not self.has_file:
+            self.synced = sealed
+            return
         for handle in (self.file, self.offset_index.file, self.time_index.file) if sealed else (self.file,):
             fd = handle.acquire()
             try:
