@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from barnabas.model.config.broker import BrokerConfig
     from barnabas.model.config.listeners import Listener
     from barnabas.model.config.values import Values
-    from barnabas.net.connection import Connection
-    from barnabas.net.reply import Answer, Parked
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +111,7 @@ class App:
     async def start(self) -> ReadyInfo:
         """Bring everything up; raises StartupError or ConfigError when that cannot be."""
         broker, config = self.broker, self._config
-        self._server = Server(self._serve, _limits(config), self._executor)
+        self._server = Server(self._dispatcher.serve, _limits(config), self._executor)
         bound = {each.name: self._server.listen(each.name, each.host, each.port) for each in config.listeners}
         image = await broker.controller.open()
         configs = {topic: broker.settings.log_config(topic) for topic in image.topics}
@@ -138,9 +136,6 @@ class App:
     def _on_settings(self, changed: Changed) -> None:
         if self._server is not None:
             self._server.limits = _limits(self.broker.settings)
-
-    def _serve(self, connection: Connection, frame: memoryview) -> Answer | Parked:
-        return self._dispatcher.serve(connection, frame)
 
     async def stop(self) -> None:
         """Take everything down, in an order that loses nothing."""

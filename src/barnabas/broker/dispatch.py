@@ -64,7 +64,7 @@ class Dispatcher:
         if not isinstance(known, KnownClient) or known.raw_client_id != raw_client_id:
             known = connection.state = _meet(connection, None if length < 0 else bytes(raw_client_id))
         if version >= route.flexible_from:
-            body = framing.skip_tags(frame, body)
+            body = body + 1 if body < len(frame) and frame[body] == 0 else framing.skip_tags(frame, body)
         handler = route.handler
         if handler is None:
             handler = route.handler = route.api.load()

@@ -82,15 +82,16 @@ class Connection:
         if self._busy:
             self._peek()
             return
-        self.last_active = self.server.loop.time()
+        server = self.server
+        self.last_active = server.loop.time()
         try:
-            if self._inbox:
+            if self._inbox.filled:
                 count = self._sock.recv_into(self._inbox.room(self._wanted(self._inbox.data())))
                 self._inbox.filled += count
                 if count:
                     self._serve_inbox()
             else:
-                shared = self.server.shared
+                shared = server.shared
                 count = self._sock.recv_into(shared)
                 if count:
                     data = shared[:count]
@@ -103,7 +104,7 @@ class Connection:
             return
         except InvalidFrame as error:
             self._refuse(error)
-        except OSError:
+        except (OSError, Broken):
             self.close()
 
     def _peek(self) -> None:
@@ -141,7 +142,8 @@ class Connection:
             position = stop
             answer = serve(self, data[start:stop])
             if isinstance(answer, bytes) and not self._parked:
-                self._send_bytes(answer)
+                if not self._outbox.send_now(answer):
+                    self._wait_for_room()
             elif isinstance(answer, Parked):
                 self._park(answer)
             elif self._parked:
@@ -267,6 +269,8 @@ class Connection:
                 self._serve_inbox()
             except InvalidFrame as error:
                 self._refuse(error)
+            except Broken:
+                self.close()
         if not (self._busy or self._closed):
             self._read_on()
 

@@ -24,11 +24,16 @@ LOG_START: Final = 5
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 ACKS_TIMEOUT: Final = struct.Struct(">hi")
+ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hiB")
+INDEX_BYTE: Final = struct.Struct(">iB")
 INDEX_SIZE: Final = struct.Struct(">ii")
 RESULT_V2: Final = struct.Struct(">ihqq")
 RESULT_V5: Final = struct.Struct(">ihqqq")
-RESULT_V9: Final = struct.Struct(">ihqqqbb")
-"""... with no record errors and no message."""
+RESULT_V9: Final = struct.Struct(">ihqqqbbb")
+"""... with no record errors, no message and no tags."""
+ONE_HEAD: Final = struct.Struct(">iibb")
+ONE_RESULT: Final = struct.Struct(">bihqqqbbbbib")
+"""One partition, its result, the end of its topic, and the end of the response."""
 
 Topic = str | bytes
 """A topic as the wire names it: by name up to version 12, by the 16 bytes of its id from 13 on."""
@@ -63,38 +68,44 @@ def unpack(data: memoryview, position: int, version: int) -> ProduceRequest:
 
 
 def _unpack_flexible(data: memoryview, position: int, version: int) -> ProduceRequest:
+    # Nearly all lengths and counts are numbers of one byte; they are read in place, since calls are what costs here.
     end = len(data)
     transactional_id = None
     length, position = (0, position + 1) if data[position] == 0 else read_uvarint(data, position)
     if length:
         transactional_id, position = _text(data, position, length - 1)
-    acks, timeout_ms = ACKS_TIMEOUT.unpack_from(data, position)
-    topic_count, position = _count(data, position + 6)
+    acks, timeout_ms, topic_count = ACKS_TIMEOUT_COUNT.unpack_from(data, position)
+    position += 7
+    if topic_count > 0x7F:
+        topic_count, position = _count(data, position - 1)
     partitions: list[Records] = []
-    for _ in range(topic_count):
+    for _ in range(topic_count - 1):
         topic: Topic
         if version >= TOPIC_IDS:
-            if position + 16 > end:
-                raise _short()
             topic = bytes(data[position : position + 16])
             position += 16
         else:
             length, position = read_uvarint(data, position)
             topic, position = _text(data, position, length - 1)
-        partition_count, position = _count(data, position)
-        for _ in range(partition_count):
-            (index,) = INT32.unpack_from(data, position)
-            size, position = read_uvarint(data, position + 4)
+        partition_count = data[position]
+        position += 1
+        if partition_count > 0x7F:
+            partition_count, position = _count(data, position - 1)
+        for _ in range(partition_count - 1):
+            index, size = INDEX_BYTE.unpack_from(data, position)
+            position += 5
+            if size > 0x7F:
+                size, position = read_uvarint(data, position - 1)
             records = None
             if size:
                 start = position
                 position += size - 1
-                if position > end:
-                    raise _short()
                 records = data[start:position]
             position = position + 1 if data[position] == 0 else skip_tags(data, position)
             partitions.append((topic, index, records))
         position = position + 1 if data[position] == 0 else skip_tags(data, position)
+    if position >= end:
+        raise InvalidFrame("the PRODUCE request ends inside a field")
     skip_tags(data, position)
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
@@ -121,14 +132,10 @@ def _unpack_legacy(data: memoryview, position: int) -> ProduceRequest:
                 start = position
                 position += size
                 if position > end:
-                    raise _short()
+                    raise InvalidFrame("the PRODUCE request ends inside a field")
                 records = data[start:position]
             partitions.append((topic, index, records))
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
-
-
-def _short() -> InvalidFrame:
-    return InvalidFrame("the PRODUCE request ends inside a field")
 
 
 def _text(data: memoryview, position: int, length: int) -> tuple[str, int]:
@@ -139,10 +146,11 @@ def _text(data: memoryview, position: int, length: int) -> tuple[str, int]:
 
 
 def _count(data: memoryview, position: int) -> tuple[int, int]:
+    """One more than the number of elements, as it stands in the message."""
     count, position = read_uvarint(data, position)
     if count > len(data) - position + 1:
         raise InvalidFrame(f"an array of {count - 1} elements goes beyond the end of the PRODUCE request")
-    return (count - 1 if count else 0), position
+    return count, position
 
 
 def _legacy_count(data: memoryview, position: int) -> tuple[int, int]:
@@ -155,6 +163,8 @@ def _legacy_count(data: memoryview, position: int) -> tuple[int, int]:
 def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
     """The whole frame of the response; results of one topic that follow each other are put together."""
     flexible = version >= FLEXIBLE
+    if flexible and len(results) == 1 and results[0][6] is None:
+        return _pack_one(correlation_id, results[0])
     body = bytearray()
     topics = 0
     position = 0
@@ -183,11 +193,20 @@ def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
     return b"".join((INT32.pack(size), head, count, body, tail))
 
 
+def _pack_one(correlation_id: int, result: Result) -> bytes:
+    """The commonest response: one partition, stored."""
+    topic, partition, error, base_offset, append_time, log_start_offset, _ = result
+    if not isinstance(topic, bytes):
+        name = topic.encode()
+        topic = uvarint(len(name) + 1) + name
+    rest = ONE_RESULT.pack(2, partition, error, base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0)
+    return ONE_HEAD.pack(6 + len(topic) + len(rest), correlation_id, 0, 2) + topic + rest
+
+
 def _pack_result(out: bytearray, version: int, result: Result) -> None:
     _, partition, error, base_offset, append_time, log_start_offset, message = result
     if message is None and version >= FLEXIBLE:
-        out += RESULT_V9.pack(partition, error, base_offset, append_time, log_start_offset, 1, 0)
-        out.append(0)
+        out += RESULT_V9.pack(partition, error, base_offset, append_time, log_start_offset, 1, 0, 0)
         return
     if version < LOG_START:
         out += RESULT_V2.pack(partition, error, base_offset, append_time)
