@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.model.errors import StartupError, StorageFailed
@@ -16,7 +17,7 @@ from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.model.clock import Clock
     from barnabas.model.ids import TopicPartition
@@ -74,6 +75,15 @@ class LogDirectory:
         if self.failed is not None:
             raise StorageFailed(f"log directory {self.path} takes no more writes: {self.failed}")
 
+    @contextmanager
+    def writing(self, doing: str) -> Iterator[None]:
+        """Do something that writes: not if the directory has failed, and if it fails, so has the directory."""
+        self.check_writable()
+        try:
+            yield
+        except OSError as error:
+            raise self.fail(error, doing) from error
+
     def prepare(self) -> None:
         """Make the directory if need be, and lock it."""
         self.files.make_dir(self.path)
@@ -125,11 +135,8 @@ class LogDirectory:
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write one of the offset checkpoints."""
-        self.check_writable()
-        try:
+        with self.writing(f"writing {name}"):
             checkpoints.write_offsets(self.files, f"{self.path}/{name}", offsets)
-        except OSError as error:
-            raise self.fail(error, f"writing {name}") from error
 
     def discard(self, paths: tuple[str, ...], due_ms: int, *, is_dir: bool = False) -> None:
         """Have files, which were renamed already, removed later."""

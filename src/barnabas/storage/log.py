@@ -1,4 +1,4 @@
-"""One partition's log: batches in order, in segments, of which the last one is written to.
+"""One partition's log: batches in order, from the log start offset to the log end offset.
 
 Threads. Appends, truncation and everything else that changes the log happen on the event loop, one at a time under
 `_lock`; retention removes old segments from a thread under the same lock. Reads take a view of the segments and need no
@@ -15,9 +15,7 @@ not in the file: the failed batch is cut off again.
 from __future__ import annotations
 
 import logging
-import random
 import threading
-from bisect import bisect_right
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -48,9 +46,10 @@ from barnabas.storage.files import ColdRead, FileHandle
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates, Snapshots
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
+from barnabas.storage.segments import NOTHING, ReadResult, Segments, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from uuid import UUID
 
     from barnabas.model.ids import TopicPartition
@@ -71,10 +70,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-_WARM_TAIL: Final = 16 << 20
-"""So much of a log's end counts as being in memory, if this process wrote it ..."""
-_WARM_WRITES: Final = 256 << 20
-"""... and so much was not written since then to the same directory."""
 _FLUSH_TRIES: Final = 5
 
 
@@ -89,36 +84,20 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
-class ReadResult(NamedTuple):
-    """What a read found: slices whose lengths sum up to `size`."""
-
-    slices: tuple[FileSlice, ...]
-    size: int
-
-
-NOTHING: Final = ReadResult((), 0)
-
-
 class Log:
     """One partition's log."""
 
     __slots__ = (
-        "__weakref__",
-        "_active",
         "_append_time",
+        "_changes_on_disk",
         "_closed",
         "_closed_at",
         "_epochs",
         "_epochs_on_disk",
         "_flush_lock",
         "_is_new",
-        "_jitter_ms",
-        "_last_append_mark",
         "_lock",
         "_max_batch",
-        "_names_changes",
-        "_names_on_disk",
-        "_opened_size",
         "_path",
         "_producers",
         "_segments",
@@ -159,37 +138,28 @@ class Log:
         self._store = store
         self._path = path
         self._topic_id = topic_id
-        self._active: Segment | None = None
-        self._segments: tuple[Segment, ...] = ()
+        self._segments: Segments | None = None
         self._epochs = LeaderEpochs()
         self._epochs_on_disk = 0
         self._producers = ProducerStates()
         self._snapshots = Snapshots(store.files, path)
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
-        self._jitter_ms = 0
         self._truncations = 0
-        self._names_changes = 0
-        self._names_on_disk = 0
+        self._changes_on_disk = 0
         self._is_new = False
-        self._opened_size = 0
-        self._last_append_mark = 0
         self._closed = False
         self._closed_at = -1
-        self._use_config(config)
+        self._use(config)
 
     @classmethod
     def create(cls, tp: TopicPartition, store: LogDirectory, path: str, config: LogConfig, topic_id: UUID) -> Log:
         """Make an empty log. The first flush brings its directory to the disk."""
-        store.check_writable()
-        try:
+        with store.writing(f"making {path}"):
             store.files.make_dir(path)
             checkpoints.write_topic_id(store.files, path, topic_id, sync=False)
             log = cls(tp, store, path, config, topic_id=topic_id)
-            log._load(clean=True)
-        except OSError as error:
-            raise store.fail(error, f"making {path}") from error
-        log._names_changes += 1
+            log._load(clean=True).changes += 1
         log._is_new = True
         return log
 
@@ -207,7 +177,7 @@ class Log:
     ) -> Log:
         """Load a log that was not closed cleanly. Reads files; runs in a thread."""
         log = cls(tp, store, path, config, log_start_offset=log_start_offset, recovery_point=recovery_point)
-        log._load(clean=False)
+        log._load(clean=False).changes += 1
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         return log
 
@@ -230,8 +200,10 @@ class Log:
     def set_topic_id(self, topic_id: UUID) -> None:
         """Give the topic's id to a log that has none; InconsistentTopicId when it has another one."""
         if self.topic_id == NO_ID:
-            checkpoints.write_topic_id(self._store.files, self._path, topic_id, sync=False)
-            self._names_changes += 1
+            segments = self._open()
+            with self._store.writing(f"writing the topic id of {self._path}"):
+                checkpoints.write_topic_id(self._store.files, self._path, topic_id, sync=False)
+            segments.changes += 1
             self._topic_id = topic_id
         elif self.topic_id != topic_id:
             raise InconsistentTopicId(f"{self._path} belongs to topic id {self.topic_id}, not {topic_id}")
@@ -254,18 +226,17 @@ class Log:
     @property
     def is_open(self) -> bool:
         """Whether the log was loaded; after a clean start that happens at the first touch."""
-        return self._active is not None
+        return self._segments is not None
 
     @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, oldest first."""
-        self._open()
-        return self._segments
+        return self._open().all
 
     @property
     def size(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self.segments)
+        return self._open().size
 
     @property
     def latest_epoch(self) -> int:
@@ -287,14 +258,13 @@ class Log:
         """Use these settings from now on."""
         with self._lock:
             self.config = config
-            self._use_config(config)
-            if self._active is not None:
-                self._active.activate(config, self._jitter_ms)
+            self._use(config)
+            if self._segments is not None:
+                self._segments.use(config)
 
-    def _use_config(self, config: LogConfig) -> None:
+    def _use(self, config: LogConfig) -> None:
         self._append_time = config.message_timestamp_type == "LogAppendTime"
         self._max_batch = config.segment_bytes
-        self._jitter_ms = random.randrange(min(config.segment_jitter_ms, config.segment_ms) or 1)
 
     # Loading
 
@@ -302,31 +272,28 @@ class Log:
         """Load the log now and not at the first touch. Reads files."""
         self._open()
 
-    def _open(self) -> Segment:
-        segment = self._active
-        if segment is None:
+    def _open(self) -> Segments:
+        segments = self._segments
+        if segments is None:
             with self._lock:
-                if self._active is None:
-                    expected = self.recovery_point
-                    try:
-                        self._load(clean=True)
-                    except OSError as error:
-                        raise self._store.fail(error, f"loading {self._path}") from error
-                    if self.log_end_offset != expected:
-                        logger.warning(
-                            "%s ends at offset %d, though it was closed at %d",
-                            self._path,
-                            self.log_end_offset,
-                            expected,
-                        )
-                segment = self._active
-        if segment is None:
-            raise UnknownTopicOrPartition(f"{self.tp} was closed")
-        return segment
+                if self._closed:
+                    raise UnknownTopicOrPartition(f"{self.tp} was closed")
+                segments = self._segments or self._load_closed()
+        return segments
 
-    def _load(self, *, clean: bool) -> None:
-        if self._closed:
-            return
+    def _load_closed(self) -> Segments:
+        expected = self.recovery_point
+        try:
+            segments = self._load(clean=True)
+        except OSError as error:
+            raise self._store.fail(error, f"loading {self._path}") from error
+        if self.log_end_offset != expected:
+            logger.warning(
+                "%s ends at offset %d, though it was closed at %d", self._path, self.log_end_offset, expected
+            )
+        return segments
+
+    def _load(self, *, clean: bool) -> Segments:
         loaded = recovery.load(
             self._store,
             self._path,
@@ -335,21 +302,16 @@ class Log:
             log_start_offset=self.log_start_offset,
             clean=clean,
         )
-        self._segments = tuple(loaded.segments)
         self._epochs = loaded.epochs
-        self._epochs_on_disk = 0
         self._producers = loaded.producers
         self._snapshots = loaded.snapshots
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.recovery_point = loaded.recovery_point
-        self._names_changes += not clean
         if clean and (loaded.log_end_offset == 0 or loaded.log_end_offset in loaded.snapshots.offsets):
             self._closed_at = loaded.log_end_offset
-        active = loaded.segments[-1]
-        active.activate(self.config, self._jitter_ms)
-        self._opened_size = active.size
-        self._active = active
+        self._segments = Segments(self._store, self._path, self.config, loaded.segments)
+        return self._segments
 
     # Appending
 
@@ -360,7 +322,7 @@ class Log:
         store = self._store
         if store.failed is not None:
             store.check_writable()
-        segment = self._active or self._open()
+        segments = self._segments or self._open()
         fields = HEADER.unpack_from(batch) if header is None else header
         _, length, _, _, _, attributes, delta, _, timestamp, producer_id, producer_epoch, sequence, _ = fields
         size = length + LOG_OVERHEAD
@@ -374,7 +336,7 @@ class Log:
             transactional = bool(attributes & TRANSACTIONAL)
             has_sequence = producer_id >= 0 and not attributes & CONTROL
             if has_sequence:
-                found = self._producers.check(producer_id, producer_epoch, sequence, delta, transactional=transactional)
+                found = self._producers.check(producer_id, producer_epoch, sequence, delta, transactional)
                 if found is not None:
                     append_time = found.timestamp if self._append_time else -1
                     return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)
@@ -385,9 +347,10 @@ class Log:
             else:
                 append_time = -1
                 buffers = (PLACE.pack(base, length, leader_epoch), view[16:])
+            segment = segments.active
             try:
-                if segment is not self._active or segment.size == 0 or segment.roll_due(size, last, timestamp, now_ms):
-                    segment = self._segment_for(base, size, last, timestamp, now_ms)
+                if segment.size == 0 or segment.roll_due(size, last, timestamp, now_ms):
+                    segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
                 segment.write(buffers, size, base, last, timestamp)
             except OSError as error:
                 raise store.fail(error, f"writing to {self._path}") from error
@@ -399,17 +362,16 @@ class Log:
                 placed = BatchHeader._make(fields)._replace(base_offset=base, max_timestamp=timestamp)
                 recovery.replay(self._producers, placed, bytes(view[HEADER_SIZE:]), segment.txn_index)
             self.log_end_offset = last + 1
-            store.written = self._last_append_mark = store.written + size
+            store.written = segments.written_mark = store.written + size
             return AppendInfo(base, last, append_time, self.log_start_offset, False)
 
     def append_replica(self, batches: bytes | memoryview, *, now_ms: int) -> AppendInfo | None:
         """As follower: write whole batches with the offsets and epochs they have; None when there is no whole batch."""
-        self._store.check_writable()
-        self._open()
+        segments = self._open()
         view = memoryview(batches)
-        first = position = 0
+        position = 0
         base_offset = last_offset = -1
-        with self._lock:
+        with self._lock, self._store.writing(f"writing to {self._path}"):
             while position + HEADER_SIZE <= len(view):
                 header = BatchHeader._make(HEADER.unpack_from(view, position))
                 if position + header.size > len(view):
@@ -418,30 +380,24 @@ class Log:
                     raise OffsetOutOfRange(
                         f"{self.tp}: a batch at {header.base_offset} cannot follow offset {self.log_end_offset - 1}"
                     )
-                self._append_as_is(header, view[position : position + header.size], now_ms)
-                base_offset = header.base_offset if position == first else base_offset
+                self._append_as_is(segments, header, view[position : position + header.size], now_ms)
+                base_offset = header.base_offset if position == 0 else base_offset
                 last_offset = header.last_offset
                 position += header.size
-        if last_offset < 0:
-            return None
-        return AppendInfo(base_offset, last_offset, -1, self.log_start_offset, False)
+        return None if last_offset < 0 else AppendInfo(base_offset, last_offset, -1, self.log_start_offset, False)
 
-    def _append_as_is(self, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
+    def _append_as_is(self, segments: Segments, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
         size, last, timestamp = header.size, header.last_offset, header.max_timestamp
         start = self.log_end_offset
-        try:
-            base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
-            segment = self._segment_for(base, size, last, timestamp, now_ms)
-            segment.write((batch,), size, start, last, timestamp)
-        except OSError as error:
-            raise self._store.fail(error, f"writing to {self._path}") from error
+        base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
+        segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
+        segment.write((batch,), size, start, last, timestamp)
         if header.leader_epoch > self._epochs.latest:
             self._epochs.assign(header.leader_epoch, header.base_offset)
-        recovery.replay(
-            self._producers, header, bytes(batch[HEADER_SIZE:]) if header.is_control else b"", segment.txn_index
-        )
+        payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
+        recovery.replay(self._producers, header, payload, segment.txn_index)
         self.log_end_offset = last + 1
-        self._store.written = self._last_append_mark = self._store.written + size
+        self._store.written = segments.written_mark = self._store.written + size
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note, on becoming leader, that `epoch` starts at `start_offset`."""
@@ -449,44 +405,25 @@ class Log:
         with self._lock:
             self._epochs.assign(epoch, start_offset)
 
-    def _segment_for(self, base: int, size: int, last: int, timestamp: int, now_ms: int) -> Segment:
+    def _segment_for(self, segments: Segments, base: int, size: int, last: int, timestamp: int, now_ms: int) -> Segment:
         """The active segment, after rolling to a new one if the batch belongs there; its file exists."""
-        active = self._segments[-1]
-        if active.roll_due(size, last, timestamp, now_ms):
-            return self._roll(base, now_ms)
-        if not active.has_file:
-            active.make_file()
-            self._names_changes += 1
-        return active
+        if segments.active.roll_due(size, last, timestamp, now_ms):
+            self._roll(segments, base, now_ms)
+        segments.make_file()
+        return segments.active
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment, unless the active one is empty."""
-        self._store.check_writable()
-        self._open()
-        with self._lock:
-            try:
-                self._roll(self.log_end_offset, now_ms)
-            except OSError as error:
-                raise self._store.fail(error, f"writing to {self._path}") from error
+        segments = self._open()
+        with self._lock, self._store.writing(f"writing to {self._path}"):
+            self._roll(segments, self.log_end_offset, now_ms)
 
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
-        active = self._segments[-1]
-        if active.base_offset == base_offset:
-            return active
-        active.seal()
-        self._producers.end_offset = base_offset
-        self._snapshots.take(self._producers, sync=False)
-        segment = Segment.begin(self._store.pool, self._path, base_offset, self.config, now_ms)
-        segment.make_file()
-        self._jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
-        segment.activate(self.config, self._jitter_ms)
-        self._segments = (*self._segments, segment)
-        self._active = segment
-        self._opened_size = 0
-        self._names_changes += 1
-        logger.info("%s: began segment %d", self._path, base_offset)
-        self._store.rolled(self)
-        return segment
+    def _roll(self, segments: Segments, base_offset: int, now_ms: int) -> None:
+        if segments.roll(base_offset, now_ms):
+            self._producers.end_offset = base_offset
+            self._snapshots.take(self._producers, sync=False)
+            logger.info("%s: began segment %d", self._path, base_offset)
+            self._store.rolled(self)
 
     # Reading
 
@@ -496,62 +433,21 @@ class Log:
         The last batch may be cut by `max_bytes`; with `min_one` the first one is whole, however large. With
         `may_block=False`, ColdRead is raised where this would have to wait for the disk: call again in a thread.
         """
-        if self._active is None:
-            self._open()
-        with self._lock:
-            segments, end_offset, truncations = self._segments, self.log_end_offset, self._truncations
-            active = segments[-1]
-            active_size = active.size
-        if offset < self.log_start_offset or offset > end_offset:
-            raise OffsetOutOfRange(f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {end_offset}")
-        if offset >= up_to or offset == end_offset or (max_bytes <= 0 and not min_one):
-            return NOTHING
-        number = len(segments) - 1
-        if offset < active.base_offset:
-            number = bisect_right(segments, offset, key=_base_offset) - 1
-        found = NOTHING
-        while not found.size and number < len(segments):
-            segment = segments[number]
-            number += 1
-            size, next_base = active_size, end_offset
-            if segment is not active:
-                size, next_base = segment.size, segments[number].base_offset
-            found = self._read_segment(segment, size, offset, max_bytes, up_to, min_one, up_to >= next_base, may_block)
-        if truncations != self._truncations:
-            return self.read(offset, max_bytes, up_to, min_one, may_block=may_block)
-        return found
-
-    def _read_segment(
-        self,
-        segment: Segment,
-        size: int,
-        offset: int,
-        max_bytes: int,
-        up_to: int,
-        min_one: bool,
-        whole: bool,
-        may_block: bool,
-    ) -> ReadResult:
-        """Read from one segment of `size` bytes; `whole` when all its batches begin before `up_to`."""
-        cached = not may_block
-        end = size if whole else _end_position(segment, size, up_to, cached)
-        position = segment.recent_position(offset)
-        first = 0
-        if position is None or (min_one and end - position > max_bytes):
-            found = segment.locate(offset, size, cached=cached)
-            if found is None:
+        segments = self._segments or self._open()
+        while True:
+            with self._lock:
+                view = View(segments.all, segments.active.size, self.log_end_offset)
+                truncations = self._truncations
+            end_offset = view.end_offset
+            if offset < self.log_start_offset or offset > end_offset:
+                raise OffsetOutOfRange(
+                    f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {end_offset}"
+                )
+            if offset >= up_to or offset == end_offset or (max_bytes <= 0 and not min_one):
                 return NOTHING
-            position, first = found.position, found.size
-        length = min(end - position, max(max_bytes, first) if min_one else max_bytes)
-        if length <= 0:
-            return NOTHING
-        warm = (
-            segment is self._active
-            and position >= self._opened_size
-            and position + _WARM_TAIL >= size
-            and self._store.written - self._last_append_mark < _WARM_WRITES
-        )
-        return ReadResult((FileSlice(segment.file, position, length, warm),), length)
+            found = segments.read(view, offset, max_bytes, up_to, min_one=min_one, cached=not may_block)
+            if truncations == self._truncations:
+                return found
 
     def offset_for_time(self, timestamp: int, *, up_to: int) -> TimestampOffset | None:
         """The first record before `up_to` whose timestamp is at least `timestamp`. Runs in a thread."""
@@ -588,61 +484,36 @@ class Log:
 
     def truncate_to(self, offset: int) -> None:
         """Cut everything from `offset` on; a batch that holds it goes as a whole. Slices that wait are revoked."""
-        self._store.check_writable()
-        self._open()
-        with self._lock:
-            if offset < self._segments[0].base_offset:
-                self._truncate_fully(offset)
+        segments = self._open()
+        with self._lock, self._store.writing(f"cutting {self._path}"):
+            if offset < segments.all[0].base_offset:
+                self._truncate_fully(segments, offset)
             elif offset < self.log_end_offset:
-                self._truncate(offset)
+                self._truncate(segments, offset)
             self._epochs.truncate_from_end(offset)
 
-    def _truncate(self, offset: int) -> None:
-        kept = bisect_right(self._segments, offset, key=_base_offset)
-        removed = self._segments[kept:]
-        active = self._segments[kept - 1]
+    def _truncate(self, segments: Segments, offset: int) -> None:
         self._truncations += 1
-        try:
-            self._drop(removed)
-            active.truncate_to(offset)
-            self._snapshots.remove_after(offset)
-            end_offset = active.next_offset()
-        except OSError as error:
-            raise self._store.fail(error, f"cutting {self._path}") from error
-        self._segments = self._segments[:kept]
-        active.activate(self.config, self._jitter_ms)
-        self._active = active
-        self._opened_size = active.size
-        self._names_changes += 1
+        end_offset = segments.truncate_to(offset)
+        self._snapshots.remove_after(offset)
         logger.info("%s: cut the log at offset %d; it ended at %d", self._path, end_offset, self.log_end_offset)
         self.log_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
-        self._producers = recovery.load_producers(self._segments, self._snapshots, self.log_start_offset, end_offset)
+        first_offset = segments.all[0].base_offset
+        self._producers = recovery.load_producers(segments.all, self._snapshots, first_offset, end_offset)
 
     def truncate_fully(self, start_offset: int) -> None:
         """Drop everything and start again at `start_offset`."""
-        self._store.check_writable()
-        self._open()
-        with self._lock:
-            self._truncate_fully(start_offset)
+        segments = self._open()
+        with self._lock, self._store.writing(f"cutting {self._path}"):
+            self._truncate_fully(segments, start_offset)
 
-    def _truncate_fully(self, start_offset: int) -> None:
+    def _truncate_fully(self, segments: Segments, start_offset: int) -> None:
         self._truncations += 1
-        now_ms = self._store.clock.now_ms()
-        try:
-            self._drop(self._segments)
-            self._snapshots.remove_after(-1)
-            segment = Segment.begin(self._store.pool, self._path, start_offset, self.config, now_ms)
-            segment.make_file()
-        except OSError as error:
-            raise self._store.fail(error, f"cutting {self._path}") from error
-        segment.activate(self.config, self._jitter_ms)
-        self._segments = (segment,)
-        self._active = segment
-        self._opened_size = 0
-        self._names_changes += 1
+        segments.start_again(start_offset, self._store.clock.now_ms())
+        self._snapshots.remove_after(-1)
         self._epochs.clear()
         self._producers = ProducerStates(start_offset)
         logger.info("%s: dropped all, to go on at offset %d", self._path, start_offset)
@@ -660,43 +531,31 @@ class Log:
             return self.log_start_offset
 
     def remove_segments(self, count: int, now_ms: int) -> int:
-        """Remove the oldest `count` segments, or what is left of them; the active one is rolled first if need be.
+        """Remove the oldest `count` segments; the active one is rolled first if need be, and stays if it is empty.
 
         Returns how many were removed. Waits for renames; runs in a thread.
         """
-        self._store.check_writable()
-        with self._lock:
-            count = min(count, len(self._segments))
-            try:
-                if count == len(self._segments):
-                    self._roll(self.log_end_offset, now_ms)
-                    count = min(count, len(self._segments) - 1)
-                if count <= 0:
-                    return 0
-                removed, self._segments = self._segments[:count], self._segments[count:]
-                self._move_start(self._segments[0].base_offset)
-                self._drop(removed)
-            except OSError as error:
-                raise self._store.fail(error, f"removing segments of {self._path}") from error
-            self._names_changes += 1
-        return count
+        segments = self._open()
+        with self._lock, self._store.writing(f"removing segments of {self._path}"):
+            if count >= len(segments.all):
+                self._roll(segments, self.log_end_offset, now_ms)
+            count = min(count, len(segments.all) - 1)
+            if count > 0:
+                bases = [segment.base_offset for segment in segments.all[:count]]
+                segments.remove_first(count)
+                for base in bases:
+                    self._snapshots.remove(base)
+                self._move_start(segments.all[0].base_offset)
+            return count
 
     def _move_start(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self._epochs.truncate_from_start(offset)
 
-    def _drop(self, segments: Iterable[Segment]) -> None:
-        """Rename the segments' files, to be removed later."""
-        due_ms = self._store.clock.now_ms() + self.config.file_delete_delay_ms
-        for segment in segments:
-            segment.close()
-            self._store.discard(tuple(segment.mark_deleted()), due_ms)
-            self._snapshots.remove(segment.base_offset)
-
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that wrote nothing for producer.id.expiration.ms."""
-        if self._active is not None and len(self._producers):
+        if self._segments is not None and len(self._producers):
             with self._lock:
                 self._producers.expire(now_ms - self._store.producer_expiration_ms)
 
@@ -704,116 +563,95 @@ class Log:
 
     def flush(self, up_to: int | None = None) -> int:
         """Bring everything before `up_to` to the disk; returns the new recovery point. Runs in a thread."""
-        self._store.check_writable()
-        if self._active is None:
-            return self.recovery_point
-        with self._flush_lock:
+        segments = self._segments
+        with self._flush_lock, self._store.writing(f"syncing {self._path}"):
             for attempt in range(_FLUSH_TRIES):
                 try:
-                    if self._flush(up_to):
+                    if segments is None or self._flush(segments, up_to):
                         break
-                except FileNotFoundError as error:
+                except FileNotFoundError:  # a file was removed meanwhile
                     if attempt == _FLUSH_TRIES - 1:
-                        raise self._store.fail(error, f"syncing {self._path}") from error
-                except OSError as error:
-                    raise self._store.fail(error, f"syncing {self._path}") from error
+                        raise
         return self.recovery_point
 
-    def _flush(self, up_to: int | None) -> bool:
+    def _flush(self, segments: Segments, up_to: int | None) -> bool:
         """One pass; False when the log was rolled or cut meanwhile, and another pass is needed."""
         files = self._store.files
         with self._lock:
             end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-            segments = [segment for segment in self._segments if not segment.synced and segment.base_offset < end]
+            unsynced = [segment for segment in segments.all if not segment.synced and segment.base_offset < end]
             snapshots = [offset for offset in self._snapshots.offsets if self.recovery_point <= offset <= end]
-            truncations = self._truncations
-            names_changes = self._names_changes
-            epochs, changes = self._epochs.entries, self._epochs.changes
-            if end <= self.recovery_point and changes == self._epochs_on_disk and names_changes == self._names_on_disk:
-                return True
-        for segment in segments:
+            truncations, changes = self._truncations, segments.changes
+            epochs, epoch_changes = self._epochs.entries, self._epochs.changes
+        names_changed = changes != self._changes_on_disk
+        epochs_changed = epoch_changes != self._epochs_on_disk
+        if end <= self.recovery_point and not names_changed and not epochs_changed:
+            return True
+        for segment in unsynced:
             segment.sync()
         for offset in snapshots:
             self._snapshots.sync(offset)
-        if changes != self._epochs_on_disk:
+        if epochs_changed:
             checkpoints.write_epochs(files, self._path, epochs, sync=True)
-            self._epochs_on_disk = changes
-        if names_changes != self._names_on_disk:
-            if self.topic_id != NO_ID:
-                files.sync_file(f"{self._path}/{checkpoints.PARTITION_METADATA}")
-            files.sync_dir(self._path)
-            if self._is_new:
-                files.sync_dir(self._store.path)
-                self._is_new = False
-            self._names_on_disk = names_changes
+            self._epochs_on_disk = epoch_changes
+        if names_changed:
+            self._sync_names()
+            self._changes_on_disk = changes
         with self._lock:
-            if truncations != self._truncations:
-                return False
-            if any(segment.sealed and not segment.synced for segment in segments):
+            if truncations != self._truncations or any(segment.sealed and not segment.synced for segment in unsynced):
                 return False
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self._store.clock.now_ms()
         return True
 
+    def _sync_names(self) -> None:
+        files = self._store.files
+        if self.topic_id != NO_ID:
+            files.sync_file(f"{self._path}/{checkpoints.PARTITION_METADATA}")
+        files.sync_dir(self._path)
+        if self._is_new:
+            files.sync_dir(self._store.path)
+            self._is_new = False
+
     def close(self) -> None:
         """Flush, and write what makes the next start cheap: indexes, a snapshot, the epochs. Waits for the disk."""
-        if self._active is not None and self._changed:
-            with self._lock:
-                active = self._segments[-1]
-                try:
-                    active.finish_indexes()
-                    if self.log_end_offset > 0:
-                        self._producers.end_offset = self.log_end_offset
-                        self._snapshots.take(self._producers, sync=False)
-                except OSError as error:
-                    raise self._store.fail(error, f"closing {self._path}") from error
-                self._names_changes += 1
+        segments = self._segments
+        if segments is not None and self._is_changed(segments):
+            active = segments.active
+            with self._lock, self._store.writing(f"closing {self._path}"):
+                active.finish_indexes()
+                if self.log_end_offset > 0:
+                    self._producers.end_offset = self.log_end_offset
+                    self._snapshots.take(self._producers, sync=False)
+                segments.changes += 1
             self.flush()
-            try:
-                if active.has_file:
-                    self._store.files.sync_file(active.offset_index.file.path)
-                    self._store.files.sync_file(active.time_index.file.path)
-            except OSError as error:
-                raise self._store.fail(error, f"closing {self._path}") from error
+            with self._store.writing(f"closing {self._path}"):
+                active.sync_indexes()
         self.abandon()
 
-    @property
-    def _changed(self) -> bool:
+    def _is_changed(self, segments: Segments) -> bool:
         """Whether the files are not as a clean stop left them."""
         return (
             self.log_end_offset != self._closed_at
-            or self._names_changes != self._names_on_disk
+            or segments.changes != self._changes_on_disk
             or self._epochs.changes != self._epochs_on_disk
         )
 
     def abandon(self) -> None:
         """Close the files and nothing else, as when the directory failed or the partition is deleted."""
         self._closed = True
-        self._active = None
-        for segment in self._segments:
-            segment.close()
+        segments, self._segments = self._segments, None
+        if segments is not None:
+            segments.close()
 
     def mark_deleted(self, path: str) -> None:
         """The partition is deleted: rename its directory to `path` and take no more calls."""
+        segments = self._segments
         self.abandon()
-        try:
+        with self._store.writing(f"renaming {self._path}"):
             self._store.files.rename(self._path, path)
-        except OSError as error:
-            raise self._store.fail(error, f"renaming {self._path}") from error
-        for segment in self._segments:
-            segment.moved(path)
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
-
-
-def _end_position(segment: Segment, size: int, up_to: int, cached: bool) -> int:
-    """Where the first batch at or after `up_to` begins."""
-    found = segment.locate(up_to, size, cached=cached)
-    if found is None:
-        return size
-    return found.position if found.base_offset >= up_to else found.position + found.size
+        if segments is not None:
+            segments.moved(path)
 
 
 def _stamped(header: BatchHeader, batch: memoryview, base: int, leader_epoch: int, now_ms: int) -> bytes:

@@ -128,7 +128,7 @@ class ProducerStates:
         return len(self._entries)
 
     def check(
-        self, producer_id: int, epoch: int, base_sequence: int, offset_delta: int, *, transactional: bool
+        self, producer_id: int, epoch: int, base_sequence: int, offset_delta: int, transactional: bool
     ) -> Duplicate | None:
         """Whether a client's batch may be stored; returns the first one when it is a repetition."""
         entry = self._entries.get(producer_id)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import zlib
-from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -40,6 +39,7 @@ from barnabas.storage.segment import (
     Timestamped,
     file_name,
 )
+from barnabas.storage.segments import segment_number
 from barnabas.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ def load(
             clean, recovery_point = False, segments[-1].base_offset
 
     producers = None
-    flushed = len(segments) if clean else max(bisect_right(segments, recovery_point, key=_base_offset) - 1, 0)
+    flushed = len(segments) if clean else max(segment_number(segments, recovery_point), 0)
     for segment in segments[:flushed]:
         _ensure_indexes(segment)
     if flushed < len(segments):
-        producers = _recover(directory, path, config, segments, flushed, snapshots, epochs, log_start_offset)
+        producers = _recover(directory, path, config, segments, flushed, snapshots, epochs)
     end_offset = segments[-1].next_offset() if segments else log_start_offset
     if end_offset < log_start_offset:
         logger.warning("removed all segments of %s: they end before the log start offset %d", path, log_start_offset)
@@ -103,9 +103,7 @@ def load(
         segments, end_offset, producers = [], log_start_offset, None
     if not segments:
         segments = [Segment.begin(directory.pool, path, end_offset, config, now_ms)]
-        if (
-            end_offset > 0
-        ):  # the file's name keeps the offset; a log that is all new does without until it is written to
+        if end_offset > 0:  # only the file's name keeps the offset
             segments[0].make_file()
         epochs.clear()
         snapshots.remove_after(-1)
@@ -121,21 +119,22 @@ def load(
         if clean and not snapshots.offsets:
             producers = ProducerStates(end_offset)
         else:
-            producers = load_producers(segments, snapshots, log_start_offset, end_offset)
+            producers = load_producers(segments, snapshots, segments[0].base_offset, end_offset)
     producers.expire(now_ms - directory.producer_expiration_ms)
     return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots)
 
 
 def load_producers(
-    segments: Sequence[Segment], snapshots: Snapshots, log_start_offset: int, end_offset: int
+    segments: Sequence[Segment], snapshots: Snapshots, first_offset: int, end_offset: int
 ) -> ProducerStates:
-    """The producer state at `end_offset`: from the newest snapshot before it, and the batches since."""
+    """The producer state at `end_offset`: from the newest snapshot before it, and the batches since.
+
+    `segments` begin at `first_offset`. A snapshot from before that is of no use: what came after it is gone in part.
+    """
     states = snapshots.load(end_offset)
-    if states is None or states.end_offset < log_start_offset:
-        states = states or ProducerStates()
-        states.end_offset = log_start_offset
-    first = bisect_right(segments, states.end_offset, key=_base_offset) - 1
-    for segment in segments[max(first, 0) :]:
+    if states is None or states.end_offset < first_offset:
+        states = ProducerStates(first_offset)
+    for segment in segments[max(segment_number(segments, states.end_offset), 0) :]:
         if segment.base_offset >= end_offset:
             break
         found = segment.locate(states.end_offset, segment.size)
@@ -183,10 +182,6 @@ def _replay_control(
         stable = states.first_open_transaction()
         stable = ended.last_offset + 1 if stable is None else stable
         txn_index.append(AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable))
-
-
-def _base_offset(segment: Segment) -> int:
-    return segment.base_offset
 
 
 def _load_epochs(directory: LogDirectory, path: str, segments: Sequence[Segment]) -> LeaderEpochs:
@@ -316,12 +311,11 @@ def _recover(
     first: int,
     snapshots: Snapshots,
     epochs: LeaderEpochs,
-    log_start_offset: int,
 ) -> ProducerStates:
     """Check the segments from number `first` on, cut what is bad, and drop the segments after that."""
     start = segments[first].base_offset
     snapshots.remove_after(start)
-    states = load_producers(segments[:first], snapshots, log_start_offset, start)
+    states = load_producers(segments[:first], snapshots, segments[0].base_offset, start)
     expected = start
     kept = first
     damage: str | None = None

@@ -326,19 +326,26 @@ class Segment:
     def sync(self) -> None:
         """Bring the log to the disk, and once it is sealed, the indexes. Runs in a thread."""
         sealed = self.sealed
-        if not self.has_file:
-            self.synced = sealed
-            return
-        for handle in (self.file, self.offset_index.file, self.time_index.file) if sealed else (self.file,):
-            fd = handle.acquire()
-            try:
-                self._files.sync(fd)
-            finally:
-                handle.release()
-        if sealed:
+        if self.has_file:
+            self._sync(self.file)
+            if sealed:
+                self.sync_indexes()
+        self.synced = sealed
+
+    def sync_indexes(self) -> None:
+        """Bring the indexes, as far as they are written, to the disk. Runs in a thread."""
+        if self.has_file:
+            self._sync(self.offset_index.file)
+            self._sync(self.time_index.file)
             if self._files.exists(self.txn_index.path):
                 self._files.sync_file(self.txn_index.path)
-            self.synced = True
+
+    def _sync(self, handle: FileHandle) -> None:
+        fd = handle.acquire()
+        try:
+            self._files.sync(fd)
+        finally:
+            handle.release()
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that hold `offset` or later ones; the segment can be written to again."""

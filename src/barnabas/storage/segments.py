@@ -1,0 +1,201 @@
+"""The segments of one log, oldest first, the last one active: finding, reading, rolling, cutting, removing.
+
+This is about files only; offsets that have a meaning beyond them (log start, high watermark), producers and leader
+epochs belong to the log. Whoever changes the segments holds the log's lock. Readers take `all` as it is at one moment:
+it is replaced, never changed, and segments that were removed can be read until nobody has a lease on them.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.storage.segment import FileSlice, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.model.log_config import LogConfig
+    from barnabas.storage.directory import LogDirectory
+
+_WARM_TAIL: Final = 16 << 20
+"""So much of a log's end counts as being in memory, if this process wrote it ..."""
+_WARM_WRITES: Final = 256 << 20
+"""... and so much was not written since then to the same directory."""
+
+
+class ReadResult(NamedTuple):
+    """What a read found: slices whose lengths sum up to `size`."""
+
+    slices: tuple[FileSlice, ...]
+    size: int
+
+
+NOTHING: Final = ReadResult((), 0)
+
+
+class View(NamedTuple):
+    """The segments at one moment."""
+
+    segments: tuple[Segment, ...]
+    active_size: int
+    end_offset: int
+
+
+def segment_number(segments: Sequence[Segment], offset: int) -> int:
+    """Which segment holds `offset`; -1 when it lies before the first."""
+    return bisect_right(segments, offset, key=_base_offset) - 1
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+class Segments:
+    """The segments of one log."""
+
+    __slots__ = ("_config", "_jitter_ms", "_opened_size", "_path", "_store", "active", "all", "changes", "written_mark")
+
+    def __init__(self, store: LogDirectory, path: str, config: LogConfig, segments: Iterable[Segment]) -> None:
+        self._store = store
+        self._path = path
+        self._config = config
+        self._jitter_ms = 0
+        self._opened_size = 0
+        self.all: tuple[Segment, ...] = ()
+        self.active: Segment
+        self.changes = 0
+        """Grows when file names change, so that a flush knows whether the directory must be synced."""
+        self.written_mark = 0
+        """`LogDirectory.written` at the last append."""
+        self._set(tuple(segments))
+
+    def _set(self, segments: tuple[Segment, ...]) -> None:
+        self.all = segments
+        self.active = segments[-1]
+        self._opened_size = self.active.size
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        self._jitter_ms = random.randrange(jitter_ms) if jitter_ms > 0 else 0
+        self.active.activate(self._config, self._jitter_ms)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self.all)
+
+    def use(self, config: LogConfig) -> None:
+        """Use these settings from now on."""
+        self._config = config
+        self.active.activate(config, self._jitter_ms)
+
+    # Growing
+
+    def make_file(self) -> None:
+        """Make the active segment's file, if it has none yet."""
+        if not self.active.has_file:
+            self.active.make_file()
+            self.changes += 1
+
+    def roll(self, base_offset: int, now_ms: int) -> bool:
+        """Begin a new segment at `base_offset`; False when the active one begins there already."""
+        if self.active.base_offset == base_offset:
+            return False
+        self.active.seal()
+        self._set((*self.all, self._begin(base_offset, now_ms)))
+        return True
+
+    def _begin(self, base_offset: int, now_ms: int) -> Segment:
+        segment = Segment.begin(self._store.pool, self._path, base_offset, self._config, now_ms)
+        segment.make_file()
+        self.changes += 1
+        return segment
+
+    # Reading
+
+    def read(self, view: View, offset: int, max_bytes: int, up_to: int, *, min_one: bool, cached: bool) -> ReadResult:
+        """Bytes from the batch that holds `offset` on, from one segment; see Log.read."""
+        segments = view.segments
+        number = len(segments) - 1
+        if offset < segments[-1].base_offset:
+            number = max(segment_number(segments, offset), 0)
+        while number < len(segments):
+            segment = segments[number]
+            number += 1
+            size, next_base = view.active_size, view.end_offset
+            if number < len(segments):
+                size, next_base = segment.size, segments[number].base_offset
+            end = size if up_to >= next_base else _end_position(segment, size, up_to, cached)
+            found = self._read_segment(segment, size, end, offset, max_bytes, min_one, cached)
+            if found.size:
+                return found
+        return NOTHING
+
+    def _read_segment(
+        self, segment: Segment, size: int, end: int, offset: int, max_bytes: int, min_one: bool, cached: bool
+    ) -> ReadResult:
+        """Read from one segment of `size` bytes, up to position `end`."""
+        position = segment.recent_position(offset)
+        first = 0
+        if position is None or (min_one and end - position > max_bytes):
+            found = segment.locate(offset, size, cached=cached)
+            if found is None:
+                return NOTHING
+            position, first = found.position, found.size
+        length = min(end - position, max(max_bytes, first) if min_one else max_bytes)
+        if length <= 0:
+            return NOTHING
+        warm = (
+            segment is self.active
+            and position >= self._opened_size
+            and position + _WARM_TAIL >= size
+            and self._store.written - self.written_mark < _WARM_WRITES
+        )
+        return ReadResult((FileSlice(segment.file, position, length, warm),), length)
+
+    # Shrinking
+
+    def truncate_to(self, offset: int) -> int:
+        """Cut everything from `offset` on, which lies in one of the segments; returns the new end offset."""
+        kept = segment_number(self.all, offset) + 1
+        active = self.all[kept - 1]
+        self._drop(self.all[kept:])
+        active.truncate_to(offset)
+        self._set(self.all[:kept])
+        return active.next_offset()
+
+    def start_again(self, base_offset: int, now_ms: int) -> None:
+        """Drop all segments and begin a new one."""
+        self._drop(self.all)
+        self._set((self._begin(base_offset, now_ms),))
+
+    def remove_first(self, count: int) -> None:
+        """Remove the oldest `count` segments, of which the active one is none."""
+        removed, self.all = self.all[:count], self.all[count:]
+        self._drop(removed)
+
+    def _drop(self, segments: Iterable[Segment]) -> None:
+        """Rename the segments' files, to be removed later."""
+        due_ms = self._store.clock.now_ms() + self._config.file_delete_delay_ms
+        for segment in segments:
+            segment.close()
+            self._store.discard(tuple(segment.mark_deleted()), due_ms)
+        self.changes += 1
+
+    def close(self) -> None:
+        """Close the files, once nobody has a lease on them."""
+        for segment in self.all:
+            segment.close()
+
+    def moved(self, path: str) -> None:
+        """The directory was renamed."""
+        for segment in self.all:
+            segment.moved(path)
+
+
+def _end_position(segment: Segment, size: int, up_to: int, cached: bool) -> int:
+    """Where the first batch at or after `up_to` begins."""
+    found = segment.locate(up_to, size, cached=cached)
+    if found is None:
+        return size
+    return found.position if found.base_offset >= up_to else found.position + found.size
