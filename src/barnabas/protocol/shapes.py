@@ -160,7 +160,18 @@ UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.DELETE_TOPICS: delete_topics_up,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources_up,
 }
+
+
+def api_versions_down(response: Any, version: int) -> Any:
+    """Leave out features whose lowest level is 0 below v4: clients of that time take them for an error."""
+    if version >= 4:
+        return response
+    features = tuple(feature for feature in response.supported_features if feature.min_version > 0)
+    return replace(response, supported_features=features)
+
+
 DOWN: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
+    ApiKey.API_VERSIONS: api_versions_down,
     ApiKey.LIST_OFFSETS: list_offsets_down,
     ApiKey.METADATA: metadata_down,
     ApiKey.FIND_COORDINATOR: find_coordinator_down,
