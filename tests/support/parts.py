@@ -61,7 +61,12 @@ async def running_parts(directory: Path, properties: Mapping[str, str] | None = 
                 replicas=replicas,
                 metadata=cache,
                 controller=controller,
-                fetch_sessions=FetchSessionCache(slots=0, eviction_ms=0, new_id=int, topic_name=lambda _: None),
+                fetch_sessions=FetchSessionCache(
+                    slots=10,
+                    eviction_ms=120_000,
+                    new_id=iter(range(1, 1000)).__next__,
+                    topic_name=lambda topic_id: cache.image.topic_names.get(topic_id),
+                ),
                 producer_ids=ProducerIdSource(controller.allocate_producer_ids),
                 executor=executor,
             )

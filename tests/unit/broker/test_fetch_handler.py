@@ -1,0 +1,231 @@
+"""Fetch over real logs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.broker.handlers.fetch import fetch
+from barnabas.model.errors import ErrorCode
+from barnabas.net.reply import Answer, Parked
+from tests.support.images import CALLER
+from tests.support.parts import append, make_topic, running_parts
+from tests.support.wire import fetch_request, fetched
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+    from barnabas.broker.replicas import Partition
+
+NOW = 1_700_000_000_000
+VERSIONS = [4, 5, 7, 11, 12, 13, 18]
+
+
+def run(tmp_path: Path, story: Callable[[Broker], Awaitable[None]], **properties: str) -> None:
+    async def main() -> None:
+        settings = {name.replace("_", "."): text for name, text in properties.items()}
+        async with running_parts(tmp_path, settings) as broker:
+            await story(broker)
+
+    asyncio.run(main())
+
+
+def ask(broker: Broker, version: int, offsets: dict[int, int], **fields: Any) -> Answer | Parked:
+    topic = broker.metadata.topic("t")
+    assert topic is not None
+    frame = fetch_request(version, {("t", topic.topic_id): offsets} if offsets else {}, **fields)
+    return fetch(broker, CALLER, version, 5, frame, 0)
+
+
+def partition_of(broker: Broker, index: int = 0) -> Partition:
+    partition = broker.replicas.get("t", index)
+    assert partition is not None
+    return partition
+
+
+def partitions_in(response: Any) -> list[Any]:
+    return [partition for topic in response.responses for partition in topic.partitions]
+
+
+async def resolved(parked: Parked) -> Answer:
+    done = asyncio.Event()
+    parked.notify = done.set
+    if not parked.resolved:
+        await asyncio.wait_for(done.wait(), 10)
+    assert not isinstance(parked.answer, Parked)
+    return parked.answer
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_come_back_in_every_version(tmp_path: Path, version: int) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW, NOW + 1])
+        append(partition_of(broker), [NOW + 2])
+        (answered,) = partitions_in(fetched(version, ask(broker, version, {0: 0})))
+        assert (answered.error_code, answered.high_watermark) == (ErrorCode.none, 3)
+        assert len(answered.records) == partition_of(broker).log.size
+        (answered,) = partitions_in(fetched(version, ask(broker, version, {0: 2})))
+        assert answered.records[:8] == (2).to_bytes(8, "big")
+
+    run(tmp_path, story)
+
+
+def test_a_fetch_waits_for_an_append_and_wakes_with_it(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", partitions=2)
+        parked = ask(broker, 12, {0: 0, 1: 0}, max_wait_ms=60_000)
+        assert isinstance(parked, Parked)
+        assert not parked.overtakable
+        append(partition_of(broker, 1), [NOW])
+        answered = partitions_in(fetched(12, await resolved(parked)))
+        assert [(one.partition_index, bool(one.records)) for one in answered] == [(0, False), (1, True)]
+
+    run(tmp_path, story)
+
+
+def test_a_fetch_gives_up_after_its_longest_wait(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        parked = ask(broker, 12, {0: 0}, max_wait_ms=20)
+        assert isinstance(parked, Parked)
+        (answered,) = partitions_in(fetched(12, await resolved(parked)))
+        assert (answered.error_code, answered.records) == (ErrorCode.none, b"")
+
+    run(tmp_path, story)
+
+
+def test_a_fetch_waits_until_there_is_as_much_as_it_wants(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        size = partition_of(broker).log.size
+        parked = ask(broker, 12, {0: 0}, max_wait_ms=60_000, min_bytes=2 * size)
+        assert isinstance(parked, Parked)
+        append(partition_of(broker), [NOW])
+        (answered,) = partitions_in(fetched(12, await resolved(parked)))
+        assert len(answered.records) == 2 * size
+
+    run(tmp_path, story)
+
+
+def test_an_abandoned_fetch_watches_nothing(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        parked = ask(broker, 12, {0: 0}, max_wait_ms=60_000)
+        assert isinstance(parked, Parked)
+        parked.abandon()
+        assert not partition_of(broker)._watchers
+        append(partition_of(broker), [NOW])
+        await asyncio.sleep(0)
+        assert not parked.resolved
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "fields", "error"),
+    [
+        ({0: 9}, {}, ErrorCode.offset_out_of_range),
+        ({0: -5}, {}, ErrorCode.offset_out_of_range),
+        ({4: 0}, {}, ErrorCode.unknown_topic_or_partition),
+        ({0: 0}, {"current_leader_epoch": 99}, ErrorCode.unknown_leader_epoch),
+    ],
+)
+def test_errors_are_answered_at_once(tmp_path: Path, offsets: dict[int, int], fields: Any, error: ErrorCode) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, offsets, max_wait_ms=60_000, **fields)))
+        assert (answered.error_code, answered.high_watermark) == (error, -1)
+
+    run(tmp_path, story)
+
+
+def test_a_consumer_from_another_time_is_told_where_its_log_ends(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 1}, last_fetched_epoch=0)))
+        assert answered.diverging_epoch.end_offset == -1
+        partition = partition_of(broker)
+        partition.log.assign_epoch(5, 1)
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 1}, last_fetched_epoch=3)))
+        assert (answered.diverging_epoch.epoch, answered.diverging_epoch.end_offset) == (0, 1)
+
+    run(tmp_path, story)
+
+
+def test_limits_and_the_first_batch_that_is_sent_whatever_its_size(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", partitions=3)
+        for index in range(3):
+            append(partition_of(broker, index), [NOW] * 10)
+            append(partition_of(broker, index), [NOW])
+        whole = partition_of(broker).log.size
+        first = whole - 74
+        answered = partitions_in(fetched(12, ask(broker, 12, {0: 0, 1: 0, 2: 0}, max_bytes=1)))
+        assert len(answered[0].records) >= first // 2
+        assert [len(one.records) for one in answered[1:]] == [0, 0]
+        answered = partitions_in(fetched(12, ask(broker, 12, {0: 0, 1: 0, 2: 0}, max_bytes=whole + 10)))
+        assert [len(one.records) for one in answered] == [whole, 10, 0]
+        answered = partitions_in(fetched(12, ask(broker, 12, {0: 0}, partition_max_bytes=whole - 3)))
+        assert len(answered[0].records) == whole - 3
+
+    run(tmp_path, story)
+
+
+def test_a_session_tells_only_what_changed(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", partitions=3)
+        full = fetched(13, ask(broker, 13, {0: 0, 1: 0, 2: 0}, session_epoch=0))
+        assert len(partitions_in(full)) == 3
+        assert full.session_id > 0
+        append(partition_of(broker, 2), [NOW])
+        session = {"session_id": full.session_id}
+        second = fetched(13, ask(broker, 13, {}, session_epoch=1, **session))
+        assert [one.partition_index for one in partitions_in(second)] == [2]
+        third = ask(broker, 13, {2: 1}, session_epoch=2, **session)
+        assert partitions_in(fetched(13, third)) == []
+        lost = fetched(13, ask(broker, 13, {}, session_epoch=9, **session))
+        assert lost.error_code is ErrorCode.invalid_fetch_session_epoch
+
+    run(tmp_path, story)
+
+
+def test_committed_readers_get_a_list_of_aborted_transactions_and_others_none(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        (plain,) = partitions_in(fetched(12, ask(broker, 12, {0: 0})))
+        (committed,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, isolation_level=1)))
+        assert (plain.aborted_transactions, committed.aborted_transactions) == (None, ())
+        assert committed.records == plain.records
+
+    run(tmp_path, story)
+
+
+def test_nobody_passes_for_a_replica(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, replica_id=7)))
+        assert answered.error_code is ErrorCode.not_leader_or_follower
+
+    run(tmp_path, story)
+
+
+def test_a_topic_made_again_has_another_id(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        old = await make_topic(broker, "t")
+        await broker.controller.delete_topics(["t"])
+        await make_topic(broker, "t")
+        frame = fetch_request(13, {("t", old.topic_id): {0: 0}})
+        (answered,) = partitions_in(fetched(13, fetch(broker, CALLER, 13, 5, frame, 0)))
+        assert answered.error_code is ErrorCode.unknown_topic_id
+
+    run(tmp_path, story)

@@ -1,0 +1,250 @@
+"""Produce over real logs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.broker.handlers.produce import produce
+from barnabas.model.errors import ErrorCode
+from barnabas.net.reply import HANG_UP, Answer, Parked
+from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.compression import Codec
+from barnabas.protocol.records.records import Record
+from tests.support.images import CALLER
+from tests.support.parts import make_topic, running_parts
+from tests.support.wire import fetch_request, fetched, produce_request, produced
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+
+NOW = 1_700_000_000_000
+VERSIONS = [3, 7, 8, 9, 12, 13]
+
+
+def batch(count: int = 3, **fields: Any) -> bytes:
+    records = [Record(delta, 0, b"key", b"value" * 20) for delta in range(count)]
+    return build_batch(records, base_timestamp=NOW, **fields)
+
+
+def run(tmp_path: Path, story: Callable[[Broker], Awaitable[None]], **properties: str) -> None:
+    async def main() -> None:
+        settings = {name.replace("_", "."): text for name, text in properties.items()}
+        async with running_parts(tmp_path, settings) as broker:
+            await story(broker)
+
+    asyncio.run(main())
+
+
+def send(broker: Broker, version: int, records: bytes | None, **request: Any) -> Answer | Parked:
+    topic = broker.metadata.topic("t")
+    assert topic is not None
+    frame = produce_request(version, {("t", topic.topic_id, 0): records}, **request)
+    return produce(broker, CALLER, version, 5, frame, 0)
+
+
+async def answer_of(answer: Answer | Parked) -> Answer:
+    if not isinstance(answer, Parked):
+        return answer
+    if not answer.resolved:
+        done = asyncio.Event()
+        answer.notify = done.set
+        await asyncio.wait_for(done.wait(), 10)
+    assert not isinstance(answer.answer, Parked)
+    return answer.answer
+
+
+def stored(broker: Broker) -> list[bytes]:
+    """The batches of partition 0, as a consumer gets them."""
+    from barnabas.broker.handlers.fetch import fetch
+
+    topic = broker.metadata.topic("t")
+    assert topic is not None
+    frame = fetch_request(12, {("t", topic.topic_id): {0: 0}}, session_epoch=-1)
+    records = fetched(12, fetch(broker, CALLER, 12, 5, frame, 0)).responses[0].partitions[0].records
+    batches = []
+    while records:
+        size = read_header(records).size
+        batches.append(records[:size])
+        records = records[size:]
+    return batches
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_batches_get_offsets_and_are_stored_as_they_are(tmp_path: Path, version: int) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        sent = [batch(3), batch(2, codec=Codec.LZ4), batch(1)]
+        bases = [produced(version, send(broker, version, one))[0].base_offset for one in sent]
+        assert bases == [0, 3, 5]
+        assert [one[16:] for one in stored(broker)] == [one[16:] for one in sent]
+        assert [read_header(one).base_offset for one in stored(broker)] == bases
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("records", "request_fields", "error"),
+    [
+        (None, {}, ErrorCode.invalid_record),
+        (b"", {}, ErrorCode.invalid_record),
+        (batch()[:-1], {}, ErrorCode.invalid_record),
+        (batch()[:-1] + b"?", {}, ErrorCode.corrupt_message),
+        (batch(), {"acks": 2}, ErrorCode.invalid_required_acks),
+        (
+            batch(2, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
+            {},
+            ErrorCode.invalid_txn_state,
+        ),
+        (batch(control=True), {}, ErrorCode.invalid_record),
+    ],
+)
+def test_what_is_refused_and_leaves_nothing(
+    tmp_path: Path, records: bytes | None, request_fields: Any, error: ErrorCode
+) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        (result,) = produced(12, send(broker, 12, records, **request_fields))
+        assert result.error_code is error
+        assert result.error_message
+        partition = broker.replicas.get("t", 0)
+        assert partition is not None
+        assert partition.log.log_end_offset == 0
+
+    run(tmp_path, story)
+
+
+def test_each_partition_has_its_own_result(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", partitions=2)
+        request = {("t", topic.topic_id, 7): batch(), ("t", topic.topic_id, 1): batch(), ("x", topic.topic_id, 0): b"?"}
+        results = produced(12, produce(broker, CALLER, 12, 5, produce_request(12, request), 0))
+        assert [(result.index, result.error_code) for result in results] == [
+            (7, ErrorCode.unknown_topic_or_partition),
+            (1, ErrorCode.none),
+            (0, ErrorCode.unknown_topic_or_partition),
+        ]
+
+    run(tmp_path, story)
+
+
+def test_an_unknown_topic_id(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t")
+        await broker.controller.delete_topics(["t"])
+        frame = produce_request(13, {("t", topic.topic_id, 0): batch()})
+        (result,) = produced(13, produce(broker, CALLER, 13, 5, frame, 0))
+        assert result.error_code is ErrorCode.unknown_topic_id
+
+    run(tmp_path, story)
+
+
+def test_acks_0_has_no_answer_and_an_error_ends_the_connection(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        assert send(broker, 12, batch(), acks=0) is None
+        assert send(broker, 12, b"?" * 100, acks=0) is HANG_UP
+        assert len(stored(broker)) == 1
+
+    run(tmp_path, story)
+
+
+def test_acks_all_needs_enough_replicas(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", min_insync_replicas="2")
+        (result,) = produced(12, send(broker, 12, batch(), acks=-1))
+        assert result.error_code is ErrorCode.not_enough_replicas
+        (result,) = produced(12, send(broker, 12, batch(), acks=1))
+        assert result.error_code is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+def test_a_repeated_batch_is_answered_with_its_first_offset_and_a_gap_is_refused(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        first, second, gap = (batch(2, producer_id=9, producer_epoch=0, base_sequence=n) for n in (0, 2, 6))
+        results = [produced(12, send(broker, 12, one))[0] for one in (first, second, first, gap)]
+        assert [(result.error_code, result.base_offset) for result in results] == [
+            (ErrorCode.none, 0),
+            (ErrorCode.none, 2),
+            (ErrorCode.none, 0),
+            (ErrorCode.out_of_order_sequence_number, -1),
+        ]
+        assert len(stored(broker)) == 2
+
+    run(tmp_path, story)
+
+
+def test_a_topic_with_a_codec_of_its_own_recompresses(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", compression_type="zstd")
+        answer = send(broker, 12, batch(50))
+        assert isinstance(answer, Parked)
+        assert not answer.overtakable
+        (result,) = produced(12, await answer_of(answer))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
+        (only,) = stored(broker)
+        assert read_header(only).codec == Codec.ZSTD
+
+    run(tmp_path, story)
+
+
+def test_compacted_topics_need_keys(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", cleanup_policy="compact")
+        keyless = build_batch([Record(0, 0, None, b"value")], base_timestamp=NOW)
+        (result,) = produced(12, await answer_of(send(broker, 12, keyless)))
+        assert result.error_code is ErrorCode.invalid_record
+        (result,) = produced(12, await answer_of(send(broker, 12, batch())))
+        assert result.error_code is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+def test_with_flush_messages_1_the_answer_waits_for_the_disk(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", flush_messages="1")
+        answer = send(broker, 12, batch())
+        assert isinstance(answer, Parked)
+        assert answer.overtakable
+        partition = broker.replicas.get("t", 0)
+        assert partition is not None
+        assert partition.leader.high_watermark == 0
+        (result,) = produced(12, await answer_of(answer))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
+        assert partition.leader.high_watermark == 3
+        assert partition.log.recovery_point == 3
+
+    run(tmp_path, story)
+
+
+def test_a_deleted_topic_tells_those_who_wait(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        partition = broker.replicas.get("t", 0)
+        assert partition is not None
+        errors: list[Any] = []
+        partition.when_committed(100, errors.append)
+        await broker.controller.delete_topics(["t"])
+        assert [error.code for error in errors] == [ErrorCode.unknown_topic_or_partition]
+
+    run(tmp_path, story)
+
+
+def test_log_append_time_is_the_brokers(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", message_timestamp_type="LogAppendTime")
+        (result,) = produced(12, send(broker, 12, batch()))
+        assert result.log_append_time is not None
+        (only,) = stored(broker)
+        assert read_header(only).max_timestamp == broker.clock.now_ms()
+        assert round(result.log_append_time.timestamp() * 1000) == broker.clock.now_ms()
+
+    run(tmp_path, story)
