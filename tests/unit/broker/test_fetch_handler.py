@@ -12,7 +12,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import Answer, Parked
 from tests.support.images import CALLER
 from tests.support.parts import append, make_topic, running_parts
-from tests.support.wire import fetch_request, fetched
+from tests.support.produce_fetch import fetch_request, fetched
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

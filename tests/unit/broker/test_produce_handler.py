@@ -16,7 +16,7 @@ from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.records import Record
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
-from tests.support.wire import fetch_request, fetched, produce_request, produced
+from tests.support.produce_fetch import fetch_request, fetched, produce_request, produced
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
