@@ -64,7 +64,7 @@ def test_no_broker_is_no_error_and_a_stale_pid_file_goes(run: Run, tmp_path: Pat
     assert not (tmp_path / "barnabas.pid").exists()
 
 
-@pytest.mark.parametrize("pid", [None, "not a number", str(os.getpid())])
+@pytest.mark.parametrize("pid", [None, "not a number", str(os.getpid())], ids=["none", "garbled", "another process"])
 def test_a_process_that_does_not_hold_the_lock_is_left_alone(
     run: Run, tmp_path: Path, holder: Holder, pid: str | None
 ) -> None:
