@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -104,6 +105,15 @@ def test_kafka_get_offsets(tools: Tools, bootstrap: str, new_topic: TopicMaker) 
     ]:
         found = tools("get-offsets", "--topic", topic, "--time", asked).split()
         assert found == [f"{topic}:0:{first}", *([f"{topic}:1:{second}"] if second else [])], asked
+
+
+def test_kafka_broker_api_versions(tools: Tools, bootstrap: str) -> None:
+    """The file beside this one is Kafka 4.3.0's own table: of the APIs that are served, the versions are the same."""
+    head, *lines, _ = tools("broker-api-versions").splitlines()
+    assert head.startswith(bootstrap)
+    told = {line.strip().rstrip(",") for line in lines if "UNSUPPORTED" not in line}
+    assert told >= {"Produce(0): 0 to 13 [usable: 13]", "Fetch(1): 4 to 18 [usable: 18]"}
+    assert told <= set((Path(__file__).parent / "api_versions_4_3_0.txt").read_text().splitlines())
 
 
 def test_kafka_log_dirs(tools: Tools, bootstrap: str, new_topic: TopicMaker) -> None:

@@ -1,0 +1,39 @@
+"""Barnabas and Apache Kafka 4.3.0, side by side.
+
+`BARNABAS_TEST_KAFKA=host:port` takes a Kafka 4.3.0 that is already running instead of starting one.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.compat.same.scene import Scene
+from tests.support.brokers import KafkaKRaft
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an Apache Kafka 4.3.0."""
+    running = os.environ.get("BARNABAS_TEST_KAFKA")
+    if running:
+        yield running
+        return
+    with KafkaKRaft(tmp_path_factory.mktemp("kafka")) as kafka:
+        yield kafka.bootstrap
+
+
+@pytest.fixture(scope="session")
+def scenes(bootstrap: str, apache_kafka: str) -> Iterator[tuple[Scene, Scene]]:
+    """Barnabas and Apache Kafka."""
+    ours, theirs = Scene(bootstrap), Scene(apache_kafka)
+    wait_until(lambda: ours.has_producer_ids() and theirs.has_producer_ids(), "producer ids")
+    yield ours, theirs
+    for scene in (ours, theirs):
+        scene.connection.socket.close()
