@@ -35,7 +35,8 @@ def test_one_changed_byte_is_found(kind: str, data: st.DataObject) -> None:
         file.write_bytes(content)
         report = check(path)
         last_offset_alone = kind == "log" and at // SIZE == COUNT - 1 and at % SIZE < 8  # a gap before it is no error
-        assert last_offset_alone or not report.ok
+        within_its_batch = kind == "timeindex" and at % 12 == 11  # Kafka names a record of the batch, any of them
+        assert last_offset_alone or within_its_batch or not report.ok
 
 
 @given(
