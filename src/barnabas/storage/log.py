@@ -5,8 +5,7 @@ Threads. Appends, truncation and everything else that changes the log happen on 
 lock after that. `flush` runs in a thread and holds no lock while it waits for the disk. Methods that wait for the disk
 say so; the others do not wait, but for the first touch after a clean start, when the log is loaded.
 
-What reaches the disk, in this order: the batches (fsync of the segments), the leader epochs, the names of new files
-(fsync of the directory), and only then the recovery point moves. So after a crash everything before it is there.
+Everything before the recovery point is on disk; flushing.py has the order in which it gets there.
 
 A write or sync that fails makes the whole log directory fail (see directory.py). The log in memory never holds what is
 not in the file: the failed batch is cut off again.
@@ -43,6 +42,7 @@ from barnabas.storage import checkpoints, recovery, search
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.epochs import EpochEnd, LeaderEpochs
 from barnabas.storage.files import ColdRead, FileHandle
+from barnabas.storage.flushing import Flusher, FlushPlan
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates, Snapshots
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
@@ -89,13 +89,11 @@ class Log:
 
     __slots__ = (
         "_append_time",
-        "_changes_on_disk",
         "_closed",
         "_closed_at",
         "_epochs",
-        "_epochs_on_disk",
         "_flush_lock",
-        "_is_new",
+        "_flusher",
         "_lock",
         "_max_batch",
         "_path",
@@ -140,14 +138,12 @@ class Log:
         self._topic_id = topic_id
         self._segments: Segments | None = None
         self._epochs = LeaderEpochs()
-        self._epochs_on_disk = 0
         self._producers = ProducerStates()
         self._snapshots = Snapshots(store.files, path)
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._truncations = 0
-        self._changes_on_disk = 0
-        self._is_new = False
+        self._flusher = Flusher(store, path)
         self._closed = False
         self._closed_at = -1
         self._use(config)
@@ -160,7 +156,7 @@ class Log:
             checkpoints.write_topic_id(store.files, path, topic_id, sync=False)
             log = cls(tp, store, path, config, topic_id=topic_id)
             log._load(clean=True).changes += 1
-        log._is_new = True
+        log._flusher.is_new = True
         return log
 
     @classmethod
@@ -576,47 +572,34 @@ class Log:
 
     def _flush(self, segments: Segments, up_to: int | None) -> bool:
         """One pass; False when the log was rolled or cut meanwhile, and another pass is needed."""
-        files = self._store.files
         with self._lock:
             end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-            unsynced = [segment for segment in segments.all if not segment.synced and segment.base_offset < end]
-            snapshots = [offset for offset in self._snapshots.offsets if self.recovery_point <= offset <= end]
-            truncations, changes = self._truncations, segments.changes
-            epochs, epoch_changes = self._epochs.entries, self._epochs.changes
-        names_changed = changes != self._changes_on_disk
-        epochs_changed = epoch_changes != self._epochs_on_disk
-        if end <= self.recovery_point and not names_changed and not epochs_changed:
-            return True
-        for segment in unsynced:
-            segment.sync()
-        for offset in snapshots:
-            self._snapshots.sync(offset)
-        if epochs_changed:
-            checkpoints.write_epochs(files, self._path, epochs, sync=True)
-            self._epochs_on_disk = epoch_changes
-        if names_changed:
-            self._sync_names()
-            self._changes_on_disk = changes
+            plan = FlushPlan(
+                end_offset=end,
+                segments=[segment for segment in segments.all if not segment.synced and segment.base_offset < end],
+                snapshots=[offset for offset in self._snapshots.offsets if self.recovery_point <= offset <= end],
+                epochs=self._epochs.entries,
+                epoch_changes=self._epochs.changes,
+                name_changes=segments.changes,
+                truncations=self._truncations,
+            )
+            if end <= self.recovery_point and not self._flusher.is_behind(segments, self._epochs):
+                return True
+        self._flusher.sync(plan, self._snapshots)
         with self._lock:
-            if truncations != self._truncations or any(segment.sealed and not segment.synced for segment in unsynced):
+            rolled = any(segment.sealed and not segment.synced for segment in plan.segments)
+            if rolled or plan.truncations != self._truncations:
                 return False
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self._store.clock.now_ms()
         return True
 
-    def _sync_names(self) -> None:
-        files = self._store.files
-        if self.topic_id != NO_ID:
-            files.sync_file(f"{self._path}/{checkpoints.PARTITION_METADATA}")
-        files.sync_dir(self._path)
-        if self._is_new:
-            files.sync_dir(self._store.path)
-            self._is_new = False
-
     def close(self) -> None:
         """Flush, and write what makes the next start cheap: indexes, a snapshot, the epochs. Waits for the disk."""
         segments = self._segments
-        if segments is not None and self._is_changed(segments):
+        if segments is not None and (
+            self.log_end_offset != self._closed_at or self._flusher.is_behind(segments, self._epochs)
+        ):
             active = segments.active
             with self._lock, self._store.writing(f"closing {self._path}"):
                 active.finish_indexes()
@@ -628,14 +611,6 @@ class Log:
             with self._store.writing(f"closing {self._path}"):
                 active.sync_indexes()
         self.abandon()
-
-    def _is_changed(self, segments: Segments) -> bool:
-        """Whether the files are not as a clean stop left them."""
-        return (
-            self.log_end_offset != self._closed_at
-            or segments.changes != self._changes_on_disk
-            or self._epochs.changes != self._epochs_on_disk
-        )
 
     def abandon(self) -> None:
         """Close the files and nothing else, as when the directory failed or the partition is deleted."""
