@@ -194,8 +194,11 @@ class Connection:
             if not self._outbox:
                 self.close()
         else:
-            for part in answer:
-                self._outbox.put(part)
+            try:
+                self._outbox.put(answer)
+            except (Broken, OSError) as error:
+                self._broken(error)
+                return
             self._send()
 
     def _send_bytes(self, data: bytes) -> None:
@@ -211,13 +214,16 @@ class Connection:
         try:
             progress = self._outbox.send()
         except Broken as error:
-            logger.info("closed the connection of %s:%d: %s", *self.address[:2], error)
-            self.close()
+            self._broken(error)
             return
         if progress is Progress.BLOCKED:
             self._wait_for_room()
         elif progress is Progress.COLD:
             self._warm_up()
+
+    def _broken(self, error: Exception) -> None:
+        logger.info("closed the connection of %s:%d: %s", *self.address[:2], error)
+        self.close()
 
     def _wait_for_room(self) -> None:
         self._busy = True

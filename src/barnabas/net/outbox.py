@@ -1,5 +1,7 @@
 """What waits to be sent on one socket: bytes, and file slices that go out by sendfile.
 
+Small answers are copied instead: one call to the system is cheaper than the three that bytes, slice and bytes take.
+
 sendfile waits for the disk when pages are not in memory, and the event loop must not. A slice goes out on the loop only
 if it is known to be warm (the recent tail) or a probe finds its pages in memory; otherwise a thread reads it first,
 which brings the pages in. A slice in the queue holds a lease on its file; if the file was truncated meanwhile, the
@@ -15,10 +17,14 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.net.reply import Part, Slice
 
 MOST_PER_TURN: Final = 1 << 20
 """Bytes after which a fast reader lets the other connections have their turn."""
+SMALL: Final = 16 * 1024
+"""An answer up to this size goes out in one piece."""
 PROBE_STEP: Final = 1 << 17
 """Distance of the bytes that a probe looks at: the kernel's usual read-ahead."""
 MSG_MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -68,9 +74,13 @@ class Outbox:
         self._parts.append(data)
         return False
 
-    def put(self, part: Part) -> None:
-        """Queue a part; the outbox takes over a slice's lease."""
-        self._parts.append(part)
+    def put(self, parts: Sequence[Part]) -> None:
+        """Queue an answer in parts; the outbox takes over the slices' leases."""
+        small = None if self._parts else _in_one_piece(parts)
+        if small is None:
+            self._parts.extend(parts)
+        else:
+            self._parts.append(small)
 
     def send(self) -> Progress:
         """Send as much as the socket takes, up to a fair share."""
@@ -147,3 +157,28 @@ class Outbox:
             if not isinstance(part, bytes):
                 part.file.release()
         self._parts.clear()
+
+
+def _in_one_piece(parts: Sequence[Part]) -> bytes | None:
+    """A small answer whose slices are in memory as bytes, its leases given back; None for any other."""
+    size = 0
+    for part in parts:
+        if isinstance(part, bytes):
+            size += len(part)
+        elif part.warm and not part.file.revoked:
+            size += part.length
+        else:
+            return None
+        if size > SMALL:
+            return None
+    pieces = []
+    for part in parts:
+        if isinstance(part, bytes):
+            pieces.append(part)
+        else:
+            pieces.append(os.pread(part.file.fd, part.length, part.position))
+            part.file.release()
+    whole = b"".join(pieces)
+    if len(whole) != size:
+        raise Broken("the log file is shorter than a response that was being sent")
+    return whole

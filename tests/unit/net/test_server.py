@@ -266,6 +266,23 @@ def test_file_slices_go_out_between_bytes(executor: ThreadPoolExecutor) -> None:
         run(Rig(lambda body: parts if body == b"fetch" else answer(body)), executor, story)
 
 
+def test_a_small_answer_goes_out_in_one_piece(executor: ThreadPoolExecutor) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(b"0123456789")
+        file.flush()
+        opened = OpenFile(file.fileno(), leases=1)
+        parts: Any = [struct.pack(">i", 8) + b"<", Piece(opened, 2, 6), b">"]
+
+        async def story(rig: Rig) -> None:
+            reader, writer = await connect(rig)
+            writer.write(frame(b"fetch"))
+            assert await read_answer(reader) == b"<234567>"
+            assert opened.leases == 0
+            await hang_up(writer)
+
+        run(Rig(lambda body: parts), executor, story)
+
+
 def test_truncation_below_a_response_closes_the_connection(executor: ThreadPoolExecutor) -> None:
     with tempfile.TemporaryFile() as file:
         file.write(b"x" * 10)
