@@ -43,7 +43,8 @@ def send(producer: Producer, topic: str, sent: list[Message], partition: int = 0
 def produce(bootstrap: str, topic: str, sent: list[Message], partition: int = 0, **settings: Any) -> list[Received]:
     """Send through a producer of its own, with these settings (underscores for dots)."""
     options = {key.replace("_", "."): value for key, value in settings.items()}
-    return send(Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **options}), topic, sent, partition)
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "log_level": 0, **options})
+    return send(producer, topic, sent, partition)
 
 
 @pytest.fixture
