@@ -131,22 +131,31 @@ class LogManager:
         `configs` has the settings of topics that differ from the default. A directory that cannot be read is left out;
         StartupError when none is left, or a directory belongs to someone else.
         """
-        for store in self._directories.values():
-            started = time.monotonic()
+        try:
+            for store in self._directories.values():
+                self._try(store, lambda store: self._take(store, broker_id, cluster_id))
+            for store in self._directories.values():
+                self._try(store, lambda store: self._load_directory(store, configs))
+            if len(self.failed_directories) == len(self._directories):
+                reasons = "; ".join(f"{path}: {reason}" for path, reason in self.failed_directories.items())
+                raise StartupError(f"no log directory can be used: {reasons}")
+        except StartupError:
+            self.close()
+            raise
+
+    def _try(self, store: LogDirectory, work: Callable[[LogDirectory], None]) -> None:
+        if store.failed is None:
             try:
-                store.prepare()
-                store.own(broker_id, cluster_id)
-                self._load_directory(store, configs)
-                store.loaded = True
+                work(store)
             except OSError as error:
                 store.fail(error, "loading")
-                continue
-            logger.info("loaded %d logs of %s in %.3f s", len(store.logs), store.path, time.monotonic() - started)
-        if len(self.failed_directories) == len(self._directories):
-            reasons = "; ".join(f"{path}: {reason}" for path, reason in self.failed_directories.items())
-            raise StartupError(f"no log directory can be used: {reasons}")
+
+    def _take(self, store: LogDirectory, broker_id: int, cluster_id: str) -> None:
+        store.prepare()
+        store.own(broker_id, cluster_id)
 
     def _load_directory(self, store: LogDirectory, configs: Mapping[str, LogConfig]) -> None:
+        started = time.monotonic()
         clean = checkpoints.take_clean_shutdown(store.files, store.path)
         recovery_points = store.read_checkpoint(RECOVERY_POINTS)
         log_starts = store.read_checkpoint(LOG_STARTS)
@@ -190,6 +199,8 @@ class LogManager:
         self._written[store.path, RECOVERY_POINTS] = recovery_points
         self._written[store.path, LOG_STARTS] = log_starts
         self._written[store.path, HIGH_WATERMARKS] = high_watermarks
+        store.loaded = True
+        logger.info("loaded %d logs of %s in %.3f s", len(store.logs), store.path, time.monotonic() - started)
 
     def _find_partitions(self, store: LogDirectory) -> list[tuple[TopicPartition, str]]:
         found = []

@@ -134,6 +134,8 @@ def load_producers(
     states = snapshots.load(end_offset)
     if states is None or states.end_offset < first_offset:
         states = ProducerStates(first_offset)
+    if states.end_offset == end_offset:
+        return states
     for segment in segments[max(segment_number(segments, states.end_offset), 0) :]:
         if segment.base_offset >= end_offset:
             break

@@ -1,0 +1,323 @@
+from __future__ import annotations
+
+from concurrent.futures import wait
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from barnabas.model.clock import ManualClock
+from barnabas.model.errors import (
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    StartupError,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from barnabas.model.ids import TopicPartition
+from barnabas.model.log_config import LogConfig
+from barnabas.storage.manager import LogManager
+from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=1000)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+@pytest.fixture
+def start(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., LogManager]]:
+    started: list[LogManager] = []
+
+    def start(*names: str, broker_id: int = 1, cluster_id: str = "test", threads: int = 1) -> LogManager:
+        manager = LogManager(
+            [tmp_path / name for name in names or ("data",)],
+            clock=clock,
+            files=UnsyncedFiles(),
+            recovery_threads=threads,
+            max_open_files=32,
+        )
+        started.append(manager)
+        manager.load(broker_id=broker_id, cluster_id=cluster_id, configs={TP.topic: CONFIG})
+        return manager
+
+    yield start
+    for manager in started:
+        manager.close(clean=False)
+
+
+def test_logs_are_found_again_after_a_clean_stop(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    for number in range(5):
+        log = manager.create(TP._replace(partition=number), TOPIC_ID, CONFIG)
+        append(log, *(batch(2, size=100) for _ in range(number)))
+        log.high_watermark = log.log_end_offset
+    log.delete_records_before(3)
+    manager.close()
+
+    again = start()
+
+    assert {found.tp.partition: found.log_end_offset for found in again.logs()} == {0: 0, 1: 2, 2: 4, 3: 6, 4: 8}
+    assert not any(found.is_open for found in again.logs())
+    last = again.get(TP._replace(partition=4))
+    assert last is not None
+    assert (last.log_start_offset, last.high_watermark, last.config) == (3, 8, CONFIG)
+    assert len(stored(last)) == 3
+    assert again.get(TopicPartition("other", 0)) is None
+
+
+def test_logs_are_recovered_after_any_other_stop(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    for number in range(5):
+        append(manager.create(TP._replace(partition=number), TOPIC_ID, CONFIG), batch(2), batch(2))
+    manager.checkpoint()
+    manager.close(clean=False)
+
+    again = start(threads=3)
+
+    assert len(again.logs()) == 5
+    for log in again.logs():
+        assert log.is_open
+        assert (log.log_end_offset, log.recovery_point, log.topic_id) == (4, 0, TOPIC_ID)
+
+
+def test_a_second_process_is_refused(start: Callable[..., LogManager]) -> None:
+    start()
+    with pytest.raises(StartupError, match="in use by another broker"):
+        start()
+
+
+def test_a_directory_of_another_broker_or_cluster_is_refused(start: Callable[..., LogManager]) -> None:
+    start().close()
+    with pytest.raises(StartupError, match="belongs to broker 1"):
+        start(broker_id=2)
+    with pytest.raises(StartupError, match="belongs to cluster test"):
+        start(cluster_id="other")
+
+
+def test_the_cluster_id_can_be_asked_for_before_loading(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    fresh = LogManager([tmp_path / "data"], clock=ManualClock(NOW))
+    assert fresh.stored_cluster_id() is None
+    start().close()
+    assert fresh.stored_cluster_id() == "test"
+
+
+def test_partitions_go_where_the_fewest_are(start: Callable[..., LogManager]) -> None:
+    manager = start("a", "b", "c")
+    logs = [manager.create(TP._replace(partition=number), TOPIC_ID, CONFIG) for number in range(7)]
+    assert [log.log_dir.name for log in logs] == ["a", "b", "c", "a", "b", "c", "a"]
+    assert [path.name for path in manager.directories] == ["a", "b", "c"]
+    assert [len(manager.logs_in(path)) for path in manager.directories] == [3, 2, 2]
+    manager.close()
+    again = start("a", "b", "c")
+    assert [len(again.logs_in(path)) for path in again.directories] == [3, 2, 2]
+
+
+def test_a_partition_in_two_directories_is_refused(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    manager = start("a", "b")
+    manager.create(TP, TOPIC_ID, CONFIG)
+    manager.close()
+    (tmp_path / "b" / str(TP)).mkdir()
+    with pytest.raises(StartupError, match="in two log directories"):
+        start("a", "b")
+    (tmp_path / "b" / str(TP)).rmdir()
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert len(start("a", "b").logs()) == 1
+
+
+def test_creating_again_gives_the_same_log(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    assert manager.create(TP, TOPIC_ID, CONFIG) is log
+    with pytest.raises(InconsistentTopicId):
+        manager.create(TP, UUID(int=99), CONFIG)
+
+
+def test_a_new_partition_has_only_the_files_it_needs(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    log.flush()
+    assert {path.name for path in log.directory.iterdir()} == {"partition.metadata"}
+    append(log, batch())
+    manager.close()
+    assert {path.name for path in log.directory.iterdir()} == {
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "00000000000000000001.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    }
+
+
+def test_a_deleted_partition_goes_at_once_and_its_files_later(
+    start: Callable[..., LogManager], tmp_path: Path, clock: ManualClock
+) -> None:
+    manager = start()
+    tp = TopicPartition("t" * 249, 7)
+    log = manager.create(tp, TOPIC_ID, CONFIG)
+    append(log, batch())
+    (part,) = log.read(0, 1000, 1, True).slices
+    part.file.acquire()
+
+    manager.delete(tp)
+    manager.delete(tp)
+
+    assert manager.get(tp) is None
+    with pytest.raises(UnknownTopicOrPartition):
+        append(log, batch())
+    (moved,) = [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+    assert moved.name.startswith("ttt")
+    assert moved.name.endswith("-delete")
+    assert len(moved.name) == 255
+    assert part.file.read(8, 0) == bytes(8)
+    part.file.release()
+    assert manager.delete_due(clock.now_ms()) == 0
+    clock.advance(1000)
+    assert manager.delete_due(clock.now_ms()) == 1
+    assert not moved.exists()
+
+
+def test_leftover_directories(start: Callable[..., LogManager], tmp_path: Path, clock: ManualClock) -> None:
+    start().close()
+    uuid = "0123456789abcdef0123456789abcdef"
+    gone = [f"a-b-0.{uuid}-delete"]
+    kept = [f"a-b-1.{uuid}-future", f"a-b-2.{uuid}-stray", "lost+found", "__cluster_metadata-0", "a-x"]
+    for name in (*gone, *kept):
+        (tmp_path / "data" / name).mkdir()
+    manager = start()
+    assert not manager.logs()
+    assert manager.delete_due(clock.now_ms()) == 1
+    assert not (tmp_path / "data" / gone[0]).exists()
+    assert all((tmp_path / "data" / name).exists() for name in kept)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_partition_made_again_does_not_inherit_offsets(start: Callable[..., LogManager], clean: bool) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.flush()
+    log.high_watermark = 20
+    log.delete_records_before(15)
+    manager.checkpoint()
+    manager.delete(TP)
+    append(manager.create(TP, UUID(int=5), CONFIG), batch(1))
+    manager.close(clean=clean)
+    again = start().get(TP)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset) == (0, 1)
+
+
+def test_checkpoints_hold_what_is_known(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.flush()
+    log.high_watermark = 9
+    log.delete_records_before(4)
+    manager.checkpoint()
+
+    def content(name: str) -> str:
+        return (tmp_path / "data" / name).read_text()
+
+    assert content("recovery-point-offset-checkpoint") == "0\n1\ntopic 0 20\n"
+    assert content("log-start-offset-checkpoint") == "0\n1\ntopic 0 4\n"
+    assert content("replication-offset-checkpoint") == "0\n1\ntopic 0 9\n"
+    before = (tmp_path / "data" / "replication-offset-checkpoint").stat().st_mtime_ns
+    manager.checkpoint()
+    assert (tmp_path / "data" / "replication-offset-checkpoint").stat().st_mtime_ns == before
+
+
+def test_a_damaged_checkpoint_costs_only_time(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    manager = start()
+    append(manager.create(TP, TOPIC_ID, CONFIG), batch(2))
+    manager.close()
+    for name in ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint"):
+        (tmp_path / "data" / name).write_text("nonsense\nnonsense\n")
+    log = start().get(TP)
+    assert log is not None
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+def test_waiting_for_a_flush(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    futures = []
+    for _ in range(20):
+        append(log, batch(2, size=100))
+        futures.append(manager.flush_through(log, log.log_end_offset))
+    assert wait(futures, timeout=30).not_done == set()
+    assert all(done.result() >= 2 * (number + 1) for number, done in enumerate(futures))
+    assert manager.flush_through(log, 40).result(timeout=0) == 40
+    assert log.recovery_point == 40
+
+
+def test_a_flush_of_what_was_cut_fails(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(1))
+    with pytest.raises(NotLeaderOrFollower):
+        manager.flush_through(log, 2).result(timeout=30)
+
+
+def test_flush_ms(start: Callable[..., LogManager], clock: ManualClock) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, LogConfig(flush_ms=100))
+    append(log, batch(1))
+    manager.flush_due(clock.now_ms())
+    assert log.recovery_point == 0
+    clock.advance(100)
+    manager.flush_due(clock.now_ms())
+    assert log.recovery_point == 1
+
+
+def test_retention_runs_over_all_logs(start: Callable[..., LogManager], clock: ManualClock, tmp_path: Path) -> None:
+    manager = start()
+    for number in range(3):
+        log = manager.create(
+            TP._replace(partition=number), TOPIC_ID, LogConfig(segment_bytes=500, retention_ms=1000 * number)
+        )
+        append(log, *(batch(2, size=100) for _ in range(6)))
+        log.high_watermark = 12
+    clock.advance(1500)
+    assert manager.retention_pass(clock.now_ms()) == 12
+    assert [log.log_start_offset for log in manager.logs()] == [12, 12, 0]
+    clock.advance(60_000)
+    assert manager.delete_due(clock.now_ms()) == 12
+    assert not list(tmp_path.glob("**/*.deleted"))
+
+
+def test_producers_are_forgotten(start: Callable[..., LogManager], clock: ManualClock) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(1, producer_id=1))
+    manager.expire_producers(clock.now_ms())
+    assert log.producers()
+    clock.advance(86_400_000)
+    manager.expire_producers(clock.now_ms())
+    assert not log.producers()
+
+
+def test_a_failed_start_leaves_nothing_locked(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StartupError, match="no log directory can be used"):
+        start("file")
+
+
+def test_all_directories_failed(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(1))
+    for store in manager._directories.values():
+        store.fail(OSError(5, "Input/output error"), "testing")
+    assert list(manager.failed_directories) == [tmp_path / "data"]
+    with pytest.raises(StorageFailed):
+        manager.create(TP._replace(partition=1), TOPIC_ID, CONFIG)
+    assert len(stored(log)) == 1

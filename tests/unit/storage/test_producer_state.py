@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.model.errors import CorruptMessage, InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
+from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
+from barnabas.storage.files import FileSystem
+from barnabas.storage.producer_state import CompletedTransaction, Duplicate, ProducerStates, Snapshots
+from tests.support.logs import NOW, append, batch, new_log, recovered, reopened, store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.storage.log import Log
+
+LAST = 2**31 - 1
+
+
+def send(
+    states: ProducerStates, epoch: int, sequence: int, count: int = 1, *, transactional: bool = False
+) -> Duplicate | None:
+    """Store a batch of producer 7, if it may be."""
+    found = states.check(7, epoch, sequence, count - 1, transactional)
+    if found is None:
+        states.record(7, epoch, sequence, states.end_offset, count - 1, NOW, transactional)
+        states.end_offset += count
+    return found
+
+
+def marker(kind: ControlType, epoch: int, offset: int) -> tuple[bytes, EndOfTransaction]:
+    end = EndOfTransaction(kind, 3)
+    data = build_marker(end, timestamp=NOW, producer_id=7, producer_epoch=epoch)
+    return offset.to_bytes(8, "big") + data[8:], end
+
+
+def test_sequences_follow_each_other() -> None:
+    states = ProducerStates()
+    assert send(states, 0, 0, 5) is None
+    assert send(states, 0, 5, 5) is None
+    for sequence in (4, 9, 11, 0):
+        with pytest.raises(OutOfOrderSequence):
+            send(states, 0, sequence, 3)
+
+
+def test_the_last_five_batches_are_known_again() -> None:
+    states = ProducerStates()
+    for number in range(6):
+        send(states, 0, 2 * number, 2)
+    for number in range(1, 6):
+        assert send(states, 0, 2 * number, 2) == Duplicate(2 * number, 2 * number + 1, NOW)
+    with pytest.raises(OutOfOrderSequence):
+        send(states, 0, 0, 2)
+    with pytest.raises(OutOfOrderSequence):
+        send(states, 0, 8, 1)
+
+
+def test_sequences_wrap() -> None:
+    states = ProducerStates()
+    assert send(states, 0, LAST - 1, 4) is None
+    assert send(states, 0, 2, 1) is None
+    assert send(states, 0, LAST - 1, 4) == Duplicate(0, 3, NOW)
+    other = ProducerStates()
+    assert send(other, 0, LAST, 1) is None
+    assert send(other, 0, 0, 1) is None
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    assert send(ProducerStates(), 3, 100) is None
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
+    states = ProducerStates()
+    send(states, 0, 0)
+    with pytest.raises(OutOfOrderSequence):
+        send(states, 1, 1)
+    assert send(states, 1, 0) is None
+    with pytest.raises(InvalidProducerEpoch):
+        send(states, 0, 1)
+
+
+def test_transactions_begin_and_end() -> None:
+    states = ProducerStates()
+    send(states, 0, 0)
+    send(states, 0, 1, transactional=True)
+    send(states, 0, 2, transactional=True)
+    assert states.first_open_transaction() == 1
+    with pytest.raises(InvalidTxnState):
+        send(states, 0, 3)
+    data, end = marker(ControlType.ABORT, 0, 3)
+    assert states.end_transaction(read_header(data), end) == CompletedTransaction(7, 1, 3, True)
+    assert states.end_transaction(read_header(data), end) is None
+    assert states.first_open_transaction() is None
+    assert states.describe() == [(7, 0, 2, NOW, 3, -1)]
+    assert send(states, 0, 3) is None
+
+
+def test_a_marker_may_bring_a_new_epoch() -> None:
+    states = ProducerStates()
+    send(states, 0, 0, transactional=True)
+    data, end = marker(ControlType.COMMIT, 1, 1)
+    assert states.end_transaction(read_header(data), end) == CompletedTransaction(7, 0, 1, False)
+    assert send(states, 1, 0) is None
+
+
+def test_producers_are_forgotten_in_time() -> None:
+    states = ProducerStates()
+    states.record(1, 0, 0, 0, 0, NOW - 10, False)
+    states.record(2, 0, 0, 1, 0, NOW, False)
+    states.record(3, 0, 0, 2, 0, NOW - 10, True)
+    states.expire(NOW - 10)
+    assert sorted(found.producer_id for found in states.describe()) == [2, 3]
+
+
+def test_a_snapshot_holds_the_state() -> None:
+    states = ProducerStates()
+    states.record(1, 4, 5, 100, 2, NOW, False)
+    states.record(2, 0, 0, 103, 0, NOW, True)
+    data, end = marker(ControlType.COMMIT, 5, 104)
+    states.end_transaction(read_header(data), end)
+    again = ProducerStates.decode(states.encode(), 105)
+    assert again.end_offset == 105
+    assert again.describe() == states.describe()
+    assert again.check(1, 4, 5, 2, False) == Duplicate(100, 102, NOW)
+    assert again.first_open_transaction() == 103
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    states = ProducerStates()
+    states.record(1, 4, 5, 100, 2, NOW, False)
+    data = states.encode()
+    assert len(data) == 10 + 46
+    for damaged in (b"", data[:5], data[:-1], data + b"x", b"\x00\x02" + data[2:], data[:20] + b"\xff" + data[21:]):
+        with pytest.raises(CorruptMessage):
+            ProducerStates.decode(damaged, 0)
+
+
+def test_the_newest_readable_snapshot_is_taken(tmp_path: Path) -> None:
+    snapshots = Snapshots(FileSystem(), str(tmp_path))
+    for offset in (10, 20, 30):
+        states = ProducerStates(offset)
+        states.record(offset, 0, 0, 0, 0, NOW, False)
+        snapshots.take(states, sync=False)
+    (tmp_path / "00000000000000000020.snapshot").write_bytes(b"damaged")
+
+    found = snapshots.load(29)
+
+    assert found is not None
+    assert found.end_offset == 10
+    assert snapshots.offsets == [10, 30]
+    assert snapshots.load(9) is None
+    snapshots.remove_after(10)
+    assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000010.snapshot"]
+
+
+def test_strays_are_removed_but_not_the_newest(tmp_path: Path) -> None:
+    snapshots = Snapshots(FileSystem(), str(tmp_path), [5, 10, 15, 20])
+    snapshots.remove_strays([0, 10])
+    assert snapshots.offsets == [10, 20]
+
+
+@pytest.mark.parametrize("again", [reopened, recovered], ids=["stop", "crash"])
+def test_a_repeated_batch_is_stored_once_also_after_a_restart(tmp_path: Path, again: type) -> None:
+    log: Log = new_log(tmp_path)
+    batches = [batch(2, producer_id=7, sequence=2 * number) for number in range(8)]
+    append(log, *batches)
+    assert [log.append(data, leader_epoch=0, now_ms=NOW)[:2] for data in batches[3:]] == [
+        (2 * number, 2 * number + 1) for number in range(3, 8)
+    ]
+    log = again(log)
+    info = log.append(batches[7], leader_epoch=0, now_ms=NOW)
+    assert info.duplicate
+    assert (info.base_offset, info.last_offset, log.log_end_offset) == (14, 15, 16)
+    with pytest.raises(OutOfOrderSequence):
+        append(log, batch(2, producer_id=7, sequence=18))
+
+
+@pytest.mark.parametrize("again", [reopened, recovered], ids=["stop", "crash"])
+def test_transactions_survive_a_restart(tmp_path: Path, again: type) -> None:
+    log: Log = new_log(tmp_path)
+    append(log, batch(2, producer_id=7, sequence=0, transactional=True), batch(1))
+    append(log, marker(ControlType.ABORT, 0, 0)[0], batch(1, producer_id=7, sequence=2, transactional=True))
+    for _ in range(2):
+        assert log.segments[-1].txn_index.entries() == [(7, 0, 3, 4)]
+        assert [(found.coordinator_epoch, found.current_txn_start_offset) for found in log.producers()] == [(3, 4)]
+        log = again(log)
+
+
+def test_producers_of_a_log_expire(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, batch(1, producer_id=7, timestamp=NOW))
+    log.expire_producers(NOW + 86_399_999)
+    assert log.producers()
+    log.expire_producers(NOW + 86_400_000)
+    assert not log.producers()
+    assert store(tmp_path).producer_expiration_ms == 86_400_000

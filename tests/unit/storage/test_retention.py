@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.model.log_config import LogConfig
+from barnabas.storage.retention import expired_segments
+from tests.support.logs import NOW, append, batch, new_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.storage.log import Log
+
+SIZE = len(batch(1, size=200))
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    """Four segments of three batches and one of one, an hour apart."""
+    log = new_log(tmp_path, config(segment_bytes=1000, retention_ms=-1))
+    append(log, *(batch(1, size=200, timestamp=NOW + HOUR * (number // 3)) for number in range(13)))
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 9, 12]
+    log.high_watermark = 13
+    return log
+
+
+def config(
+    *,
+    segment_bytes: int = 1000,
+    retention_ms: int = -1,
+    retention_bytes: int = -1,
+    policy: frozenset[str] = frozenset({"delete"}),
+) -> LogConfig:
+    return LogConfig(
+        segment_bytes=segment_bytes, retention_ms=retention_ms, retention_bytes=retention_bytes, cleanup_policy=policy
+    )
+
+
+def test_without_limits_everything_stays(log: Log) -> None:
+    assert expired_segments(log, NOW + 1000 * HOUR) == 0
+
+
+def test_time_counts_from_the_largest_timestamp_of_a_segment(log: Log) -> None:
+    log.update_config(config(retention_ms=10 * HOUR))
+    assert expired_segments(log, NOW + 10 * HOUR) == 0
+    assert expired_segments(log, NOW + 10 * HOUR + 1) == 1
+    assert expired_segments(log, NOW + 13 * HOUR) == 3
+    assert expired_segments(log, NOW + 15 * HOUR) == 5
+
+
+def test_size_counts_from_the_end(log: Log) -> None:
+    for limit, expected in ((13, 0), (11, 0), (10, 1), (8, 1), (7, 2), (1, 4), (0, 5)):
+        log.update_config(config(retention_bytes=limit * SIZE))
+        assert expired_segments(log, NOW) == expected, limit
+
+
+def test_deleted_records_take_their_segments_along(log: Log) -> None:
+    log.update_config(config(policy=frozenset({"compact"}), retention_ms=1))
+    log.delete_records_before(8)
+    assert expired_segments(log, NOW + 1000 * HOUR) == 2
+    log.delete_records_before(13)
+    assert expired_segments(log, NOW + 1000 * HOUR) == 4
+
+
+def test_what_is_not_committed_stays(log: Log) -> None:
+    log.update_config(config(retention_ms=1, retention_bytes=0))
+    for high_watermark, expected in ((0, 0), (3, 1), (8, 2), (12, 4), (13, 5)):
+        log.high_watermark = high_watermark
+        assert expired_segments(log, NOW + 1000 * HOUR) == expected
+
+
+def test_an_empty_active_segment_stays(log: Log) -> None:
+    log.update_config(config(retention_ms=1, retention_bytes=0))
+    assert log.remove_segments(expired_segments(log, NOW + 1000 * HOUR), NOW) == 5
+    assert expired_segments(log, NOW + 1000 * HOUR) == 0
+
+
+def test_without_timestamps_the_files_age_counts(tmp_path: Path) -> None:
+    log = new_log(tmp_path, config(retention_ms=1000))
+    append(log, batch(1, timestamp=-1))
+    log.high_watermark = 1
+    os.utime(log.segments[0].path, (NOW / 1000, NOW / 1000))
+    assert expired_segments(log, NOW + 1000) == 0
+    assert expired_segments(log, NOW + 1001) == 1
