@@ -60,6 +60,11 @@ class Housekeeping:
                 lambda: number("log.flush.scheduler.interval.ms"),
                 lambda: logs.flush_due(clock.now_ms()),
             ),
+            Chore(
+                "forget producers",
+                lambda: number("producer.id.expiration.check.interval.ms"),
+                lambda: logs.expire_producers(clock.now_ms()),
+            ),
             Chore("delete files", lambda: DELETE_EVERY_MS, lambda: logs.delete_due(clock.now_ms())),
         ]
 

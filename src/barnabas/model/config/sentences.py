@@ -57,6 +57,7 @@ BROKER: Final[dict[str, str]] = {
     "num.io.threads": "Threads for work that would block: flushes, cold reads, recompression.",
     "num.partitions": "The number of partitions of topics that are created without saying how many.",
     "num.recovery.threads.per.data.dir": "Threads per data directory that load and recover logs at the start.",
+    "producer.id.expiration.check.interval.ms": "How often idle producers are looked for.",
     "producer.id.expiration.ms": "How long a partition remembers an idle producer's sequence numbers.",
     "queued.max.request.bytes": "The most bytes of requests in memory; sockets wait beyond it. -1: the broker chooses.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written.",
