@@ -19,6 +19,7 @@ from barnabas.model.clock import ManualClock
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import CRC_START, read_header
 from barnabas.protocol.records.checksum import crc32c
+from barnabas.storage.check import check
 from tests.support.faulty_files import FaultyFiles, PowerLoss
 from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, batch, read_bytes, stored
 
@@ -133,6 +134,7 @@ class Run:
             if offset >= self.deleted:
                 assert log.epoch_at(offset) == header.leader_epoch
             assert read_header(read_bytes(log, offset)).base_offset == header.base_offset
+        assert check(self.root).errors == []
         self.history = kept
         self.certain = min(self.certain, log.log_end_offset)
         self.check_producers(log)
@@ -146,6 +148,10 @@ class Run:
                 info = log.append(mine[-1], leader_epoch=self.epoch, now_ms=NOW)
                 assert info.duplicate
                 assert info.base_offset == read_header(mine[-1]).base_offset
+
+    def stop(self) -> None:
+        self.manager.close()
+        assert check(self.root).findings == []
 
     def crash(self, *, power: bool) -> None:
         if power:
@@ -178,7 +184,7 @@ def test_what_was_flushed_survives_power_loss(disk: Path, group: int, flush_each
                 run.live()
             run.crash(power=True)
         run.check(run.start(), everything=False)
-        run.crash(power=False)
+        run.stop()
 
 
 @pytest.mark.parametrize("group", range(4))
@@ -192,4 +198,4 @@ def test_what_was_acknowledged_survives_a_killed_process(disk: Path, group: int)
                 run.step(log)
             run.crash(power=False)
         run.check(run.start(), everything=True)
-        run.crash(power=False)
+        run.stop()

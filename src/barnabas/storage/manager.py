@@ -84,6 +84,7 @@ class LogManager:
         }
         self._logs: dict[TopicPartition, Log] = {}
         self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
+        self._names_lock = threading.Lock()
         self._flush_lock = threading.Lock()
         self._flush_waiters: dict[Log, list[_FlushWaiter]] = {}
         self._flushing: set[Log] = set()
@@ -223,7 +224,14 @@ class LogManager:
     # Making and deleting logs
 
     def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
-        """The partition's log, made if need be in the directory with the fewest; StorageFailed when all have failed."""
+        """The partition's log, made if need be in the directory with the fewest; StorageFailed when all have failed.
+
+        Waits for the file system, so it is best called in a thread; `get` finds the log when it is done.
+        """
+        with self._names_lock:
+            return self._create(tp, topic_id, config)
+
+    def _create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
         log = self._logs.get(tp)
         if log is not None:
             log.set_topic_id(topic_id)
@@ -240,6 +248,10 @@ class LogManager:
 
     def delete(self, tp: TopicPartition) -> None:
         """Take the log away; its files are removed later, by delete_due."""
+        with self._names_lock:
+            self._delete(tp)
+
+    def _delete(self, tp: TopicPartition) -> None:
         log = self._logs.pop(tp, None)
         if log is None:
             return

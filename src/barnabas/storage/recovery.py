@@ -114,6 +114,9 @@ def load(
         segment.synced = following.base_offset <= recovery_point
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
+    if epochs.changes:
+        checkpoints.write_epochs(files, path, epochs.entries, sync=True)
+        epochs.changes = 0
     snapshots.remove_strays(segment.base_offset for segment in segments)
     if producers is None:
         if clean and not snapshots.offsets:
