@@ -25,6 +25,7 @@ check: .venv/.dev  ## the fast part: format, lint, types, layers, unit and prope
 test: .venv/.dev  ## everything: the fast part, then real clients, real Kafkas and crashes
 	sh scripts/prerequisites.sh
 	$(MAKE) check
+	$(BIN)/python -m tests.support.jars
 	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties
 
 bench: .venv/.dev  ## compare with Apache Kafka, side by side on this machine

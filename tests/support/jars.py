@@ -1,5 +1,7 @@
 """Apache Kafka from Maven Central: the broker, its tools and a logging binding, as a folder of jars.
 
+`python -m tests.support.jars` fetches all versions ahead of the tests, whose time limits are not made for downloads.
+
 Maven resolves and copies them once into `.cache/`; the folder is put in its place by one rename under a lock, so any
 number of test processes may ask at once and none sees half a folder. A folder's name carries a hash of its pom: when
 the pom changes, the jars are fetched anew.
@@ -104,3 +106,8 @@ def _fetch(pom: str, folder: Path) -> None:
                     f"Maven could not fetch {folder.name}: is repo.maven.apache.org reachable?\n{done.stdout}"
                 )
         jars.rename(folder)
+
+
+if __name__ == "__main__":
+    for wanted in _LOGGING:
+        print(kafka(wanted))
