@@ -87,6 +87,7 @@ def _measure(scale: Scale, names: list[str], folder: Path | None) -> results.Run
             except Exception as error:
                 traceback.print_exc()
                 failures[row.title] = f"{type(error).__name__}: {error}".splitlines()[0]
+                lab.show_logs()
                 lab.abandon()
         notes = tuple(lab.notes)
     say(f"took {time.monotonic() - started:.0f} s")

@@ -130,8 +130,12 @@ class Lab:
         finally:
             self.delete_topic(broker, name)
 
+    def show_logs(self) -> None:
+        """Tell what the brokers had to say; their folders will be gone."""
+        show_logs(self._brokers)
+
     def abandon(self) -> None:
-        """Give the brokers up after a failure, with all their data; whoever asks next gets new ones."""
+        """Give the brokers up, with all their data; whoever asks next gets new ones."""
         for broker in self._brokers:
             broker.kill()
             shutil.rmtree(broker.folder)
@@ -186,6 +190,12 @@ def show(
         f"{values[metric.key]:.4g} {metric.unit}" for metric in metrics if metric.key in values and not metric.detail
     ]
     say(f"  {row} {repetition + 1:2} {broker.name:8}  {'  '.join(figures)}{'' if counts else '  (warm-up)'}")
+
+
+def show_logs(brokers: list[Broker]) -> None:
+    """Tell what these brokers had to say."""
+    for broker in brokers:
+        say(f"the log of {broker.name} ends with:\n{broker.tail()}")
 
 
 def _wait_until_gone(broker: Broker, topic: str) -> None:

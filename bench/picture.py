@@ -47,7 +47,7 @@ def draw(run: Run, path: Path) -> None:
         reach = [comparison.advantage for _, members in groups for comparison in members]
         for panel, (title, members) in zip(panels, groups, strict=True):
             _bars(panel, title, members)
-        panels[0].set_xlim(min(0.9, *reach) / 1.5, max(2.0, *reach) * 1.5)
+        panels[0].set_xlim(min(0.9, *reach) / 1.6, max(2.0, *reach) * 1.5)
         panels[-1].set_xlabel("times better than Apache Kafka on the same machine (log scale)", color=_TEXT, fontsize=9)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, transparent=True, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=160)

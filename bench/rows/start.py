@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bench.brokers import BROKERS, Barnabas
 from bench.clients import rdkafka
-from bench.lab import say, show
+from bench.lab import say, show, show_logs
 from bench.measure import memory_mb, open_files
 from bench.results import IDLE_MEMORY, START, Better, Kind, Metric
 from bench.rows.row import Row
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from bench.lab import Lab, Samples, Scale
 
 _PER_TOPIC: Final = 100
+_TOPICS_AT_ONCE: Final = 10
+"""Kafka refuses a request that makes more than ten thousand metadata records."""
 _SECONDS: Final = Metric("seconds", "exec to first answer", "s", Kind.START, Better.LOWER, START, "start")
 
 
@@ -83,7 +85,8 @@ class PartitionsRow(Row):
             for broker in brokers:
                 say(f"  creating {wanted:,} partitions in {broker.name}")
                 broker.start()
-                rdkafka.create_topics(broker.port, topics, _PER_TOPIC)
+                for first in range(0, len(topics), _TOPICS_AT_ONCE):
+                    rdkafka.create_topics(broker.port, topics[first : first + _TOPICS_AT_ONCE], _PER_TOPIC)
                 rdkafka.produce_one_each(broker.port, topics, _PER_TOPIC)
                 broker.stop()
             samples: Samples = {broker.name: [] for broker in brokers}
@@ -115,6 +118,9 @@ def _fresh(lab: Lab, name: str, barnabas_files: int | None = None) -> Iterator[l
     brokers = [kind(folder / kind.name.lower(), limits.get(kind)) for kind in BROKERS]
     try:
         yield brokers
+    except Exception:
+        show_logs(brokers)
+        raise
     finally:
         for broker in brokers:
             broker.kill()
