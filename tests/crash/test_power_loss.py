@@ -134,10 +134,24 @@ class Run:
             if offset >= self.deleted:
                 assert log.epoch_at(offset) == header.leader_epoch
             assert read_header(read_bytes(log, offset)).base_offset == header.base_offset
+        self.check_times(log, found)
         assert check(self.root).errors == []
         self.history = kept
         self.certain = min(self.certain, log.log_end_offset)
         self.check_producers(log)
+
+    def check_times(self, log: Log, found: list[bytes]) -> None:
+        """Records are found by time, so the time indexes are complete."""
+        records = [
+            (header.base_timestamp + number, header.base_offset + number)
+            for header in map(read_header, found)
+            for number in range(header.record_count)
+            if header.base_offset + number >= log.log_start_offset
+        ]
+        for timestamp in (NOW, NOW + 500, max(records, default=(NOW, 0))[0]):
+            expected = next((record for record in records if record[0] >= timestamp), None)
+            result = log.offset_for_time(timestamp, up_to=log.log_end_offset)
+            assert (result and result[:2]) == expected
 
     def check_producers(self, log: Log) -> None:
         """The last batch of each producer, sent again, is known."""

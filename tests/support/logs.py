@@ -62,9 +62,9 @@ class UnsyncedFiles(FileSystem):
 
 
 def store(path: Path, files: FileSystem | None = None, *, open_files: int = 64) -> LogDirectory:
-    """A log directory; segments are not flushed when they are rolled."""
+    """A log directory; what its logs want done in the background is not done."""
     pool = FilePool(files or UnsyncedFiles(), open_files)
-    return LogDirectory(str(path), pool, ManualClock(NOW), producer_expiration_ms=86_400_000, rolled=lambda _: None)
+    return LogDirectory(str(path), pool, ManualClock(NOW), producer_expiration_ms=86_400_000, background=lambda _: None)
 
 
 def new_log(path: Path, config: LogConfig | None = None, files: FileSystem | None = None) -> Log:

@@ -39,15 +39,21 @@ class LogDirectory:
     """One of log.dirs, and what its logs share."""
 
     def __init__(
-        self, path: str, pool: FilePool, clock: Clock, *, producer_expiration_ms: int, rolled: Callable[[Log], None]
+        self,
+        path: str,
+        pool: FilePool,
+        clock: Clock,
+        *,
+        producer_expiration_ms: int,
+        background: Callable[[Callable[[], None]], None],
     ) -> None:
         self.path = path
         self.pool = pool
         self.files = pool.files
         self.clock = clock
         self.producer_expiration_ms = producer_expiration_ms
-        self.rolled = rolled
-        """Called when a log has begun a new segment: the old one should be synced soon."""
+        self.background = background
+        """Has something done soon, in another thread."""
         self.failed: str | None = None
         """Why nothing more is written here."""
         self.written = 0

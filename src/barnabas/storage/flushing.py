@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 class FlushPlan(NamedTuple):
     """What one flush brings to the disk."""
 
-    end_offset: int
     segments: Sequence[Segment]
     snapshots: Sequence[int]
     epochs: Sequence[EpochStart]

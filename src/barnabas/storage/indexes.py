@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import StorageFailed
@@ -63,6 +64,11 @@ class _Index:
     def damaged(self) -> bool:
         """Whether the file is missing, or cannot be an index, going by its length."""
         return self._size < 0 or self._size % self._entry.size != 0
+
+    def is_sound(self) -> bool:
+        """Whether all entries on file rise, as they do unless a part of the file was lost. Reads the file."""
+        entries = self._read(0, self._size // self._entry.size) if self._size else []
+        return all(before[0] < after[0] and before[1] <= after[1] for before, after in pairwise([(-1, -1), *entries]))
 
     def write(self) -> None:
         """Write the entries that are only in memory."""

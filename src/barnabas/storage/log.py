@@ -23,6 +23,7 @@ from barnabas.model.errors import (
     InconsistentTopicId,
     OffsetOutOfRange,
     RecordListTooLarge,
+    StorageFailed,
     UnknownTopicOrPartition,
 )
 from barnabas.model.ids import NO_ID
@@ -351,7 +352,7 @@ class Log:
             except OSError as error:
                 raise store.fail(error, f"writing to {self._path}") from error
             if leader_epoch > self._epochs.latest:
-                self._epochs.assign(leader_epoch, base)
+                self._begin_epoch(leader_epoch, base)
             if has_sequence:
                 self._producers.record(producer_id, producer_epoch, sequence, base, delta, timestamp, transactional)
             elif producer_id >= 0:
@@ -389,7 +390,7 @@ class Log:
         segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
         segment.write((batch,), size, start, last, timestamp)
         if header.leader_epoch > self._epochs.latest:
-            self._epochs.assign(header.leader_epoch, header.base_offset)
+            self._begin_epoch(header.leader_epoch, header.base_offset)
         payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
         recovery.replay(self._producers, header, payload, segment.txn_index)
         self.log_end_offset = last + 1
@@ -400,6 +401,11 @@ class Log:
         self._open()
         with self._lock:
             self._epochs.assign(epoch, start_offset)
+
+    def _begin_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note a batch's new epoch. The file follows soon, and before the recovery point can pass the batch."""
+        self._epochs.assign(epoch, start_offset)
+        self._store.background(lambda: self.try_flush(self.recovery_point))
 
     def _segment_for(self, segments: Segments, base: int, size: int, last: int, timestamp: int, now_ms: int) -> Segment:
         """The active segment, after rolling to a new one if the batch belongs there; its file exists."""
@@ -419,7 +425,7 @@ class Log:
             self._producers.end_offset = base_offset
             self._snapshots.take(self._producers, sync=False)
             logger.info("%s: began segment %d", self._path, base_offset)
-            self._store.rolled(self)
+            self._store.background(lambda: self.try_flush(base_offset))
 
     # Reading
 
@@ -533,6 +539,8 @@ class Log:
         """
         segments = self._open()
         with self._lock, self._store.writing(f"removing segments of {self._path}"):
+            if self._closed:
+                return 0
             if count >= len(segments.all):
                 self._roll(segments, self.log_end_offset, now_ms)
             count = min(count, len(segments.all) - 1)
@@ -565,25 +573,35 @@ class Log:
                 try:
                     if segments is None or self._flush(segments, up_to):
                         break
-                except FileNotFoundError:  # a file was removed meanwhile
+                except FileNotFoundError:  # a file, or the whole partition, was removed meanwhile
+                    if self._closed:
+                        break
                     if attempt == _FLUSH_TRIES - 1:
                         raise
         return self.recovery_point
 
+    def try_flush(self, up_to: int | None = None) -> None:
+        """Flush where nobody waits for it: of a failure, only the log tells. Runs in a thread."""
+        try:
+            self.flush(up_to)
+        except StorageFailed as error:
+            logger.warning("could not flush %s: %s", self.tp, error)
+
     def _flush(self, segments: Segments, up_to: int | None) -> bool:
         """One pass; False when the log was rolled or cut meanwhile, and another pass is needed."""
         with self._lock:
+            start = self.recovery_point
             end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
+            unsynced = [segment for segment in segments.all if not segment.synced and segment.base_offset < end]
             plan = FlushPlan(
-                end_offset=end,
-                segments=[segment for segment in segments.all if not segment.synced and segment.base_offset < end],
-                snapshots=[offset for offset in self._snapshots.offsets if self.recovery_point <= offset <= end],
+                segments=[segment for segment in unsynced if segment.sealed or end > start],
+                snapshots=[offset for offset in self._snapshots.offsets if start <= offset <= end],
                 epochs=self._epochs.entries,
                 epoch_changes=self._epochs.changes,
                 name_changes=segments.changes,
                 truncations=self._truncations,
             )
-            if end <= self.recovery_point and not self._flusher.is_behind(segments, self._epochs):
+            if end <= start and not self._flusher.is_behind(segments, self._epochs):
                 return True
         self._flusher.sync(plan, self._snapshots)
         with self._lock:
@@ -613,20 +631,25 @@ class Log:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the files and nothing else, as when the directory failed or the partition is deleted."""
+        """Close the files and nothing else, as when the directory failed."""
+        with self._lock:
+            self._abandon()
+
+    def _abandon(self) -> Segments | None:
         self._closed = True
         segments, self._segments = self._segments, None
         if segments is not None:
             segments.close()
+        return segments
 
     def mark_deleted(self, path: str) -> None:
         """The partition is deleted: rename its directory to `path` and take no more calls."""
-        segments = self._segments
-        self.abandon()
-        with self._store.writing(f"renaming {self._path}"):
-            self._store.files.rename(self._path, path)
-        if segments is not None:
-            segments.moved(path)
+        with self._lock:
+            segments = self._abandon()
+            with self._store.writing(f"renaming {self._path}"):
+                self._store.files.rename(self._path, path)
+            if segments is not None:
+                segments.moved(path)
 
 
 def _stamped(header: BatchHeader, batch: memoryview, base: int, leader_epoch: int, now_ms: int) -> bytes:

@@ -78,7 +78,7 @@ class LogManager:
                 self.pool,
                 clock,
                 producer_expiration_ms=producer_id_expiration_ms,
-                rolled=self._flush_rolled,
+                background=self._submit,
             )
             for path in directories
         }
@@ -302,16 +302,6 @@ class LogManager:
                     cut = NotLeaderOrFollower(f"{log.tp} was cut before offset {waiter.offset}")
                     waiter.done.set_exception(cut)
 
-    def _flush_rolled(self, log: Log) -> None:
-        self._submit(lambda: self._flush_quietly(log, log.segments[-1].base_offset))
-
-    def _flush_quietly(self, log: Log, up_to: int | None = None) -> None:
-        """Flush; a failure is not raised again, for the directory has noted and logged it."""
-        try:
-            log.flush(up_to)
-        except BarnabasError as error:
-            logger.warning("could not flush %s: %s", log.tp, error)
-
     def _submit(self, work: Callable[[], None]) -> None:
         with self._flush_lock:
             if self._closing:
@@ -324,7 +314,7 @@ class LogManager:
         """Flush the logs whose flush.ms has passed. Runs in a thread."""
         for log in self.logs():
             if log.log_end_offset > log.recovery_point and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                self._flush_quietly(log)
+                log.try_flush()
 
     def checkpoint(self) -> None:
         """Write recovery points, log start offsets and high watermarks, where they changed. Runs in a thread."""

@@ -93,6 +93,10 @@ def load(
     flushed = len(segments) if clean else max(segment_number(segments, recovery_point), 0)
     for segment in segments[:flushed]:
         _ensure_indexes(segment)
+    unsynced_indexes = None
+    if 0 < flushed < len(segments) and segments[flushed].base_offset == recovery_point:
+        unsynced_indexes = segments[flushed - 1]
+        _repair_indexes(unsynced_indexes)
     if flushed < len(segments):
         producers = _recover(directory, path, config, segments, flushed, snapshots, epochs)
     end_offset = segments[-1].next_offset() if segments else log_start_offset
@@ -111,7 +115,7 @@ def load(
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     for segment, following in pairwise(segments):
         segment.sealed = True
-        segment.synced = following.base_offset <= recovery_point
+        segment.synced = following.base_offset <= recovery_point and segment is not unsynced_indexes
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
     if epochs.changes:
@@ -274,8 +278,22 @@ def _end_of_file(directory: LogDirectory, path: str, base_offset: int) -> int:
 
 def _ensure_indexes(segment: Segment) -> None:
     """Rebuild the indexes of a segment where a file is missing or cannot be an index."""
-    if segment.size == 0 or not (segment.offset_index.damaged or segment.time_index.damaged):
-        return
+    if segment.size > 0 and (segment.offset_index.damaged or segment.time_index.damaged):
+        _rebuild_indexes(segment)
+
+
+def _repair_indexes(segment: Segment) -> None:
+    """Make good what may be lost of the indexes of a segment that ended at the recovery point.
+
+    Its batches were synced while it was still active. It was sealed after that, perhaps just before the crash.
+    """
+    if segment.offset_index.is_sound() and segment.time_index.is_sound():
+        segment.complete_time_index()
+    else:
+        _rebuild_indexes(segment)
+
+
+def _rebuild_indexes(segment: Segment) -> None:
     logger.warning("rebuilding the indexes of %s: they are missing or damaged", segment.path)
     builder = _IndexBuilder(segment)
     for position, header in segment.headers(0, segment.size):

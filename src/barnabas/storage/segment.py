@@ -383,6 +383,11 @@ class Segment:
                 largest = Timestamped(header.max_timestamp, header.last_offset)
         return largest
 
+    def complete_time_index(self) -> None:
+        """Make sure that the largest timestamp is the time index's last entry. Reads the batches after the last one."""
+        self._largest = self._read_largest_timestamp()
+        self.finish_indexes()
+
     def rebuilt(self, largest: Timestamped) -> None:
         """Recovery has rebuilt the indexes."""
         self._largest = largest

@@ -18,6 +18,7 @@ from barnabas.model.ids import TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.storage.manager import LogManager
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch, stored
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -265,6 +266,31 @@ def test_a_flush_of_what_was_cut_fails(start: Callable[..., LogManager]) -> None
     append(log, batch(1))
     with pytest.raises(NotLeaderOrFollower):
         manager.flush_through(log, 2).result(timeout=30)
+
+
+def test_new_leader_epochs_reach_their_file_soon(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    for epoch in range(3):
+        append(log, batch(1), epoch=epoch)
+    wait_until(
+        lambda: read(log.directory / "leader-epoch-checkpoint") == "0\n3\n0 0\n1 1\n2 2\n", "the epochs are written"
+    )
+    assert log.recovery_point == 0
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_partitions_can_be_deleted_while_they_are_flushed(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    for number in range(100):
+        log = manager.create(TP, UUID(int=number), CONFIG)
+        append(log, *(batch(2, size=100) for _ in range(5)), epoch=number)
+        manager.delete(TP)
+    manager.close()
+    assert not manager.failed_directories
 
 
 def test_flush_ms(start: Callable[..., LogManager], clock: ManualClock) -> None:
