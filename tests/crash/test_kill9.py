@@ -3,6 +3,7 @@
 One idempotent producer (acks=all) writes numbered records through all of it, sending again what a killed broker never
 answered. A process that dies keeps what it wrote to the page cache, so recovery has to bring back every acknowledged
 record, recognise the ones that are sent again, and leave files in which `barnabas log check` finds nothing wrong.
+Before every other kill the broker's answers are swallowed, so that there is always something stored that is sent again.
 Segments are small, so that kills also hit rolls, snapshots and recoveries of more than one segment.
 """
 
@@ -21,7 +22,7 @@ from confluent_kafka import Message as Delivered
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers import Barnabas
-from tests.support.processes import free_port
+from tests.support.proxy import Proxy
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Load(threading.Thread):
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,
                 "compression.type": "lz4",
+                "log_level": 0,
             }
         )
 
@@ -137,31 +139,42 @@ def check_files(broker: Barnabas) -> None:
 
 @pytest.mark.timeout(300)
 def test_acknowledged_records_survive_twenty_kills(tmp_path: Path) -> None:
-    port = free_port()
-    settings = {"log.segment.bytes": "1048576", "auto.create.topics.enable": "false"}
-    broker = Barnabas(tmp_path, settings, port)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
-    load = Load(broker.bootstrap)
-    load.start()
-    try:
-        for _ in range(KILLS):
-            load.go_on(random.randrange(1, 8_000))
-            broker.kill()
-            broker = Barnabas(tmp_path, settings, port)
+    with Proxy() as proxy:
+        settings = {
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}",
+            "log.segment.bytes": "1048576",
+            "auto.create.topics.enable": "false",
+        }
+        broker = Barnabas(tmp_path, settings)
+        proxy.target = broker.port
+        bootstrap = f"127.0.0.1:{proxy.port}"
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+        load = Load(bootstrap)
+        load.start()
+        try:
+            for kill in range(KILLS):
+                load.go_on(random.randrange(1, 8_000))
+                if kill % 2:
+                    proxy.swallow()
+                    wait_until(lambda: proxy.swallowed > 0, "an answer to swallow")
+                broker.kill()
+                proxy.let_through()
+                broker = Barnabas(tmp_path, settings)
+                proxy.target = broker.port
+                load.drain()
+                assert not load.failures
+                check_files(broker)
+            load.go_on(1)
             load.drain()
+            load.end()
             assert not load.failures
+            for partition, acknowledged in enumerate(load.acknowledged):
+                found = read_all(bootstrap, partition, len(acknowledged))
+                assert [number for _, number in found] == list(range(load.sent[partition]))
+                assert {number: offset for offset, number in found} == acknowledged
+            assert broker.stop() == 0
             check_files(broker)
-        load.go_on(1)
-        load.drain()
-        load.end()
-        assert not load.failures
-        for partition, acknowledged in enumerate(load.acknowledged):
-            found = read_all(broker.bootstrap, partition, len(acknowledged))
-            assert [number for _, number in found] == list(range(load.sent[partition]))
-            assert {number: offset for offset, number in found} == acknowledged
-        assert broker.stop() == 0
-        check_files(broker)
-    finally:
-        load.end()
-        broker.kill()
+        finally:
+            load.end()
+            broker.kill()
