@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import (
+    ApiError,
     CorruptMessage,
     InconsistentTopicId,
     OffsetOutOfRange,
@@ -439,7 +440,7 @@ class Log:
         while True:
             with self._lock:
                 view = View(segments.all, segments.active.size, self.log_end_offset)
-                truncations = self._truncations
+                truncations, changes = self._truncations, segments.changes
             end_offset = view.end_offset
             if offset < self.log_start_offset or offset > end_offset:
                 raise OffsetOutOfRange(
@@ -447,9 +448,26 @@ class Log:
                 )
             if offset >= up_to or offset == end_offset or (max_bytes <= 0 and not min_one):
                 return NOTHING
-            found = segments.read(view, offset, max_bytes, up_to, min_one=min_one, cached=not may_block)
+            try:
+                found = segments.read(view, offset, max_bytes, up_to, min_one=min_one, cached=not may_block)
+            except FileNotFoundError as error:
+                self._check_removed(segments, changes, error)
+                continue
+            except CorruptMessage:
+                if truncations == self._truncations:
+                    raise
+                continue
             if truncations == self._truncations:
                 return found
+
+    def _check_removed(self, segments: Segments, changes: int, error: FileNotFoundError) -> None:
+        """A file was not found: pass over it if segments were removed since `changes`."""
+        if self._closed:
+            raise UnknownTopicOrPartition(f"{self.tp} was closed") from error
+        if segments.changes == changes:
+            raise StorageFailed(
+                f"{error.filename} is gone; stop the broker and look with `barnabas log check`"
+            ) from error
 
     def offset_for_time(self, timestamp: int, *, up_to: int) -> TimestampOffset | None:
         """The first record before `up_to` whose timestamp is at least `timestamp`. Runs in a thread."""
@@ -461,11 +479,16 @@ class Log:
         return self._search(search.offset_of_max_timestamp)
 
     def _search(self, find: Callable[[tuple[Segment, ...]], TimestampOffset | None]) -> TimestampOffset | None:
+        segments = self._open()
         while True:
-            truncations = self._truncations
+            with self._lock:
+                view, truncations, changes = segments.all, self._truncations, segments.changes
             try:
-                found = find(self.segments)
-            except (FileNotFoundError, CorruptMessage):
+                found = find(view)
+            except FileNotFoundError as error:
+                self._check_removed(segments, changes, error)
+                continue
+            except ApiError:
                 if truncations == self._truncations:
                     raise
                 continue
