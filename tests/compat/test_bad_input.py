@@ -57,6 +57,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
         make_topics(bystander)
         yield Victim(process.bootstrap, bystander, process.anonymous_memory)
         assert process.stop() == 0
+        assert "Traceback" not in process.output(), "bad input should be foreseen, not an accident"
         command = [sys.executable, "-m", "barnabas.cli.main", "log", "check", str(process.data)]
         checked = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert checked.returncode == 0, checked.stdout
@@ -215,7 +216,7 @@ ENDLESS_VARINT: Final = b"\xff" * 40
 
 def framed(key: int, version: int, body: bytes) -> bytes:
     """A request with a proper header and this body; versions with tagged fields have one more byte in the header."""
-    flexible = version >= {PRODUCE: 9, FETCH: 12, METADATA: 9, API_VERSIONS: 3, CREATE_TOPICS: 5}[key]
+    flexible = version >= {PRODUCE: 9, LIST_OFFSETS: 6, METADATA: 9, API_VERSIONS: 3, CREATE_TOPICS: 5}[key]
     return struct.pack(">hhih", key, version, 1, -1) + (b"\0" if flexible else b"") + body
 
 
@@ -243,6 +244,11 @@ BOMBS: Final = {
     ),
     "arrays in arrays": framed(
         CREATE_TOPICS, 2, struct.pack(">ih", 1, 1) + b"a" + struct.pack(">ihi", 1, 1, 2**31 - 1)
+    ),
+    "null where topics must be": framed(LIST_OFFSETS, 1, struct.pack(">ii", -1, -1)),
+    "null where partitions must be": framed(LIST_OFFSETS, 1, struct.pack(">iih", -1, 1, 1) + b"a" + b"\xff" * 4),
+    "null where a topic's assignments must be": framed(
+        CREATE_TOPICS, 5, b"\x02\x02a" + struct.pack(">ih", 1, 1) + b"\0\0\0" + struct.pack(">ib", 1_000, 1) + b"\0"
     ),
     "an array of zero-sized things": framed(API_VERSIONS, 3, b"\x01\x01" + b"\xff\xff\xff\xff\x0f" + bytes(1000)),
 }

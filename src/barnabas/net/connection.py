@@ -140,7 +140,16 @@ class Connection:
             if stop > end:
                 break
             position = stop
-            answer = serve(self, data[start:stop])
+            try:
+                answer = serve(self, data[start:stop])
+            except InvalidFrame:
+                raise
+            except Exception:
+                logger.exception(
+                    "closed the connection of %s:%d on %s: its request failed", *self.address[:2], self.listener
+                )
+                self.close()
+                break
             if isinstance(answer, bytes) and not self._parked:
                 if not self._outbox.send_now(answer):
                     self._wait_for_room()

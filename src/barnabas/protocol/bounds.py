@@ -140,7 +140,7 @@ def _field_walker(field: Field[Any], flexible: bool, tagged: bool) -> Walker:
         size = FIXED_SIZES.get(kafka_type)
         one = _skip(size) if size else _blob(flexible, length_bytes=2 if kafka_type == "string" else 4)
     if is_array:
-        return _array(one, size, flexible)
+        return _array(one, size, flexible, optional)
     if is_dataclass(inner) and optional and not tagged:
         return _nullable(one)
     return one
@@ -182,7 +182,9 @@ def _blob(flexible: bool, length_bytes: int) -> Walker:
     return walk
 
 
-def _array(one: Walker, size: int | None, flexible: bool) -> Walker:
+def _array(one: Walker, size: int | None, flexible: bool, optional: bool) -> Walker:
+    """An array. kio reads null wherever it stands; handlers only look for it where the schema allows it."""
+
     def walk(data: Bytes, position: int, state: Walk) -> int:
         if flexible:
             count, position = read_uvarint(data, position)
@@ -192,6 +194,8 @@ def _array(one: Walker, size: int | None, flexible: bool) -> Walker:
         if count <= 0:
             if count < -1:
                 raise InvalidFrame(f"negative array length {count} before byte {position}")
+            if count < 0 and not optional:
+                raise InvalidFrame(f"null before byte {position}, where an array must be")
             return position
         if position + count * (size or 1) > len(data):
             raise InvalidFrame(f"array length {count} before byte {position} goes beyond the message's end")

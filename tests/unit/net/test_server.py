@@ -316,9 +316,10 @@ def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> 
     run(Rig(lambda body: replies[body]), executor, story)
 
 
-def test_a_handler_that_refuses_a_frame_ends_that_connection(executor: ThreadPoolExecutor) -> None:
+@pytest.mark.parametrize("error", [InvalidFrame("not a request"), TypeError("a mistake of ours")], ids=repr)
+def test_a_handler_that_refuses_a_frame_ends_that_connection(executor: ThreadPoolExecutor, error: Exception) -> None:
     def refuse(body: bytes) -> Answer:
-        raise InvalidFrame("not a request")
+        raise error
 
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)

@@ -38,6 +38,13 @@ def test_legacy_array_lengths(raw: bytes) -> None:
         bounds.check(OldCreateTopics, memoryview(raw), 0, 1000)
 
 
+def test_null_stands_only_where_the_schema_allows_it() -> None:
+    anything = b"\0\x01\x01\0"  # all topics: null
+    assert bounds.check(MetadataRequest, memoryview(anything), 0, 1000) == anything
+    with pytest.raises(InvalidFrame, match="null"):
+        bounds.check(OldCreateTopics, memoryview(b"\xff\xff\xff\xff" + b"\0" * 5), 0, 1000)
+
+
 def test_the_number_of_elements_is_limited() -> None:
     topics = 500
     raw = bytes((0xF5, 0x03)) + (b"\0" * 16 + b"\x02a\0") * topics + b"\0\0\0"
