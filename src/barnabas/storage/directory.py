@@ -56,8 +56,6 @@ class LogDirectory:
         """Has something done soon, in another thread."""
         self.failed: str | None = None
         """Why nothing more is written here."""
-        self.written = 0
-        """Bytes appended so far; what was written long before is not likely to be in memory any more."""
         self.loaded = False
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: int | None = None

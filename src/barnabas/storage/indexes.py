@@ -23,10 +23,14 @@ from barnabas.model.errors import StorageFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeAlias
 
     from barnabas.storage.files import FileHandle, FileSystem
 
-_BLOCK: Final = 64
+    _Read: TypeAlias = Callable[[int, int], list[tuple[int, int]]]
+
+_BLOCK: Final = 32
+_GUESSES: Final = 3
 _PENDING: Final = 256
 _MAX_RELATIVE: Final = 2**31 - 1
 
@@ -34,7 +38,7 @@ _MAX_RELATIVE: Final = 2**31 - 1
 class _Index:
     """Sorted pairs of numbers: the first so many on file, the rest in memory."""
 
-    __slots__ = ("_entry", "_files", "_keys", "_on_file", "_size", "_values", "base_offset", "file")
+    __slots__ = ("_entry", "_files", "_keys", "_last_key", "_on_file", "_size", "_values", "base_offset", "file")
 
     def __init__(
         self, files: FileSystem, file: FileHandle, base_offset: int, size: int | None, entry: struct.Struct
@@ -46,6 +50,8 @@ class _Index:
         self._size = -1 if size is None else size
         """The file's length; -1 when there is no file yet."""
         self._on_file = -1 if size else 0
+        self._last_key = 0
+        """The key of the last entry on file, once these are counted."""
         self._keys: list[int] = []
         self._values: list[int] = []
 
@@ -84,6 +90,7 @@ class _Index:
             self._files.append_all(fd, data)
         finally:
             self.file.release()
+        self._last_key = self._keys[-1]
         self._on_file = on_file + len(self._keys)
         self._size = self._on_file * self._entry.size
         self._keys, self._values = [], []
@@ -124,21 +131,42 @@ class _Index:
             at = bisect_right(keys, key) - 1
             return keys[at], values[at]
         on_file = self._on_file
-        low, high = 0, on_file if on_file >= 0 else self._count()
-        if high == 0:
+        count = on_file if on_file >= 0 else self._count()
+        if count == 0:
             return None
         fd = self.file.acquire()
         try:
             read = self._files.read_cached if cached else self._files.read
-            while high - low > _BLOCK:
-                middle = (low + high) // 2
-                if self._parse(read(fd, self._entry.size, middle * self._entry.size))[0][0] <= key:
-                    low = middle
-                else:
-                    high = middle
-            block = self._parse(read(fd, (high - low) * self._entry.size, low * self._entry.size))
+            size = self._entry.size
+            return self._search(lambda first, number: self._parse(read(fd, number * size, first * size)), count, key)
         finally:
             self.file.release()
+
+    def _search(self, read: _Read, count: int, key: int) -> tuple[int, int] | None:
+        """Look where the entry should be if keys rise evenly, which they almost do, and halve what is left if not."""
+        low, high = 0, count
+        low_key, high_key = 0, self._last_key
+        for _ in range(_GUESSES):
+            if high - low <= _BLOCK or not low_key <= key <= high_key:
+                break
+            guess = low + (key - low_key) * (high - low) // max(high_key - low_key, 1)
+            first = min(max(guess - _BLOCK // 2, low), high - _BLOCK)
+            block = read(first, _BLOCK)
+            if key < block[0][0]:
+                high, high_key = first, block[0][0]
+            elif key >= block[-1][0] and first + _BLOCK < high:
+                low, low_key = first + _BLOCK - 1, block[-1][0]
+            else:
+                return block[bisect_right(block, key, key=_first) - 1]
+        while high - low > _BLOCK:
+            middle = (low + high) // 2
+            if read(middle, 1)[0][0] <= key:
+                low = middle
+            else:
+                high = middle
+        if low == high:
+            return None
+        block = read(low, high - low)
         at = bisect_right(block, key, key=_first) - 1
         return block[at] if at >= 0 else None
 
@@ -156,7 +184,7 @@ class _Index:
             self._files.truncate(fd, entries * self._entry.size)
         finally:
             self.file.release()
-        self._on_file = entries
+        self._on_file = -1 if entries else 0
         self._size = entries * self._entry.size
 
     def _read(self, first: int, count: int) -> list[tuple[int, int]]:
@@ -181,6 +209,7 @@ class _Index:
                 else:
                     high = middle
             count = low
+        self._last_key = self._read(count - 1, 1)[0][0] if count else 0
         self._on_file = count
         return count
 

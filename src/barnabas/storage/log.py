@@ -48,7 +48,7 @@ from barnabas.storage.flushing import Flusher, FlushPlan
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates, Snapshots
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
-from barnabas.storage.segments import NOTHING, ReadResult, Segments, View
+from barnabas.storage.segments import MARK_MS, NOTHING, ReadResult, Segments, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -346,6 +346,8 @@ class Log:
                 append_time = -1
                 buffers = (PLACE.pack(base, length, leader_epoch), view[16:])
             segment = segments.active
+            if now_ms - segments.marked_ms > MARK_MS:
+                segments.mark(now_ms)
             try:
                 if segment.size == 0 or segment.roll_due(size, last, timestamp, now_ms):
                     segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
@@ -360,7 +362,6 @@ class Log:
                 placed = BatchHeader._make(fields)._replace(base_offset=base, max_timestamp=timestamp)
                 recovery.replay(self._producers, placed, bytes(view[HEADER_SIZE:]), segment.txn_index)
             self.log_end_offset = last + 1
-            store.written = segments.written_mark = store.written + size
             return AppendInfo(base, last, append_time, self.log_start_offset, False)
 
     def append_replica(self, batches: bytes | memoryview, *, now_ms: int) -> AppendInfo | None:
@@ -387,6 +388,8 @@ class Log:
     def _append_as_is(self, segments: Segments, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
         size, last, timestamp = header.size, header.last_offset, header.max_timestamp
         start = self.log_end_offset
+        if now_ms - segments.marked_ms > MARK_MS:
+            segments.mark(now_ms)
         base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
         segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
         segment.write((batch,), size, start, last, timestamp)
@@ -395,7 +398,6 @@ class Log:
         payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
         recovery.replay(self._producers, header, payload, segment.txn_index)
         self.log_end_offset = last + 1
-        self._store.written = segments.written_mark = self._store.written + size
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note, on becoming leader, that `epoch` starts at `start_offset`."""

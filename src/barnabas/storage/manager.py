@@ -24,7 +24,7 @@ from barnabas.model.errors import BarnabasError, NotLeaderOrFollower, StartupErr
 from barnabas.model.ids import TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.storage import checkpoints
-from barnabas.storage.checkpoints import CLEANER_OFFSETS, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
@@ -335,10 +335,6 @@ class LogManager:
         if self._written.get((store.path, name)) != offsets:
             store.write_checkpoint(name, offsets)
             self._written[store.path, name] = offsets
-
-    def cleaner_offsets(self, directory: Path) -> dict[TopicPartition, int]:
-        """Up to where the logs of a directory were cleaned."""
-        return self._directories[str(directory)].read_checkpoint(CLEANER_OFFSETS)
 
     def retention_pass(self, now_ms: int) -> int:
         """Remove the segments that retention says; returns how many. Runs in a thread."""

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
 
-_WARM_TAIL: Final = 16 << 20
-"""So much of a log's end counts as being in memory, if this process wrote it ..."""
-_WARM_WRITES: Final = 256 << 20
-"""... and so much was not written since then to the same directory."""
+MARK_MS: Final = 15_000
+_WARM_MARKS: Final = 2
+_WARM_BYTES: Final = 16 << 20
+"""What was written within the last marks, and is no more than this, counts as being in memory."""
 
 
 class ReadResult(NamedTuple):
@@ -55,26 +55,38 @@ def _base_offset(segment: Segment) -> int:
 class Segments:
     """The segments of one log."""
 
-    __slots__ = ("_config", "_jitter_ms", "_opened_size", "_path", "_store", "active", "all", "changes", "written_mark")
+    __slots__ = (
+        "_config",
+        "_jitter_ms",
+        "_marked_size",
+        "_path",
+        "_store",
+        "_warm_from",
+        "active",
+        "all",
+        "changes",
+        "marked_ms",
+    )
 
     def __init__(self, store: LogDirectory, path: str, config: LogConfig, segments: Iterable[Segment]) -> None:
         self._store = store
         self._path = path
         self._config = config
         self._jitter_ms = 0
-        self._opened_size = 0
+        self._marked_size = 0
+        self._warm_from = 0
         self.all: tuple[Segment, ...] = ()
         self.active: Segment
         self.changes = 0
         """Grows when file names change, so that a flush knows whether the directory must be synced."""
-        self.written_mark = 0
-        """`LogDirectory.written` at the last append."""
+        self.marked_ms = 0
+        """When mark() was last called; whoever appends does so every MARK_MS."""
         self._set(tuple(segments))
 
     def _set(self, segments: tuple[Segment, ...]) -> None:
         self.all = segments
         self.active = segments[-1]
-        self._opened_size = self.active.size
+        self._warm_from = self._marked_size = self.active.size
         jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
         self._jitter_ms = random.randrange(jitter_ms) if jitter_ms > 0 else 0
         self.active.activate(self._config, self._jitter_ms)
@@ -90,6 +102,13 @@ class Segments:
         self.active.activate(config, self._jitter_ms)
 
     # Growing
+
+    def mark(self, now_ms: int) -> None:
+        """Before an append: remember how long the active segment is, to know later what was written lately."""
+        recent = now_ms - self.marked_ms < _WARM_MARKS * MARK_MS
+        self._warm_from = self._marked_size if recent else self.active.size
+        self._marked_size = self.active.size
+        self.marked_ms = now_ms
 
     def make_file(self) -> None:
         """Make the active segment's file, if it has none yet."""
@@ -147,9 +166,9 @@ class Segments:
             return NOTHING
         warm = (
             segment is self.active
-            and position >= self._opened_size
-            and position + _WARM_TAIL >= size
-            and self._store.written - self.written_mark < _WARM_WRITES
+            and position >= self._warm_from
+            and position + _WARM_BYTES >= size
+            and self._store.clock.now_ms() - self.marked_ms < _WARM_MARKS * MARK_MS
         )
         return ReadResult((FileSlice(segment.file, position, length, warm),), length)
 

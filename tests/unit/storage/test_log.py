@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
     CorruptMessage,
     InconsistentTopicId,
@@ -318,10 +319,31 @@ def test_removing_all_segments_leaves_an_empty_one(small: Log) -> None:
 
 def test_the_tail_is_warm_and_what_was_found_on_disk_is_not(small: Log) -> None:
     append(small, *(batch(1, size=200) for _ in range(4)))
-    assert small.read(3, 1000, 4, True).slices[0].warm
-    assert not small.read(0, 1000, 4, True).slices[0].warm
+    assert is_warm(small, 3)
+    assert not is_warm(small, 0)
     again = reopened(small)
-    assert not again.read(3, 1000, 4, True).slices[0].warm
+    assert not is_warm(again, 3)
+
+
+def is_warm(log: Log, offset: int) -> bool:
+    return log.read(offset, 1000, log.log_end_offset, True).slices[0].warm
+
+
+def test_what_was_written_a_while_ago_is_not_warm(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    home = store(tmp_path)
+    home.clock = clock
+    log = log_in(home, 0)
+    for _ in range(10):
+        append(log, batch(), now_ms=clock.now_ms())
+        clock.advance(10_000)
+    warm = [is_warm(log, offset) for offset in range(10)]
+    assert warm == sorted(warm)
+    assert warm.index(True) in (6, 7)
+    clock.advance(60_000)
+    assert not is_warm(log, 9)
+    append(log, batch(), now_ms=clock.now_ms())
+    assert [is_warm(log, 9), is_warm(log, 10)] == [False, True]
 
 
 def test_reads_of_cached_data_need_not_wait(small: Log) -> None:
