@@ -33,6 +33,7 @@ from barnabas.machines.fetch_session import FetchSessionCache
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.znodes import Registration
+from barnabas.model.log_config import UNLIMITED, LogConfig
 from barnabas.net.server import Limits, Server
 from barnabas.storage.manager import LogManager
 
@@ -78,6 +79,7 @@ class App:
         logs = LogManager(
             config.log_dirs,
             clock=clock,
+            default_config=LogConfig(retention_ms=UNLIMITED),  # for logs that belong to no topic: they are left alone
             recovery_threads=number("num.recovery.threads.per.data.dir"),
             producer_id_expiration_ms=number("producer.id.expiration.ms"),
         )
@@ -145,6 +147,8 @@ class App:
             self._server.stop_listening()
             broker.replicas.wake_all()
             await self._server.close(GRACE)
+        await self._dispatcher.finish()
+        await broker.replicas.settled()
         await broker.controller.stop()
         await asyncio.to_thread(broker.logs.close)
         self._executor.shutdown()

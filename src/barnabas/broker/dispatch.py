@@ -70,7 +70,7 @@ class Dispatcher:
             handler = route.handler = route.api.load()
         if route.raw:
             answer: Answer | Parked = handler(self._broker, known.caller, version, correlation_id, frame, body)
-            return answer
+            return answer  # what it raises ends the connection, in net/connection
         request = codec.decode(route.api.key, version, route.newest, frame, body)
         try:
             response = handler(self._broker, request, known.caller)
@@ -79,6 +79,11 @@ class Dispatcher:
             return codec.encode(route.api.key, version, correlation_id, response)
         except Exception as error:
             return _failed(route.api, version, correlation_id, error)
+
+    async def finish(self) -> None:
+        """Wait for the handlers that are under way."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _later(self, api: Api, version: int, correlation_id: int, coroutine: Coroutine[Any, Any, Any]) -> Parked:
         parked = Parked()

@@ -35,6 +35,8 @@ class Housekeeping:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._tasks: list[asyncio.Task[None]] = []
+        self._running: set[asyncio.Future[object]] = set()
+        """What runs in threads at the moment."""
 
     def start(self) -> None:
         """Start all chores."""
@@ -45,6 +47,8 @@ class Housekeeping:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._running:
+            await asyncio.wait(self._running)
 
     def _chores(self) -> list[Chore]:
         logs, clock, number = self._broker.logs, self._broker.clock, self._broker.settings.number
@@ -72,7 +76,10 @@ class Housekeeping:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(min(chore.every_ms(), LONGEST_WAIT_MS) / 1000)
+            running = loop.run_in_executor(self._broker.executor, chore.run)
+            self._running.add(running)
+            running.add_done_callback(self._running.discard)
             try:
-                await asyncio.shield(loop.run_in_executor(self._broker.executor, chore.run))
+                await asyncio.shield(running)
             except Exception:
                 logger.exception("the chore %r failed; it is tried again later", chore.name)

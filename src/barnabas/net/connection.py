@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from barnabas.net.server import Server
 
 logger = logging.getLogger(__name__)
+
+MOST_PARKED: Final = 1000
+"""Answers of one connection that may wait before its next request must, too."""
 
 
 class Connection:
@@ -106,6 +109,8 @@ class Connection:
             self._refuse(error)
         except (OSError, Broken):
             self.close()
+        except Exception:
+            self._fail()
 
     def _peek(self) -> None:
         """Something happened while a request is parked: the client left, or its next request must wait."""
@@ -169,6 +174,11 @@ class Connection:
         logger.warning("closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
         self.close()
 
+    def _fail(self) -> None:
+        """A defect of ours: this client is hung up on, nobody else is disturbed."""
+        logger.exception("closed the connection of %s:%d on %s", *self.address[:2], self.listener)
+        self.close()
+
     # Answering
 
     def _park(self, parked: Parked) -> None:
@@ -178,7 +188,7 @@ class Connection:
             return
         parked.notify = self._on_resolved
         self._parked.append(parked)
-        if not parked.overtakable:
+        if not parked.overtakable or len(self._parked) >= MOST_PARKED:
             self._busy = True
 
     def _on_resolved(self) -> None:
@@ -276,7 +286,8 @@ class Connection:
         if self._parked and not (self._parked[-1].overtakable or self._parked[-1].resolved):
             return
         if self._hanging_up or self.server.closing:
-            self.close()
+            if not self._parked:
+                self.close()
             return
         self._busy = False
         if self._inbox:
@@ -286,6 +297,8 @@ class Connection:
                 self._refuse(error)
             except Broken:
                 self.close()
+            except Exception:
+                self._fail()
         if not (self._busy or self._closed):
             self._read_on()
 

@@ -67,7 +67,9 @@ class Inbox:
         if self.filled == size or (size < wanted <= AT_ONCE):
             grown = max(min(wanted, 2 * size), size + SMALLEST) if wanted > AT_ONCE else max(wanted, size + SMALLEST)
             self._budget.take(grown - size)
-            self._buffer.extend(bytes(grown - size))
+            larger = bytearray(grown)  # a new one: someone may still hold views of the old
+            larger[: self.filled] = memoryview(self._buffer)[: self.filled]
+            self._buffer = larger
         return memoryview(self._buffer)[self.filled :]
 
     def data(self) -> memoryview:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.fetch import FLEXIBLE, PREFERRED_REPLICA, SESSIONS, TOPIC_IDS
-from barnabas.protocol.framing import skip_tags
+from barnabas.protocol.framing import MAX_PARTITIONS, skip_tags
 from barnabas.protocol.varint import read_uvarint
 
 REPLICA_STATE: Final = 15
@@ -125,6 +125,8 @@ def _topic(data: memoryview, position: int, version: int, into: list[WantedParti
             index, offset, most = PARTITION_V4.unpack_from(data, position)
             position += PARTITION_V4.size
         into.append(WantedPartition(topic, index, epoch, offset, last_epoch, log_start, most))
+    if len(into) > MAX_PARTITIONS:
+        raise _too_many(len(into))
     return skip_tags(data, position) if flexible else position
 
 
@@ -133,6 +135,8 @@ def _forgotten(data: memoryview, position: int, version: int, into: list[tuple[s
     topic, position = _topic_key(data, position, version)
     count, position = _count(data, position, flexible)
     into += [(topic, index) for index in struct.unpack_from(f">{count}i", data, position)]
+    if len(into) > MAX_PARTITIONS:
+        raise _too_many(len(into))
     position += 4 * count
     return skip_tags(data, position) if flexible else position
 
@@ -182,6 +186,10 @@ def _count(data: memoryview, position: int, flexible: bool) -> tuple[int, int]:
     else:
         (count,) = INT32.unpack_from(data, position)
         position += 4
-    if count > len(data) - position:
-        raise InvalidFrame(f"an array of {count} elements goes beyond the end of the FETCH request")
+    if count > MAX_PARTITIONS:
+        raise _too_many(count)
     return max(count, 0), position
+
+
+def _too_many(count: int) -> InvalidFrame:
+    return InvalidFrame(f"{count} elements are more than the {MAX_PARTITIONS} that a FETCH request may have")

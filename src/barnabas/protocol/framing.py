@@ -14,6 +14,8 @@ from barnabas.protocol.varint import read_uvarint
 
 LENGTH: Final = struct.Struct(">i")
 HEADER: Final = struct.Struct(">hhih")
+MAX_PARTITIONS: Final = 50_000
+"""Partitions in one Produce or Fetch; each takes a few bytes on the wire and hundreds in memory."""
 MAX_TAGS: Final = 100
 """Tagged fields in a request header; Kafka defines none."""
 

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol.framing import skip_tags
+from barnabas.protocol.framing import MAX_PARTITIONS, skip_tags
 from barnabas.protocol.varint import read_uvarint, uvarint
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def _unpack_flexible(data: memoryview, position: int, version: int) -> ProduceRe
                 records = data[start:position]
             position = position + 1 if data[position] == 0 else skip_tags(data, position)
             partitions.append((topic, index, records))
+        if len(partitions) > MAX_PARTITIONS:
+            raise _too_many(len(partitions))
         position = position + 1 if data[position] == 0 else skip_tags(data, position)
     if position >= end:
         raise InvalidFrame("the PRODUCE request ends inside a field")
@@ -135,6 +137,8 @@ def _unpack_legacy(data: memoryview, position: int) -> ProduceRequest:
                     raise InvalidFrame("the PRODUCE request ends inside a field")
                 records = data[start:position]
             partitions.append((topic, index, records))
+        if len(partitions) > MAX_PARTITIONS:
+            raise _too_many(len(partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
 
 
@@ -148,16 +152,20 @@ def _text(data: memoryview, position: int, length: int) -> tuple[str, int]:
 def _count(data: memoryview, position: int) -> tuple[int, int]:
     """One more than the number of elements, as it stands in the message."""
     count, position = read_uvarint(data, position)
-    if count > len(data) - position + 1:
-        raise InvalidFrame(f"an array of {count - 1} elements goes beyond the end of the PRODUCE request")
+    if count > MAX_PARTITIONS:
+        raise _too_many(count - 1)
     return count, position
 
 
 def _legacy_count(data: memoryview, position: int) -> tuple[int, int]:
     (count,) = INT32.unpack_from(data, position)
-    if count > len(data) - position:
-        raise InvalidFrame(f"an array of {count} elements goes beyond the end of the PRODUCE request")
+    if count > MAX_PARTITIONS:
+        raise _too_many(count)
     return max(count, 0), position + 4
+
+
+def _too_many(count: int) -> InvalidFrame:
+    return InvalidFrame(f"{count} elements are more than the {MAX_PARTITIONS} that a PRODUCE request may have")
 
 
 def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:

@@ -14,11 +14,19 @@ Not implemented: replicas of other brokers. A fetch that claims to come from one
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.model.errors import ApiError, ErrorCode, NotLeaderOrFollower, OffsetOutOfRange, UnknownTopicId
+from barnabas.model.errors import (
+    ApiError,
+    ErrorCode,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    StorageFailed,
+    UnknownTopicId,
+)
 from barnabas.model.ids import NO_ID
-from barnabas.net.reply import Answer, Parked
+from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import fetch as wire
 from barnabas.protocol.fetch_request import FetchRequest, unpack
 from barnabas.storage.files import ColdRead
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
     from barnabas.broker.replicas import Partition
     from barnabas.machines.fetch_session import FetchContext, SessionPartition
     from barnabas.storage.segment import FileSlice
+
+logger = logging.getLogger(__name__)
 
 NOTHING: Final = -1
 CURRENT_LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
@@ -52,10 +62,11 @@ class Fetched(NamedTuple):
 
 
 class Cold(Exception):
-    """To find an offset, the log must read from disk; `look` does so, in a thread, and leaves it in memory."""
+    """A log must read from disk before it can answer; `look` does so, in a thread, and leaves it in memory."""
 
-    def __init__(self, look: Callable[[], object]) -> None:
+    def __init__(self, wanted: SessionPartition, look: Callable[[], object]) -> None:
         super().__init__("the log must read from disk")
+        self.wanted = wanted
         self.look = look
 
 
@@ -79,7 +90,17 @@ def fetch(
 class Fetch:
     """One fetch, from its request to its response; a watcher of its partitions while it waits."""
 
-    __slots__ = ("_broker", "_context", "_correlation_id", "_limit", "_parked", "_request", "_timer", "_version")
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_correlation_id",
+        "_limit",
+        "_parked",
+        "_request",
+        "_timer",
+        "_unreadable",
+        "_version",
+    )
 
     def __init__(
         self, broker: Broker, request: FetchRequest, context: FetchContext, version: int, correlation_id: int
@@ -92,6 +113,8 @@ class Fetch:
         self._limit = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
         self._parked: Parked | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._unreadable: dict[object, ApiError] = {}
+        """Partitions that could not be read from disk, by their key."""
 
     def start(self) -> Answer | Parked:
         """The first look."""
@@ -99,36 +122,36 @@ class Fetch:
             results, size, urgent = self._read()
         except Cold as cold:
             self._parked = Parked(on_abandon=self._forget)
-            self._warm(cold)
+            self._warm_up(cold)
             return self._parked
         if urgent or size >= self._request.min_bytes or self._request.max_wait_ms <= 0 or not results:
             return self._answer(results)
         self._parked = Parked(on_abandon=self._forget)
-        self._watch()
+        self._timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, self._look_again, True)
+        for partition in self._partitions():
+            partition.add_watcher(self)
         return self._parked
 
     def wake(self) -> None:
-        """Look again: a partition has more, or has gone."""
+        """A partition has more, or has gone."""
+        self._look_again(False)
+
+    def _look_again(self, at_last: bool) -> None:
+        """Answer if there is enough now, or if the time is over."""
+        if self._parked is None or self._parked.abandoned or self._parked.resolved:
+            return
         try:
             results, size, urgent = self._read()
+            if at_last or urgent or size >= self._request.min_bytes:
+                self._forget()
+                self._parked.resolve(self._answer(results))
         except Cold as cold:
-            self._warm(cold)
-            return
-        if urgent or size >= self._request.min_bytes:
-            self._finish(results)
-
-    def _watch(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, self._timed_out)
-        for partition in self._partitions():
-            partition.add_watcher(self)
-
-    def _timed_out(self) -> None:
-        try:
-            results, _, _ = self._read()
-        except Cold as cold:
-            self._warm(cold)
-            return
-        self._finish(results)
+            self._forget()
+            self._warm_up(cold)
+        except Exception:
+            logger.exception("FETCH failed while it was parked")
+            self._forget()
+            self._parked.resolve(HANG_UP)
 
     def _partitions(self) -> list[Partition]:
         get = self._broker.replicas.get
@@ -141,21 +164,18 @@ class Fetch:
         for partition in self._partitions():
             partition.remove_watcher(self)
 
-    def _finish(self, results: list[Fetched]) -> None:
-        assert self._parked is not None
-        self._forget()
-        self._parked.resolve(self._answer(results))
+    def _warm_up(self, cold: Cold) -> None:
+        """Let a thread read what is needed, then answer with it."""
 
-    def _warm(self, cold: Cold) -> None:
-        """The log must look for the offset on disk: let a thread do it first, then answer."""
+        def looked(done: asyncio.Future[object]) -> None:
+            if (error := done.exception()) is not None:
+                logger.error("cannot read %r: %s", cold.wanted, error)
+                failure = error if isinstance(error, ApiError) else StorageFailed(f"reading the log failed: {error}")
+                self._unreadable[cold.wanted.key] = failure
+            self._look_again(True)
+
         loop = asyncio.get_running_loop()
-        self._forget()
-
-        def again(_: object) -> None:
-            if self._parked is not None and not self._parked.abandoned:
-                self._timed_out()
-
-        loop.run_in_executor(self._broker.executor, cold.look).add_done_callback(again)
+        loop.run_in_executor(self._broker.executor, cold.look).add_done_callback(looked)
 
     def _read(self) -> tuple[list[Fetched], int, bool]:
         """What every partition has now, its size in all, and whether it must be told at once."""
@@ -180,6 +200,8 @@ class Fetch:
             raise UnknownTopicId(f"no topic has the id {wanted.topic_id}")
         partition = self._broker.replicas.find(wanted.topic, wanted.partition)
         leader, log = partition.leader, partition.log
+        if self._unreadable and wanted.key in self._unreadable:
+            raise self._unreadable[wanted.key]
         if wanted.topic_id is not NO_ID and wanted.topic_id != partition.topic_id:
             raise UnknownTopicId(f"{wanted.topic} has another id now: it was deleted and made again")
         if self._request.replica_id >= 0:
@@ -189,6 +211,8 @@ class Fetch:
         high_watermark, stable = leader.high_watermark, leader.last_stable_offset
         visible = stable if self._request.read_committed else high_watermark
         start = log.log_start_offset
+        if not log.is_open and (offset < visible or wanted.last_fetched_epoch >= 0):
+            raise Cold(wanted, log.open)
         if wanted.last_fetched_epoch >= 0 and (diverging := self._diverges(wanted, partition)) is not None:
             return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, diverging_epoch=diverging)
         if offset >= visible or offset < start:
@@ -201,7 +225,7 @@ class Fetch:
         try:
             slices, size = log.read(offset, most, visible, first, may_block=False)
         except ColdRead:
-            raise Cold(lambda: log.read(offset, most, visible, first)) from None
+            raise Cold(wanted, lambda: log.read(offset, most, visible, first)) from None
         return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, size, slices)
 
     @staticmethod

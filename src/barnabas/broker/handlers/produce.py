@@ -14,6 +14,7 @@ Not implemented: transactions. A transactional batch is refused with INVALID_TXN
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from barnabas.model.errors import ApiError, InvalidRecord, InvalidRequiredAcks, InvalidTxnState, RequestTimedOut
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
     from barnabas.broker.replicas import Partition
+
+logger = logging.getLogger(__name__)
 
 
 def produce(
@@ -70,7 +73,7 @@ class Produce:
     def _append(
         self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, *, opened: bool = False
     ) -> wire.Result | None:
-        """Append one batch; None if it must be opened first."""
+        """Append one batch; None if the batch or its log must be opened first."""
         acks = self._request.acks
         partition = self._broker.replicas.find(topic, index)
         if records is None:
@@ -82,7 +85,7 @@ class Produce:
         header = partition.check(records, now_ms, self._version)
         if header.attributes & TRANSACTIONAL or self._request.transactional_id is not None:
             raise InvalidTxnState("this broker has no transactions yet: leave transactional.id unset")
-        if not opened and needs_rewrite(header, partition.log.config):
+        if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_open):
             return None
         base_offset, last_offset, append_time, log_start_offset, _ = partition.append(records, header, now_ms)
         if partition.leader.high_watermark <= last_offset and partition.must_wait(acks):
@@ -94,6 +97,7 @@ class Produce:
             return HANG_UP if any(result[2] for result in self._results) else None
         if not self._waiting:
             return wire.pack(self._correlation_id, self._version, self._results)
+        self._request = self._request._replace(partitions=[])  # they are views of a buffer that others need now
         self._parked = Parked(overtakable=True)
         self._timer = asyncio.get_running_loop().call_later(self._request.timeout_ms / 1000, self._timed_out)
         for place, (partition, end_offset) in list(self._waiting.items()):
@@ -112,12 +116,13 @@ class Produce:
             return [self._rewritten(topic, index, records, now_ms) for topic, index, records in owned]
 
         def append_all(done: asyncio.Future[list[bytes | ApiError | None]]) -> None:
-            if done.exception() is not None:
+            try:
+                for (topic, index, _), outcome in zip(owned, done.result(), strict=True):
+                    self._results.append(self._append_opened(topic, index, outcome))
+                parked.follow(self._respond())
+            except Exception:
+                logger.exception("PRODUCE failed after its batches were rewritten")
                 parked.resolve(HANG_UP)
-                return
-            for (topic, index, _), outcome in zip(owned, done.result(), strict=True):
-                self._results.append(self._append_opened(topic, index, outcome))
-            parked.follow(self._respond())
 
         asyncio.get_running_loop().run_in_executor(self._broker.executor, rewrite_all).add_done_callback(append_all)
         return parked
@@ -128,6 +133,7 @@ class Produce:
             return None
         try:
             partition = self._broker.replicas.find(topic, index)
+            partition.log.open()
             header = partition.check(records, now_ms, self._version)
             config = partition.log.config
             return rewrite(records, config, now_ms) if needs_rewrite(header, config) else records
