@@ -26,6 +26,7 @@ from tests.support.logs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -183,6 +184,56 @@ def test_a_torn_log_is_noticed_even_after_a_clean_stop(log: Log, caplog: pytest.
     again = reopened(log)
     assert stored(again) == before[:29]
     assert "although the last stop was clean" in caplog.text
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+@pytest.mark.parametrize("lost", [lambda data: b"", lambda data: data[:-12], lambda data: bytes(len(data))])
+def test_indexes_that_were_sealed_just_before_the_crash_are_made_good(
+    log: Log, suffix: str, lost: Callable[[bytes], bytes]
+) -> None:
+    log.flush()
+    append(log, batch(2, size=100, timestamp=NOW + 100))
+    assert (log.recovery_point, log.segments[-1].base_offset) == (60, 60)
+    log.abandon()
+    path = file(log, 54, suffix)
+    path.write_bytes(lost(path.read_bytes()))
+
+    again = recovered(log)
+
+    assert again.offset_for_time(NOW + 29, up_to=62) == (NOW + 29, 57, 0)
+    assert again.segments[-2].largest_timestamp.timestamp == NOW + 30
+    assert not again.segments[-2].synced
+    again.flush()
+    assert again.segments[-2].synced
+
+
+class RollingFiles(UnsyncedFiles):
+    """Does something in the middle of a sync, once."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], object] | None = None
+
+    def sync(self, fd: int) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+
+
+def test_a_segment_that_is_sealed_while_it_is_flushed_is_flushed_again(tmp_path: Path) -> None:
+    files = RollingFiles()
+    log = new_log(tmp_path, SMALL, files)
+    append(log, *(batch(2, size=100) for _ in range(3)))
+    files.meanwhile = lambda: append(log, batch(2, size=100))
+    assert log.flush(up_to=6) == 6
+    assert [(segment.base_offset, segment.synced) for segment in log.segments] == [(0, True), (6, False)]
+
+
+def test_a_log_that_is_cut_while_it_is_flushed_is_flushed_again(tmp_path: Path) -> None:
+    files = RollingFiles()
+    log = new_log(tmp_path, SMALL, files)
+    append(log, *(batch(2, size=100) for _ in range(3)))
+    files.meanwhile = lambda: log.truncate_to(2)
+    assert log.flush() == 2
 
 
 def test_leader_epochs_are_rebuilt_when_their_file_is_damaged(log: Log, caplog: pytest.LogCaptureFixture) -> None:
