@@ -148,7 +148,9 @@ def test_a_directory_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> None:
     manager = LogManager([tmp_path / "bad", tmp_path / "good"], clock=ManualClock(NOW), files=Unreadable())
     manager.load(broker_id=1, cluster_id="test", configs={})
     assert [path.name for path in manager.failed_directories] == ["bad"]
-    assert manager.create(TP, TOPIC_ID, CONFIG).log_dir.name == "good"
+    with pytest.raises(StorageFailed, match="may be in"):
+        manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
+    assert manager.create(TP, TOPIC_ID, CONFIG, is_new=True).log_dir.name == "good"
     manager.close()
 
     alone = LogManager([tmp_path / "bad"], clock=ManualClock(NOW), files=Unreadable())

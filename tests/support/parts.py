@@ -49,6 +49,7 @@ async def running_parts(directory: Path, properties: Mapping[str, str] | None = 
         try:
             logs.load(broker_id=config.node_id, cluster_id=image.cluster_id, configs={})
             cache.subscribe(replicas.on_change)
+            settings.subscribe(replicas.on_settings)
             endpoints = {"PLAINTEXT": Endpoint("localhost", 9092)}
             await controller.start(Registration(broker_id=config.node_id, endpoints=endpoints, incarnation_id=uuid4()))
             replicas.lead_all(cache.image.topics.values())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import secrets
 import signal
 import socket
@@ -27,7 +28,7 @@ from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.producer_ids import ProducerIdSource
 from barnabas.broker.replicas import ReplicaManager
 from barnabas.broker.settings import Settings
-from barnabas.machines.controller.image import Endpoint
+from barnabas.machines.controller.image import ClusterImage, Endpoint
 from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.machines.fetch_session import FetchSessionCache
 from barnabas.metadata.cache import MetadataCache
@@ -51,6 +52,8 @@ logger = logging.getLogger(__name__)
 
 SESSION_EVICTION_MS: Final = 120_000
 """How long a fetch session is safe from eviction; fixed in Kafka too."""
+CONNECTIONS_SHARE: Final = 0.7
+"""Of the limit of open files; the rest is for logs and for the broker itself."""
 GRACE: Final = 5.0
 """Seconds that requests under way have to finish when the broker stops."""
 
@@ -120,6 +123,7 @@ class App:
         await asyncio.to_thread(
             broker.logs.load, broker_id=config.node_id, cluster_id=image.cluster_id, configs=configs
         )
+        _name_strays(image, broker.logs)
         broker.metadata.subscribe(broker.replicas.on_change)
         broker.settings.subscribe(broker.replicas.on_settings)
         broker.settings.subscribe(self._on_settings)
@@ -158,6 +162,9 @@ def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
     import uvloop
 
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # as the JVM does
+
     async def main() -> None:
         stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -180,15 +187,26 @@ def _topic_name(metadata: MetadataCache, topic_id: UUID) -> str | None:
     return None if topic is None else topic.name
 
 
+def _name_strays(image: ClusterImage, logs: LogManager) -> None:
+    strays = [log.directory for log in logs.logs() if image.partition(*log.tp) is None]
+    if strays:
+        logger.warning(
+            "%d logs belong to no topic and are left alone, the first is %s: `barnabas metadata import` brings topics",
+            len(strays),
+            strays[0],
+        )
+
+
 def _limits(values: Values) -> Limits:
     number = values.number
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Limits(
         request_max_bytes=number("socket.request.max.bytes"),
         queued_max_request_bytes=number("queued.max.request.bytes"),
         send_buffer_bytes=number("socket.send.buffer.bytes"),
         receive_buffer_bytes=number("socket.receive.buffer.bytes"),
         listen_backlog=number("socket.listen.backlog.size"),
-        max_connections=number("max.connections"),
+        max_connections=min(number("max.connections"), int(descriptors * CONNECTIONS_SHARE)),
         max_connections_per_ip=number("max.connections.per.ip"),
         idle_ms=number("connections.max.idle.ms"),
     )

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from barnabas.broker.settings import Changed, Settings
-    from barnabas.metadata.cache import Delta, MetadataCache, PartitionImage, TopicImage
+    from barnabas.metadata.cache import ClusterImage, Delta, MetadataCache, PartitionImage, TopicImage
+    from barnabas.model.log_config import LogConfig
     from barnabas.protocol.records.batch import BatchHeader
     from barnabas.storage.log import AppendInfo, Log
     from barnabas.storage.manager import LogManager
@@ -56,6 +57,14 @@ class CommitWaiter(NamedTuple):
 
     end_offset: int
     done: Callable[[ApiError | None], None]
+
+
+class Wanted(NamedTuple):
+    """A partition to be led whose log is not there yet; a new one has never had a log."""
+
+    topic: TopicImage
+    partition: PartitionImage
+    is_new: bool
 
 
 class Partition:
@@ -152,7 +161,8 @@ class ReplicaManager:
         self.logs = logs
         self._executor = executor
         self._making: set[asyncio.Task[None]] = set()
-        """Logs under construction."""
+        self._one_at_a_time = asyncio.Lock()
+        self._under_construction: set[tuple[str, int]] = set()
         self._metadata = metadata
         self._broker_id = broker_id
         self._settings = settings
@@ -184,6 +194,8 @@ class ReplicaManager:
         image = self._metadata.partition(topic, index)
         if image is None:
             return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        if (topic, index) in self._under_construction:
+            return NotLeaderOrFollower(f"{topic}-{index} is just being made: try again")
         if image.leader == self._broker_id:
             return StorageFailed(f"the log directory of {topic}-{index} has failed")
         return NotLeaderOrFollower(f"{topic}-{index} is led by broker {image.leader}: refresh metadata")
@@ -203,20 +215,25 @@ class ReplicaManager:
         for partition in partitions:
             partition.wake_watchers()
 
-    def lead_all(self, topics: Iterable[TopicImage]) -> None:
-        """Take over every partition that the image gives this broker; logs that are missing are made in a thread."""
-        missing: list[tuple[TopicImage, PartitionImage]] = []
+    def lead_all(self, topics: Iterable[TopicImage], before: ClusterImage | None = None) -> None:
+        """Take over every partition that the image gives this broker; logs that are missing are made in a thread.
+
+        `before` is the image that did not have the new ones yet; without it, nothing counts as new.
+        """
+        wanted: list[Wanted] = []
         for topic in topics:
             for partition in topic.partitions:
                 if partition.leader != self._broker_id:
                     continue
                 log = self.logs.get(TopicPartition(topic.name, partition.index))
-                if log is None:
-                    missing.append((topic, partition))
+                if log is None or log.topic_id != topic.topic_id or self._making:
+                    is_new = before is not None and before.partition(topic.name, partition.index) is None
+                    wanted.append(Wanted(topic, partition, is_new))
                 else:
                     self._lead(topic, partition, log)
-        if missing:
-            making = asyncio.get_running_loop().create_task(self._make(missing))
+        if wanted:
+            self._under_construction.update((each.topic.name, each.partition.index) for each in wanted)
+            making = asyncio.get_running_loop().create_task(self._make(wanted))
             self._making.add(making)
             making.add_done_callback(self._making.discard)
 
@@ -225,35 +242,40 @@ class ReplicaManager:
         while self._making:
             await asyncio.wait(self._making)
 
-    async def _make(self, missing: list[tuple[TopicImage, PartitionImage]]) -> None:
-        configs = {topic.name: self._settings.log_config(topic.name) for topic, _ in missing}
+    async def _make(self, wanted: list[Wanted]) -> None:
+        """Make logs and lead them. One call at a time: a topic may be deleted and made again meanwhile."""
+        async with self._one_at_a_time:
+            configs = {each.topic.name: self._settings.log_config(each.topic.name) for each in wanted}
 
-        def create() -> list[Log | ApiError]:
-            made: list[Log | ApiError] = []
-            for topic, partition in missing:
-                tp = TopicPartition(topic.name, partition.index)
-                try:
-                    made.append(self.logs.create(tp, topic.topic_id, configs[topic.name]))
-                except ApiError as error:
-                    made.append(error)
-            return made
+            def create() -> list[Log | ApiError]:
+                return [self._create(each, configs[each.topic.name]) for each in wanted]
 
-        made = await asyncio.get_running_loop().run_in_executor(self._executor, create)
-        for (topic, partition), log in zip(missing, made, strict=True):
-            if isinstance(log, ApiError):
-                logger.error("cannot lead %s-%d: %s", topic.name, partition.index, log)
-            elif self._metadata.topic_by_id(topic.topic_id) is None:
-                self.logs.delete(log.tp)  # the topic was deleted meanwhile
-            else:
-                self._lead(topic, partition, log)
+            made = await asyncio.get_running_loop().run_in_executor(self._executor, create)
+            for (topic, partition, _), log in zip(wanted, made, strict=True):
+                self._under_construction.discard((topic.name, partition.index))
+                if isinstance(log, ApiError):
+                    logger.error("cannot lead %s-%d: %s", topic.name, partition.index, log)
+                elif self._metadata.topic_by_id(topic.topic_id) is None:
+                    self.logs.delete(log.tp)  # the topic was deleted meanwhile
+                else:
+                    self._lead(topic, partition, log)
+
+    def _create(self, wanted: Wanted, config: LogConfig) -> Log | ApiError:
+        topic, partition, is_new = wanted
+        try:
+            return self.logs.create(TopicPartition(topic.name, partition.index), topic.topic_id, config, is_new=is_new)
+        except ApiError as error:
+            return error
+        except OSError as error:
+            return StorageFailed(str(error))
 
     def on_change(self, delta: Delta) -> None:
         """Follow the cluster's image."""
         for topic in delta.deleted:
             for partition in topic.partitions:
                 self._drop(TopicPartition(topic.name, partition.index), topic.topic_id)
-        self.lead_all(delta.created)
-        self.lead_all(delta.changed)
+        self.lead_all(delta.created, delta.before)
+        self.lead_all(delta.changed, delta.before)
 
     def on_settings(self, changed: Changed) -> None:
         """Give logs their topic's new settings."""
@@ -268,6 +290,9 @@ class ReplicaManager:
             if known.leader.commit_isr(image.isr):
                 known.wake_watchers()
             return
+        config = self._settings.log_config(topic.name)
+        if log.config is not config:
+            log.update_config(config)
         if log.is_open:
             log.assign_epoch(image.leader_epoch, log.log_end_offset)  # a log that is not open notes it when it appends
         leader = PartitionLeader(
@@ -278,6 +303,8 @@ class ReplicaManager:
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
+        if known is not None:
+            known.fail(NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))
         partition = self._partitions[tp] = Partition(self, tp, log, leader)
         self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
 
@@ -286,8 +313,8 @@ class ReplicaManager:
         if partition is None or partition.topic_id != topic_id:
             return
         del self._partitions[tp], self._by_wire[tp], self._by_wire[topic_id.bytes, tp.partition]
-        self.logs.delete(tp)
         partition.fail(UnknownTopicOrPartition(f"{tp} was deleted"))
+        self.logs.delete(tp)
 
     def wake_all(self) -> None:
         """Let every waiting request finish with what there is (on shutdown)."""

@@ -116,7 +116,10 @@ def _run(config: BrokerConfig) -> int:
     def on_ready(info: ReadyInfo) -> None:
         gc.freeze()
         gc.enable()
-        service.write_pid(config.log_dirs[0])
+        try:
+            service.write_pid(config.log_dirs[0])
+        except OSError as error:
+            logging.getLogger(__name__).warning("`barnabas stop` will not find this broker: %s", error)
         line = ready_line(info)
         click.echo(line)
         sys.stdout.flush()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
+from barnabas.storage.files import OUT_OF_DESCRIPTORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -62,9 +63,9 @@ class LogDirectory:
         self._trash: deque[Trash] = deque()
 
     def fail(self, error: OSError, doing: str) -> StorageFailed:
-        """Stop writing here; returns the error to raise."""
+        """Stop writing here; returns the error to raise. A want of descriptors is nothing that the disk did."""
         reason = f"{doing} failed: {error.strerror or error}"
-        if self.failed is None:
+        if self.failed is None and error.errno not in OUT_OF_DESCRIPTORS:
             self.failed = reason
             logger.error(
                 "log directory %s takes no more writes: %s; what was acknowledged stays readable; repair the disk "

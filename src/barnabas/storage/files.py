@@ -39,6 +39,9 @@ _OPEN_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _PINS_SHARE: Final = 0.75
 
 
+OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
 class ColdRead(BarnabasError):
     """The bytes are not in memory: read them in a thread."""
 
@@ -354,13 +357,22 @@ class FilePool:
         with self._lock:
             for handle in list(self._pins):
                 self._unpin(handle)
-            while self._idle:
-                self._close(self._idle.popitem(last=False)[0])
+            self._close_unused()
+
+    def _close_unused(self) -> None:
+        while self._idle:
+            self._close(self._idle.popitem(last=False)[0])
 
     def _acquire(self, handle: FileHandle) -> int:
         if handle._fd < 0:
             self._make_room()
-            handle._fd = self.files.open(handle.path)
+            try:
+                handle._fd = self.files.open(handle.path)
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS or not self._idle:
+                    raise
+                self._close_unused()
+                handle._fd = self.files.open(handle.path)
             handle._closing = False
             self._open += 1
         elif handle._leases == 0:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import BarnabasError, NotLeaderOrFollower, StartupError, StorageFailed
-from barnabas.model.ids import TopicPartition
+from barnabas.model.ids import NO_ID, TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
@@ -83,6 +83,7 @@ class LogManager:
             for path in directories
         }
         self._logs: dict[TopicPartition, Log] = {}
+        self._checkpoint_lock = threading.Lock()
         self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._names_lock = threading.Lock()
         self._flush_lock = threading.Lock()
@@ -223,19 +224,28 @@ class LogManager:
 
     # Making and deleting logs
 
-    def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
+    def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_new: bool = True) -> Log:
         """The partition's log, made if need be in the directory with the fewest; StorageFailed when all have failed.
+
+        A log that another topic of the same name left is set aside. A partition that is not new may lie in a directory
+        that could not be loaded: as long as there is one, it is not made anew elsewhere.
 
         Waits for the file system, so it is best called in a thread; `get` finds the log when it is done.
         """
         with self._names_lock:
-            return self._create(tp, topic_id, config)
+            log = self._logs.get(tp)
+            if log is not None and log.topic_id in (NO_ID, topic_id):
+                log.set_topic_id(topic_id)
+                return log
+            if log is not None:
+                logger.warning("%s belongs to an earlier topic of that name: set aside", log.directory)
+                self._move_away(log, "stray")
+            return self._create(tp, topic_id, config, is_new)
 
-    def _create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
-        log = self._logs.get(tp)
-        if log is not None:
-            log.set_topic_id(topic_id)
-            return log
+    def _create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig, is_new: bool) -> Log:
+        offline = [store.path for store in self._directories.values() if not store.loaded]
+        if offline and not is_new:
+            raise StorageFailed(f"{tp} may be in {', '.join(offline)}, which could not be loaded")
         usable = [store for store in self._directories.values() if store.failed is None]
         if not usable:
             raise StorageFailed(f"{tp} cannot be made: all log directories have failed")
@@ -249,19 +259,28 @@ class LogManager:
     def delete(self, tp: TopicPartition) -> None:
         """Take the log away; its files are removed later, by delete_due."""
         with self._names_lock:
-            self._delete(tp)
+            log = self._logs.get(tp)
+            if log is None:
+                return
+            path = self._move_away(log, "delete")
+            if path is not None:
+                store = self._directories[str(log.log_dir)]
+                store.discard((path,), self._clock.now_ms() + log.config.file_delete_delay_ms, is_dir=True)
+                logger.info("deleted the log of %s", tp)
 
-    def _delete(self, tp: TopicPartition) -> None:
-        log = self._logs.pop(tp, None)
-        if log is None:
-            return
+    def _move_away(self, log: Log, suffix: str) -> str | None:
+        """Close a log and give its directory another name, if its disk allows; returns the name."""
+        tp = log.tp
         store = self._directories[str(log.log_dir)]
-        del store.logs[tp]
-        ending = f"-{tp.partition}.{uuid.uuid4().hex}-delete"
+        del self._logs[tp], store.logs[tp]
+        ending = f"-{tp.partition}.{uuid.uuid4().hex}-{suffix}"
         path = f"{store.path}/{tp.topic[: _MAX_NAME - len(ending)]}{ending}"
-        log.mark_deleted(path)
-        store.discard((path,), self._clock.now_ms() + log.config.file_delete_delay_ms, is_dir=True)
-        logger.info("deleted the log of %s", tp)
+        try:
+            log.mark_deleted(path)
+        except (BarnabasError, OSError) as error:
+            logger.error("%s stays where it is: %s", log.directory, error)
+            return None
+        return path
 
     # Background work
 
@@ -326,10 +345,11 @@ class LogManager:
                     logger.warning("could not write the checkpoints of %s: %s", store.path, error)
 
     def _checkpoint(self, store: LogDirectory) -> None:
-        logs = list(store.logs.values())
-        self._write(store, RECOVERY_POINTS, {log.tp: log.recovery_point for log in logs})
-        self._write(store, LOG_STARTS, {log.tp: log.log_start_offset for log in logs})
-        self._write(store, HIGH_WATERMARKS, {log.tp: log.high_watermark for log in logs})
+        with self._checkpoint_lock:  # who looked earlier must not write later
+            logs = list(store.logs.values())
+            self._write(store, RECOVERY_POINTS, {log.tp: log.recovery_point for log in logs})
+            self._write(store, LOG_STARTS, {log.tp: log.log_start_offset for log in logs})
+            self._write(store, HIGH_WATERMARKS, {log.tp: log.high_watermark for log in logs})
 
     def _write(self, store: LogDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
         if self._written.get((store.path, name)) != offsets:

@@ -8,7 +8,6 @@ import pytest
 
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
-    InconsistentTopicId,
     NotLeaderOrFollower,
     StartupError,
     StorageFailed,
@@ -136,8 +135,17 @@ def test_creating_again_gives_the_same_log(start: Callable[..., LogManager]) -> 
     manager = start()
     log = manager.create(TP, TOPIC_ID, CONFIG)
     assert manager.create(TP, TOPIC_ID, CONFIG) is log
-    with pytest.raises(InconsistentTopicId):
-        manager.create(TP, UUID(int=99), CONFIG)
+
+
+def test_what_an_earlier_topic_of_the_name_left_is_set_aside(start: Callable[..., LogManager], tmp_path: Path) -> None:
+    manager = start()
+    old = manager.create(TP, TOPIC_ID, CONFIG)
+    data = batch(3)
+    old.append(data, leader_epoch=0, now_ms=NOW)
+    new = manager.create(TP, UUID(int=99), CONFIG)
+    assert (new.topic_id, new.log_end_offset) == (UUID(int=99), 0)
+    (stray,) = old.log_dir.glob("*-stray")
+    assert (stray / "00000000000000000000.log").stat().st_size == len(data)
 
 
 def test_a_new_partition_has_only_the_files_it_needs(start: Callable[..., LogManager], tmp_path: Path) -> None:

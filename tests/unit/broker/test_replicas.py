@@ -1,0 +1,115 @@
+"""Partitions follow the image: made in a thread, led, set aside, deleted, whatever comes between."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.machines.controller.requests import NewTopic
+from barnabas.model.errors import NotLeaderOrFollower, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.model.ids import TopicPartition
+from tests.support.parts import append, make_topic, running_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+
+NOW = 1_700_000_000_000
+
+
+def run(tmp_path: Path, story: Callable[[Broker], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with running_parts(tmp_path) as broker:
+            await story(broker)
+
+    asyncio.run(main())
+
+
+def test_a_partition_is_found_by_name_and_by_id(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", partitions=2)
+        assert broker.replicas.find("t", 1) is broker.replicas.find(topic.topic_id.bytes, 1)
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.replicas.find("t", 2)
+        with pytest.raises(UnknownTopicId):
+            broker.replicas.find(bytes(16), 0)
+
+    run(tmp_path, story)
+
+
+def test_a_topic_that_is_just_being_made_asks_for_patience(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await broker.controller.create_topics([NewTopic("t", 50, 1)])
+        with pytest.raises(NotLeaderOrFollower, match="just being made"):
+            broker.replicas.find("t", 49)
+        await broker.replicas.settled()
+        assert broker.replicas.find("t", 49).log.log_end_offset == 0
+
+    run(tmp_path, story)
+
+
+def test_created_deleted_and_created_again_without_a_pause(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        for _ in range(5):
+            made = (await broker.controller.create_topics([NewTopic("t", 20, 1)]))["t"]
+            assert not isinstance(made, Exception)
+            await broker.controller.delete_topics(["t"])
+        last = (await broker.controller.create_topics([NewTopic("t", 20, 1)]))["t"]
+        assert not isinstance(last, Exception)
+        await broker.replicas.settled()
+        for index in range(20):
+            partition = broker.replicas.find(last.topic_id.bytes, index)
+            append(partition, [NOW])
+            assert partition.log.topic_id == last.topic_id
+            assert broker.logs.get(TopicPartition("t", index)) is partition.log
+
+    run(tmp_path, story)
+
+
+def test_a_log_whose_topic_is_another_one_now_is_set_aside(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        stray = broker.replicas.find("t", 0)
+        append(stray, [NOW] * 3)
+        broker.replicas._partitions.clear()  # as if the deletion had not reached the disk before the power went
+        await broker.controller.delete_topics(["t"])
+        await make_topic(broker, "t")
+        assert broker.replicas.find("t", 0).log.log_end_offset == 0
+        assert len(list(stray.log.log_dir.glob("t-0.*-stray"))) == 1
+
+    run(tmp_path, story)
+
+
+def test_who_waits_on_a_deleted_partition_is_told_even_if_its_disk_has_failed(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "a")
+        await make_topic(broker, "b")
+        partition = broker.replicas.find("a", 0)
+        told: list[object] = []
+        partition.when_committed(9, told.append)
+        partition.log._store.fail(OSError(5, "Input/output error"), "a test")
+        with pytest.raises(StorageFailed):
+            append(partition, [NOW])
+        await broker.controller.delete_topics(["a", "b"])
+        assert [type(error) for error in told] == [UnknownTopicOrPartition]
+        for name in ("a", "b"):
+            with pytest.raises(UnknownTopicOrPartition):
+                broker.replicas.find(name, 0)
+
+    run(tmp_path, story)
+
+
+def test_settings_that_change_while_a_log_is_made_reach_it(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await broker.controller.create_topics([NewTopic("t", 1, 1)])
+        from barnabas.machines.controller.image import ConfigResource
+
+        await broker.controller.alter_configs({ConfigResource.topic("t"): {"retention.ms": "77"}})
+        await broker.replicas.settled()
+        assert broker.replicas.find("t", 0).log.config.retention_ms == 77
+
+    run(tmp_path, story)
