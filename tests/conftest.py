@@ -1,7 +1,8 @@
-"""What all tests share: a failing test shows what the processes around it last said."""
+"""What all tests share: a failing test shows what the processes around it last said, and none outlives the tests."""
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,11 @@ from tests.support import processes
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+
+def pytest_configure() -> None:
+    """End like after Ctrl-C when the run is terminated, so that fixtures still end their processes."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
