@@ -6,7 +6,7 @@ import math
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bench.results import Better
+from bench.results import Better, Kind, improvement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _HEADINGS: Final = ("", "", "Kafka", "", "Barnabas", "", "ratio", "target", "")
 _LEFT: Final = (True, True, False, True, False, True, False, True, True)
+_WARMING: Final = 1.15
+"""A broker whose later repetitions are so many times better than its earlier ones was measured too soon."""
 BEGIN: Final = "<!-- results: written by python -m bench --docs -->"
 END: Final = "<!-- end of results -->"
 
@@ -136,7 +138,22 @@ def summary(run: Run) -> str:
 
 def _remarks(run: Run) -> list[str]:
     failed = (f"Could not measure {row}: {reason}" for row, reason in run.failures.items())
-    return [*run.notes, *failed]
+    return [*run.notes, *_warming(run), *failed]
+
+
+def _warming(run: Run) -> list[str]:
+    """Who was still getting faster while it was measured, and where; such a ratio flatters the other."""
+    remarks = []
+    for name in ("Kafka", "Barnabas"):
+        rows = {
+            comparison.row
+            for comparison in run.shown()
+            if comparison.metric.kind in {Kind.THROUGHPUT, Kind.CPU}
+            and improvement(getattr(comparison, name.lower()), comparison.metric.better) > _WARMING
+        }
+        if rows:
+            remarks.append(f"{name} was still getting faster in: {'; '.join(sorted(rows))}.")
+    return remarks
 
 
 def _about(run: Run) -> str:

@@ -120,6 +120,17 @@ class Comparison:
         return None if target is None else self.reaches(target.limit)
 
 
+def improvement(samples: Sequence[float], better: Better) -> float:
+    """How many times better the later half of the samples is than the earlier: above 1, something still warmed up."""
+    half = len(samples) // 2
+    if half == 0:
+        return 1.0
+    early, late = statistics.median(samples[:half]), statistics.median(samples[-half:])
+    if better is Better.LOWER:
+        early, late = late, early
+    return late / early if early else 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """Everything that one run found out."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench import picture, report
-from bench.results import START, Target
+from bench.results import START, Comparison, Target
 
 from tests.unit.bench.samples import CPU, FREE, IDLE, RATE, compare, run
 
@@ -80,6 +80,13 @@ def test_the_table_is_aligned_and_counts_targets() -> None:
         "Could not measure latency: RuntimeError: no record came",
         "1 of 2 targets met.",
     ]
+
+
+def test_a_broker_that_was_still_warming_up_is_named() -> None:
+    cold = Comparison("produce", CPU, kafka=(40.0, 30.0, 20.0, 10.0), barnabas=(5.0, 5.1, 5.0, 5.1))
+    text = report.table(run(cold, replace(cold, metric=FREE, row="latency is not judged")))
+    assert "Kafka was still getting faster in: produce." in text
+    assert "Barnabas was still" not in text
 
 
 def test_a_page_keeps_what_stands_around_the_results(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench import results
-from bench.results import PEAK, Comparison
+from bench.results import PEAK, Better, Comparison
 
 from tests.unit.bench.samples import CPU, FREE, IDLE, RATE, compare, run
 
@@ -55,6 +55,12 @@ def test_percentiles_are_samples_by_nearest_rank(share: float, expected: float) 
 
 def test_a_percentile_of_one_sample_is_that_sample() -> None:
     assert results.percentile([7.0], 0.5) == results.percentile([7.0], 0.99) == 7.0
+
+
+def test_improvement_compares_the_halves() -> None:
+    assert results.improvement([10.0, 10.0, 99.0, 20.0, 20.0], Better.HIGHER) == 2
+    assert results.improvement([10.0, 5.0], Better.LOWER) == 2
+    assert results.improvement([7.0], Better.LOWER) == 1
 
 
 def test_loaded_memory_is_the_highest_of_each_repetition() -> None:
