@@ -23,10 +23,11 @@ async def open_logs(broker: Broker, partitions: Iterable[tuple[str, int]]) -> No
     found = (broker.replicas.get(topic, index) for topic, index in partitions)
     cold = [partition.log for partition in found if partition is not None and not partition.log.is_open]
     if cold:
-        await asyncio.get_running_loop().run_in_executor(broker.executor, _open_all, cold)
+        await asyncio.get_running_loop().run_in_executor(broker.executor, open_all, cold)
 
 
-def _open_all(logs: Iterable[Log]) -> None:
+def open_all(logs: Iterable[Log]) -> None:
+    """Load these logs, where that can be done. Runs in a thread."""
     for log in logs:
         try:
             log.open()

@@ -34,7 +34,6 @@ class PartitionLeader:
         "_pending",
         "broker_id",
         "epoch_start_offset",
-        "first_unstable_offset",
         "high_watermark",
         "isr",
         "leader_epoch",
@@ -56,8 +55,6 @@ class PartitionLeader:
         """Where this leadership began: the high watermark says nothing reliable until it is here."""
         self.isr = frozenset(isr)
         """As the controller committed it."""
-        self.first_unstable_offset: int | None = None
-        """Where the oldest open transaction begins; readers of committed data stop there."""
         self.high_watermark = min(high_watermark, log_end_offset)
         self._log_end_offset = log_end_offset
         self._pending: frozenset[int] = frozenset()
@@ -70,15 +67,15 @@ class PartitionLeader:
         return self.isr | self._pending
 
     @property
-    def last_stable_offset(self) -> int:
-        """Up to here every transaction is decided."""
-        unstable = self.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
-
-    @property
     def knows_high_watermark(self) -> bool:
         """Whether the high watermark has reached this leadership's start; before, the last leader knew more."""
         return self.high_watermark >= self.epoch_start_offset
+
+    def last_stable_offset(self, first_unstable_offset: int | None) -> int:
+        """Up to here every transaction is decided, if the oldest open one begins at `first_unstable_offset`."""
+        if first_unstable_offset is None:
+            return self.high_watermark
+        return min(first_unstable_offset, self.high_watermark)
 
     def appended(self, log_end_offset: int) -> bool:
         """The leader's own log grew; True if the high watermark moved."""

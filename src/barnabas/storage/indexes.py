@@ -15,7 +15,7 @@ Kafka allocates the files of its active segment in full, so a file may end in ze
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -236,6 +236,24 @@ class OffsetIndex(_Index):
         """Offset and position of the last entry at or before `offset`; the segment's start when there is none."""
         found = self._floor(min(offset - self.base_offset, _MAX_RELATIVE), cached=cached)
         return (self.base_offset, 0) if found is None else (self.base_offset + found[0], found[1])
+
+    def offset_after(self, position: int, *, cached: bool = False) -> int | None:
+        """An offset that no batch before `position` has: that of the first entry from there on; None without one."""
+        keys, values = self._keys, self._values
+        count = len(keys)
+        if not (count and values[0] < position) and self.entries > count:
+            on_file = self._on_file
+            read = self.file.read_cached if cached else self.file.read
+            size = self.ENTRY.size
+
+            def entry(at: int) -> tuple[int, int]:
+                return self._parse(read(size, at * size))[0]
+
+            at = bisect_left(range(on_file), position, key=lambda at: entry(at)[1])
+            if at < on_file:
+                return self.base_offset + entry(at)[0]
+        at = bisect_left(values, position, 0, count)
+        return self.base_offset + keys[at] if at < count else None
 
     def last(self) -> tuple[int, int]:
         """Offset and position of the last entry; the segment's start when there is none."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from barnabas.model.errors import (
     ApiError,
@@ -48,7 +48,7 @@ from barnabas.storage.flushing import Flusher, FlushPlan
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates, Snapshots
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
-from barnabas.storage.segments import MARK_MS, NOTHING, ReadResult, Segments, View
+from barnabas.storage.segments import MARK_MS, NOTHING, ReadResult, Segments, View, aborted_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.txn_index import AbortedTransaction
 
 __all__ = [
     "AppendInfo",
@@ -73,6 +74,7 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _FLUSH_TRIES: Final = 5
+_Found = TypeVar("_Found")
 
 
 class AppendInfo(NamedTuple):
@@ -106,6 +108,8 @@ class Log:
         "_topic_id",
         "_truncations",
         "config",
+        "first_unstable_offset",
+        "has_aborted",
         "high_watermark",
         "last_flush_ms",
         "log_end_offset",
@@ -134,6 +138,10 @@ class Log:
         """Everything before this offset is on disk (fsync)."""
         self.high_watermark = recovery_point
         """Set by the broker whenever it moves; retention and checkpoints use it."""
+        self.first_unstable_offset: int | None = None
+        """Where the oldest open transaction begins, if there is one; known once the log is open."""
+        self.has_aborted = False
+        """Whether a transaction was ever aborted; known once the log is open."""
         self.last_flush_ms = store.clock.now_ms()
         self._store = store
         self._path = path
@@ -308,6 +316,8 @@ class Log:
         self.recovery_point = loaded.recovery_point
         if clean and (loaded.log_end_offset == 0 or loaded.log_end_offset in loaded.snapshots.offsets):
             self._closed_at = loaded.log_end_offset
+        self.has_aborted = any(not segment.txn_index.is_empty for segment in loaded.segments)
+        self._find_unstable()
         self._segments = Segments(self._store, self._path, self.config, loaded.segments)
         return self._segments
 
@@ -361,6 +371,8 @@ class Log:
             elif producer_id >= 0:
                 placed = BatchHeader._make(fields)._replace(base_offset=base, max_timestamp=timestamp)
                 recovery.replay(self._producers, placed, bytes(view[HEADER_SIZE:]), segment.txn_index)
+            if transactional:
+                self._note_transaction(segment)
             self.log_end_offset = last + 1
             return AppendInfo(base, last, append_time, self.log_start_offset, False)
 
@@ -397,7 +409,18 @@ class Log:
             self._begin_epoch(header.leader_epoch, header.base_offset)
         payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
         recovery.replay(self._producers, header, payload, segment.txn_index)
+        if header.is_transactional:
+            self._note_transaction(segment)
         self.log_end_offset = last + 1
+
+    def _note_transaction(self, segment: Segment) -> None:
+        """A batch of a transaction, or the marker that ends one, was written to `segment`."""
+        self._find_unstable()
+        self.has_aborted = self.has_aborted or not segment.txn_index.is_empty
+
+    def _find_unstable(self) -> None:
+        first = self._producers.first_open_transaction()
+        self.first_unstable_offset = None if first is None else max(first, self.log_start_offset)
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note, on becoming leader, that `epoch` starts at `start_offset`."""
@@ -462,6 +485,18 @@ class Log:
             if truncations == self._truncations:
                 return found
 
+    def aborted_transactions(
+        self, offset: int, found: ReadResult, up_to: int, *, may_block: bool = True
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in what `read` found from `offset` on, up to `up_to`.
+
+        There may be a few more, of records that follow closely. As with `read`, ColdRead is raised where this would
+        have to wait for the disk, unless it may.
+        """
+        if not self.has_aborted or not found.slices:
+            return []
+        return self._search(lambda view: aborted_transactions(view, offset, found, up_to, cached=not may_block))
+
     def _check_removed(self, segments: Segments, changes: int, error: FileNotFoundError) -> None:
         """A file was not found: pass over it if segments were removed since `changes`."""
         if self._closed:
@@ -480,7 +515,7 @@ class Log:
         """The first record that has the largest timestamp. Runs in a thread."""
         return self._search(search.offset_of_max_timestamp)
 
-    def _search(self, find: Callable[[tuple[Segment, ...]], TimestampOffset | None]) -> TimestampOffset | None:
+    def _search(self, find: Callable[[tuple[Segment, ...]], _Found]) -> _Found:
         segments = self._open()
         while True:
             with self._lock:
@@ -530,6 +565,7 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, end_offset)
         first_offset = segments.all[0].base_offset
         self._producers = recovery.load_producers(segments.all, self._snapshots, first_offset, end_offset)
+        self._find_unstable()
 
     def truncate_fully(self, start_offset: int) -> None:
         """Drop everything and start again at `start_offset`."""
@@ -545,6 +581,7 @@ class Log:
         self._producers = ProducerStates(start_offset)
         logger.info("%s: dropped all, to go on at offset %d", self._path, start_offset)
         self.log_start_offset = self.log_end_offset = self.recovery_point = self.high_watermark = start_offset
+        self._find_unstable()
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start to `offset`, at most to the high watermark; returns where the log starts now."""
@@ -581,6 +618,8 @@ class Log:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self._epochs.truncate_from_start(offset)
+            if self.first_unstable_offset is not None:
+                self._find_unstable()
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that wrote nothing for producer.id.expiration.ms."""

@@ -129,7 +129,7 @@ class Segment:
         self.time_index = TimeIndex(
             pool.files, pool.handle(self._prefix + TIME_INDEX_SUFFIX), base_offset, sizes.get(TIME_INDEX_SUFFIX)
         )
-        self.txn_index = TransactionIndex(pool.files, self._prefix + TXN_INDEX_SUFFIX)
+        self.txn_index = TransactionIndex(pool.files, self._prefix + TXN_INDEX_SUFFIX, sizes.get(TXN_INDEX_SUFFIX, 0))
         self.created_ms = now_ms
         self.sealed = False
         self.synced = False
@@ -354,7 +354,7 @@ class Segment:
             self.cut(found.position)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
-        self.txn_index.truncate_to(offset)
+        self.txn_index = self.txn_index.truncate_to(offset)
         self.sealed = self.synced = False
         self._largest = self._read_largest_timestamp()
         self._since_index = 0

@@ -12,12 +12,14 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.storage.segment import FileSlice, Segment
+from barnabas.storage.txn_index import aborted_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.txn_index import AbortedTransaction
 
 MARK_MS: Final = 15_000
 _WARM_MARKS: Final = 2
@@ -50,6 +52,21 @@ def segment_number(segments: Sequence[Segment], offset: int) -> int:
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
+
+
+def aborted_transactions(
+    segments: Sequence[Segment], offset: int, found: ReadResult, up_to: int, *, cached: bool
+) -> list[AbortedTransaction]:
+    """The aborted transactions with records in what was `found` from `offset` on; see Log.aborted_transactions."""
+    number = max(segment_number(segments, offset), 0)
+    while number < len(segments) - 1 and segments[number].file is not found.slices[0].file:
+        number += 1
+    last = found.slices[-1]
+    after = segments[number].offset_index.offset_after(last.position + last.length, cached=cached)
+    if after is None and number + 1 < len(segments):
+        after = segments[number + 1].base_offset
+    end = up_to if after is None else min(after, up_to)
+    return aborted_between((segment.txn_index for segment in segments[number:]), offset, end, cached=cached)
 
 
 class Segments:

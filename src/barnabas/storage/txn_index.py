@@ -1,15 +1,22 @@
 """The transaction index: which aborted transactions end in a segment.
 
 The file `.txnindex` has 34 bytes an entry (version 0, producer id, first offset, last offset, last stable offset) and
-exists only where a transaction was aborted. It is small and read as a whole.
+exists only where a transaction was aborted. It is small, so it is read as a whole, and kept in memory from then on.
+Entries stand in the order of their markers: last offsets rise, first offsets need not.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.model.errors import CorruptMessage
+from barnabas.storage.files import ColdRead
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.storage.files import FileSystem
 
 _ENTRY: Final = struct.Struct(">hqqqq")
@@ -28,38 +35,87 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment."""
 
-    __slots__ = ("_files", "path")
+    __slots__ = ("_data", "_files", "_size", "path")
 
-    def __init__(self, files: FileSystem, path: str) -> None:
+    def __init__(self, files: FileSystem, path: str, size: int = 0) -> None:
+        """`size` is the file's length; 0 when there is none."""
         self._files = files
         self.path = path
+        self._size = size - size % _ENTRY.size
+        self._data = b""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no transaction was aborted."""
+        return self._size == 0
 
     def entries(self) -> list[AbortedTransaction]:
-        """All entries, in the order of their markers."""
-        try:
-            data = self._files.read_file(self.path)
-        except FileNotFoundError:
-            return []
-        whole = len(data) - len(data) % _ENTRY.size
-        return [AbortedTransaction._make(fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
+        """All entries, in the order of their markers. Reads the file the first time."""
+        return self.ended_since(0)
+
+    def ended_since(self, offset: int, *, cached: bool = False) -> list[AbortedTransaction]:
+        """The transactions that ended at `offset` or later; with `cached`, ColdRead where the file must be read."""
+        data = self._data
+        if len(data) < self._size:
+            if cached:
+                raise ColdRead(self.path)
+            data = self._data = self._read(self._size)
+        first = bisect_left(range(len(data) // _ENTRY.size), offset, key=lambda at: _entry(data, at).last_offset)
+        return [_entry(data, at) for at in range(first, len(data) // _ENTRY.size)]
+
+    def _read(self, expected: int) -> bytes:
+        data = self._files.read_file(self.path)
+        if len(data) < expected:
+            raise CorruptMessage(f"{self.path} has {len(data)} bytes instead of {expected}; see `barnabas log check`")
+        return data[: len(data) - len(data) % _ENTRY.size]
 
     def append(self, aborted: AbortedTransaction) -> None:
         """Add an entry."""
+        entry = _ENTRY.pack(_VERSION, *aborted)
         fd = self._files.open(self.path, create=True)
         try:
-            self._files.append_all(fd, _ENTRY.pack(_VERSION, *aborted))
+            self._files.append_all(fd, entry)
         finally:
             self._files.close(fd)
+        if len(self._data) == self._size:
+            self._data += entry
+        self._size += len(entry)
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop the transactions that ended at `offset` or later."""
+    def truncate_to(self, offset: int) -> TransactionIndex:
+        """Drop the transactions that ended at `offset` or later; whoever still reads this index reads the old one."""
         entries = self.entries()
-        kept = sum(1 for entry in entries if entry.last_offset < offset)
-        if kept == 0:
+        size = sum(_ENTRY.size for entry in entries if entry.last_offset < offset)
+        if size == 0:
             self._files.remove(self.path)
-        elif kept < len(entries):
-            self._files.truncate_file(self.path, kept * _ENTRY.size)
+        elif size < self._size:
+            self._files.truncate_file(self.path, size)
+        return TransactionIndex(self._files, self.path, size)
 
     def reset(self) -> None:
         """Forget all entries."""
         self._files.remove(self.path)
+        self._size, self._data = 0, b""
+
+
+def _entry(data: bytes, at: int) -> AbortedTransaction:
+    return AbortedTransaction._make(_ENTRY.unpack_from(data, at * _ENTRY.size)[1:])
+
+
+def aborted_between(
+    indexes: Iterable[TransactionIndex], first_offset: int, end_offset: int, *, cached: bool
+) -> list[AbortedTransaction]:
+    """The transactions with records from `first_offset` to before `end_offset`.
+
+    `indexes` are those of the segment that holds `first_offset` and of all after it: a transaction is noted where it
+    ends. Once an entry says that everything before `end_offset` was decided, later ones have nothing to add.
+    """
+    found: list[AbortedTransaction] = []
+    for index in indexes:
+        if index.is_empty:
+            continue
+        for aborted in index.ended_since(first_offset, cached=cached):
+            if aborted.first_offset < end_offset:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end_offset:
+                return found
+    return found

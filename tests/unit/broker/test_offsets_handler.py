@@ -137,7 +137,7 @@ class TestListOffsets:
             await with_records(broker)
             partition = broker.replicas.find("a", 0)
             partition.leader.high_watermark = 4
-            partition.leader.first_unstable_offset = 2
+            partition.log.first_unstable_offset = 2
             assert [(await find(broker, ("a", 0, -1)))[0][2], (await find(broker, ("a", 0, 3500)))[0][2]] == [4, 3]
             assert (await find(broker, ("a", 0, -1), isolation_level=1))[0][2] == 2
             assert await find(broker, ("a", 0, 3500), isolation_level=1) == [NOTHING]

@@ -27,7 +27,7 @@ class TestOneReplica:
     def test_what_is_appended_is_committed(self) -> None:
         alone = leader((1,), (1,), end=0)
         assert alone.appended(3)
-        assert (alone.high_watermark, alone.last_stable_offset) == (3, 3)
+        assert (alone.high_watermark, alone.last_stable_offset(None)) == (3, 3)
 
 
 class TestHighWatermark:
@@ -121,15 +121,12 @@ class TestHighWatermark:
 class TestStability:
     def test_an_open_transaction_holds_the_last_stable_offset(self) -> None:
         alone = leader((1,), (1,), end=10)
-        alone.first_unstable_offset = 4
-        assert alone.last_stable_offset == 4
-        alone.first_unstable_offset = None
-        assert alone.last_stable_offset == 10
+        assert alone.last_stable_offset(4) == 4
+        assert alone.last_stable_offset(None) == 10
 
     def test_it_does_not_pass_the_high_watermark(self) -> None:
         partition = leader(isr=(1, 2), high_watermark=3)
-        partition.first_unstable_offset = 7
-        assert partition.last_stable_offset == 3
+        assert partition.last_stable_offset(7) == 3
 
 
 class TestLeaderEpochs:

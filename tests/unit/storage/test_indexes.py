@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.model.errors import StorageFailed
-from barnabas.storage.files import FilePool, FileSystem
+from barnabas.model.errors import CorruptMessage, StorageFailed
+from barnabas.storage.files import ColdRead, FilePool, FileSystem
 from barnabas.storage.indexes import OffsetIndex, TimeIndex
-from barnabas.storage.txn_index import AbortedTransaction, TransactionIndex
+from barnabas.storage.txn_index import AbortedTransaction, TransactionIndex, aborted_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,8 +150,7 @@ def test_a_reset_index_is_empty(pool: FilePool, tmp_path: Path) -> None:
 
 def test_aborted_transactions_are_kept_in_a_file_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "x.txnindex"
-    index = TransactionIndex(FileSystem(), str(path))
-    index.truncate_to(0)
+    index = TransactionIndex(FileSystem(), str(path)).truncate_to(0)
     assert index.entries() == []
     assert not path.exists()
     entries = [AbortedTransaction(number, 10 * number, 10 * number + 5, 10 * number + 6) for number in range(3)]
@@ -159,7 +158,43 @@ def test_aborted_transactions_are_kept_in_a_file_of_their_own(tmp_path: Path) ->
         index.append(entry)
     assert index.entries() == entries
     assert path.stat().st_size == 3 * 34
-    index.truncate_to(15)
-    assert index.entries() == entries[:1]
-    index.truncate_to(5)
+    index = index.truncate_to(15)
+    with pytest.raises(ColdRead):
+        index.ended_since(0, cached=True)
+    assert index.entries() == index.ended_since(5, cached=True) == entries[:1]
+    assert index.ended_since(6, cached=True) == []
+    with pytest.raises(CorruptMessage, match="34 bytes instead of 68"):
+        TransactionIndex(FileSystem(), str(path), 2 * 34).entries()
+    assert index.truncate_to(5).is_empty
     assert not path.exists()
+
+
+def test_aborted_transactions_are_found_where_they_end(tmp_path: Path) -> None:
+    indexes = [TransactionIndex(FileSystem(), str(tmp_path / f"{number}.txnindex")) for number in range(3)]
+    short, long = AbortedTransaction(1, 5, 8, 2), AbortedTransaction(2, 2, 25, 26)
+    late = AbortedTransaction(1, 30, 40, 41)
+    indexes[0].append(short)
+    indexes[2].append(long)
+    indexes[2].append(late)
+
+    def between(first: int, end: int) -> list[AbortedTransaction]:
+        return aborted_between(indexes, first, end, cached=True)
+
+    assert between(0, 2) == []
+    assert between(0, 5) == [long]
+    assert between(0, 9) == [short, long]
+    assert between(9, 26) == [long]
+    assert between(9, 31) == [long, late]
+    assert between(26, 50) == [late]
+    assert between(41, 50) == []
+
+
+def test_an_offset_that_lies_behind_a_position(pool: FilePool, tmp_path: Path) -> None:
+    index = offset_index(pool, tmp_path / "x.index")
+    assert index.offset_after(0) is None
+    for number in range(1, 9):
+        index.append(BASE + 10 * number, 100 * number)
+        if number == 5:
+            index.write()
+    found = [index.offset_after(position) for position in (0, 100, 101, 500, 501, 700, 800, 801)]
+    assert found == [1010, 1010, 1020, 1050, 1060, 1070, 1080, None]

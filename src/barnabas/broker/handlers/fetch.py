@@ -5,7 +5,8 @@
   something to tell about another leader epoch, is answered at once.
 - Limits: max_bytes of the request and fetch.max.bytes for the whole, partition_max_bytes for each; the first batch
   found is sent whatever its size, so that a consumer always gets on.
-- Consumers see what is below the high watermark, and with read_committed below the last stable offset.
+- Consumers see what is below the high watermark, and with read_committed below the last stable offset, together with
+  the aborted transactions that they are to skip.
 - v12+: a fetcher that names the epoch of its last record is told where its log leaves ours. v13+: topics by id.
 
 Not implemented: replicas of other brokers. A fetch that claims to come from one is refused.
@@ -17,6 +18,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker.cold_logs import open_all
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from barnabas.broker.context import Broker
     from barnabas.broker.replicas import Partition
     from barnabas.machines.fetch_session import FetchContext, SessionPartition
+    from barnabas.storage.log import Log
     from barnabas.storage.segment import FileSlice
 
 logger = logging.getLogger(__name__)
@@ -59,6 +62,7 @@ class Fetched(NamedTuple):
     diverging_epoch: tuple[int, int] | None = None
     preferred_read_replica: int = NOTHING
     leader: tuple[int, int] | None = None
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 class Cold(Exception):
@@ -207,12 +211,13 @@ class Fetch:
         if self._request.replica_id >= 0:
             raise NotLeaderOrFollower(f"broker {self._request.replica_id} is no replica of {partition.tp}")
         leader.check_epoch(wanted.current_leader_epoch)
-        offset = wanted.fetch_offset
-        high_watermark, stable = leader.high_watermark, leader.last_stable_offset
-        visible = stable if self._request.read_committed else high_watermark
+        offset, read_committed = wanted.fetch_offset, self._request.read_committed
+        high_watermark = leader.high_watermark
+        if not log.is_open and (read_committed or offset < high_watermark or wanted.last_fetched_epoch >= 0):
+            raise self._closed(wanted, log)
+        stable = leader.last_stable_offset(log.first_unstable_offset)
+        visible = stable if read_committed else high_watermark
         start = log.log_start_offset
-        if not log.is_open and (offset < visible or wanted.last_fetched_epoch >= 0):
-            raise Cold(wanted, log.open)
         if wanted.last_fetched_epoch >= 0 and (diverging := self._diverges(wanted, partition)) is not None:
             return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, diverging_epoch=diverging)
         if offset >= visible or offset < start:
@@ -223,10 +228,27 @@ class Fetch:
         if most <= 0 and not first:
             return Fetched(wanted, ErrorCode.none, high_watermark, stable, start)
         try:
-            slices, size = log.read(offset, most, visible, first, may_block=False)
+            slices, size = found = log.read(offset, most, visible, first, may_block=False)
         except ColdRead:
             raise Cold(wanted, lambda: log.read(offset, most, visible, first)) from None
-        return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, size, slices)
+        if not (read_committed and log.has_aborted):
+            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, size, slices)
+        try:
+            transactions = log.aborted_transactions(offset, found, visible, may_block=False)
+        except ColdRead:
+            raise Cold(wanted, lambda: log.aborted_transactions(offset, found, visible)) from None
+        aborted = [(one.producer_id, one.first_offset) for one in transactions]
+        return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, size, slices, aborted=aborted)
+
+    def _closed(self, wanted: SessionPartition, log: Log) -> Cold:
+        """The log is not loaded yet: load it, and while a thread is at it the others that were asked for."""
+        others = [partition.log for partition in self._partitions() if not partition.log.is_open]
+
+        def look() -> None:
+            open_all(others)
+            log.open()
+
+        return Cold(wanted, look)
 
     @staticmethod
     def _diverges(wanted: SessionPartition, partition: Partition) -> tuple[int, int] | None:
@@ -247,7 +269,7 @@ class Fetch:
 
     def _answer(self, results: list[Fetched]) -> Answer:
         session_id, error, told = self._context.finish(results, self._broker.clock.now_ms())
-        aborted: Sequence[tuple[int, int]] | None = () if self._request.read_committed else None
+        read_committed = self._request.read_committed
         topics: list[wire.FetchedTopic[FileSlice]] = []
         last: tuple[object, object] | None = None
         partitions: list[wire.FetchedPartition[FileSlice]] = []
@@ -266,7 +288,7 @@ class Fetch:
                     one.high_watermark,
                     one.last_stable_offset,
                     one.log_start_offset,
-                    aborted,
+                    one.aborted if read_committed else None,
                     one.size,
                     one.slices,
                     one.leader,

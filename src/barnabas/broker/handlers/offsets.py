@@ -103,7 +103,7 @@ async def list_offsets(broker: Broker, request: ListOffsetsRequest, caller: Call
             (topic.name, part.partition_index)
             for topic in request.topics
             for part in topic.partitions
-            if part.timestamp in (EARLIEST, EARLIEST_LOCAL)
+            if part.timestamp in (EARLIEST, EARLIEST_LOCAL) or request.isolation_level == READ_COMMITTED
         ),
     )
     asked = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
@@ -165,15 +165,18 @@ def _look_up(
 
 
 def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
-    leader = partition.leader
+    leader, log = partition.leader, partition.log
     if request.replica_id != CONSUMER:
-        return partition.log.log_end_offset
+        return log.log_end_offset
     if not leader.knows_high_watermark:
         raise OffsetNotAvailable(
             f"the high watermark of {partition.tp} is {leader.high_watermark}, "
             f"not yet at the start of leader epoch {leader.leader_epoch} ({leader.epoch_start_offset}): try again"
         )
-    return leader.last_stable_offset if request.isolation_level == READ_COMMITTED else leader.high_watermark
+    if request.isolation_level != READ_COMMITTED:
+        return leader.high_watermark
+    log.open()
+    return leader.last_stable_offset(log.first_unstable_offset)
 
 
 def _told(index: i32, found: TimestampOffset | ApiError) -> ListOffsetsPartitionResponse:
