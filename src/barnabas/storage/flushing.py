@@ -49,11 +49,10 @@ class Flusher:
         """Whether names or epochs have changed since the last flush."""
         return segments.changes != self._name_changes or epochs.changes != self._epoch_changes
 
-    def sync(self, plan: FlushPlan, snapshots: Snapshots) -> None:
-        """Carry out the plan. Runs in a thread."""
+    def sync(self, plan: FlushPlan, snapshots: Snapshots) -> list[Segment]:
+        """Carry out the plan; returns the segments that need no more, unless they were cut. Runs in a thread."""
         files = self._store.files
-        for segment in plan.segments:
-            segment.sync()
+        complete = [segment for segment in plan.segments if segment.sync()]
         for offset in plan.snapshots:
             snapshots.sync(offset)
         if plan.epoch_changes != self._epoch_changes:
@@ -68,3 +67,4 @@ class Flusher:
                 files.sync_dir(self._store.path)
                 self.is_new = False
             self._name_changes = plan.name_changes
+        return complete

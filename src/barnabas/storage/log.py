@@ -258,7 +258,8 @@ class Log:
     def producers(self) -> list[ProducerInfo]:
         """The producers that the log remembers."""
         self._open()
-        return self._producers.describe()
+        with self._lock:
+            return self._producers.describe()
 
     def update_config(self, config: LogConfig) -> None:
         """Use these settings from now on."""
@@ -535,12 +536,14 @@ class Log:
     def epoch_at(self, offset: int) -> int:
         """The leader epoch of `offset`, or -1."""
         self._open()
-        return self._epochs.epoch_at(offset)
+        with self._lock:
+            return self._epochs.epoch_at(offset)
 
     def offset_for_epoch(self, epoch: int) -> EpochEnd:
         """Where `epoch`, or the last one before it that the log has, ends."""
         self._open()
-        return self._epochs.end_offset(epoch, self.log_end_offset)
+        with self._lock:
+            return self._epochs.end_offset(epoch, self.log_end_offset)
 
     # Removing
 
@@ -667,10 +670,13 @@ class Log:
             )
             if end <= start and not self._flusher.is_behind(segments, self._epochs):
                 return True
-        self._flusher.sync(plan, self._snapshots)
+        complete = self._flusher.sync(plan, self._snapshots)
         with self._lock:
-            rolled = any(segment.sealed and not segment.synced for segment in plan.segments)
-            if rolled or plan.truncations != self._truncations:
+            if plan.truncations != self._truncations:
+                return False
+            for segment in complete:
+                segment.synced = True
+            if any(segment.sealed and not segment.synced for segment in plan.segments):
                 return False
             self.recovery_point = max(self.recovery_point, end)
             self.last_flush_ms = self._store.clock.now_ms()

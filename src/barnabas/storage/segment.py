@@ -133,7 +133,7 @@ class Segment:
         self.created_ms = now_ms
         self.sealed = False
         self.synced = False
-        """Sealed, and log and indexes are on disk."""
+        """Sealed, and log and indexes are on disk; set by whoever holds the log's lock."""
         self._largest: Timestamped | None = Timestamped(-1, base_offset) if self.size == 0 else None
         self._first_timestamp: int | None = None
         self._since_index = 0
@@ -323,14 +323,14 @@ class Segment:
             self.offset_index.trim()
             self.time_index.trim()
 
-    def sync(self) -> None:
-        """Bring the log to the disk, and once it is sealed, the indexes. Runs in a thread."""
+    def sync(self) -> bool:
+        """Bring the log to the disk, and once it is sealed, the indexes; True if both. Runs in a thread."""
         sealed = self.sealed
         if self.has_file:
             self._sync(self.file)
             if sealed:
                 self.sync_indexes()
-        self.synced = sealed
+        return sealed
 
     def sync_indexes(self) -> None:
         """Bring the indexes, as far as they are written, to the disk. Runs in a thread."""

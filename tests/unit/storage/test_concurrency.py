@@ -124,6 +124,22 @@ def chance_size(number: int) -> int:
     return (number * 37) % 150
 
 
+def test_what_is_known_of_producers_and_epochs_can_be_asked_while_it_changes(tmp_path: Path) -> None:
+    log = new_log(tmp_path, CONFIG)
+
+    def ask(_: random.Random) -> None:
+        assert all(found.producer_id >= 0 for found in log.producers())
+        assert log.epoch_at(log.log_end_offset) >= 0
+        assert log.offset_for_epoch(log.latest_epoch).end_offset > 0
+
+    append(log, batch(1, producer_id=0, timestamp=NOW))
+    with Threads(ask, lambda _: log.expire_producers(NOW + 86_400_000 + log.log_end_offset - 50)):
+        for number in range(1, BATCHES):
+            append(log, batch(1, producer_id=number, timestamp=NOW + number), epoch=number)
+            log.high_watermark = log.log_end_offset
+            log.delete_records_before(max(number - 20, 0))
+
+
 def test_readers_survive_truncation(tmp_path: Path) -> None:
     log = new_log(tmp_path, CONFIG)
     append(log, *(batch(2, size=50, timestamp=NOW + number) for number in range(100)))

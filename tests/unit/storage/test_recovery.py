@@ -236,6 +236,15 @@ def test_a_log_that_is_cut_while_it_is_flushed_is_flushed_again(tmp_path: Path) 
     assert log.flush() == 2
 
 
+def test_a_sealed_segment_that_is_cut_while_it_is_flushed_is_not_taken_for_synced(tmp_path: Path) -> None:
+    files = RollingFiles()
+    log = new_log(tmp_path, SMALL, files)
+    append(log, *(batch(2, size=100) for _ in range(4)))
+    files.meanwhile = lambda: log.truncate_to(2)
+    assert log.flush() == 2
+    assert [(segment.base_offset, segment.synced) for segment in log.segments] == [(0, False)]
+
+
 def test_leader_epochs_are_rebuilt_when_their_file_is_damaged(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     append(log, batch(1), epoch=4)
     log.close()
