@@ -30,7 +30,6 @@ from barnabas.model.errors import (
 from barnabas.model.ids import NO_ID
 from barnabas.protocol.records.batch import (
     CONTROL,
-    CRC_START,
     HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME,
@@ -39,7 +38,6 @@ from barnabas.protocol.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from barnabas.protocol.records.checksum import crc32c
 from barnabas.storage import checkpoints, recovery, search
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.epochs import EpochEnd, LeaderEpochs
@@ -92,7 +90,6 @@ class Log:
     """One partition's log."""
 
     __slots__ = (
-        "_append_time",
         "_closed",
         "_closed_at",
         "_epochs",
@@ -156,7 +153,7 @@ class Log:
         self._flusher = Flusher(store, path)
         self._closed = False
         self._closed_at = -1
-        self._use(config)
+        self._max_batch = config.segment_bytes
 
     @classmethod
     def create(cls, tp: TopicPartition, store: LogDirectory, path: str, config: LogConfig, topic_id: UUID) -> Log:
@@ -265,13 +262,9 @@ class Log:
         """Use these settings from now on."""
         with self._lock:
             self.config = config
-            self._use(config)
+            self._max_batch = config.segment_bytes
             if self._segments is not None:
                 self._segments.use(config)
-
-    def _use(self, config: LogConfig) -> None:
-        self._append_time = config.message_timestamp_type == "LogAppendTime"
-        self._max_batch = config.segment_bytes
 
     # Loading
 
@@ -327,7 +320,10 @@ class Log:
     def append(
         self, batch: bytes | memoryview, header: BatchHeader | None = None, *, leader_epoch: int, now_ms: int
     ) -> AppendInfo:
-        """As leader: give one validated batch its place and write it; `header` is that of `batch`, if already read."""
+        """As leader: give one batch its place and write it.
+
+        `header` is what validation.check returned; it is the batch's own, or with LogAppendTime goes in its place.
+        """
         store = self._store
         if store.failed is not None:
             store.check_writable()
@@ -347,12 +343,12 @@ class Log:
             if has_sequence:
                 found = self._producers.check(producer_id, producer_epoch, sequence, delta, transactional)
                 if found is not None:
-                    append_time = found.timestamp if self._append_time else -1
+                    append_time = found.timestamp if attributes & LOG_APPEND_TIME else -1
                     return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)
             view = memoryview(batch)
-            if self._append_time:
-                append_time = timestamp = now_ms
-                buffers = (_stamped(BatchHeader._make(fields), view, base, leader_epoch, now_ms), view[HEADER_SIZE:])
+            if attributes & LOG_APPEND_TIME:
+                append_time = timestamp
+                buffers = (HEADER.pack(base, length, leader_epoch, *fields[3:]), view[HEADER_SIZE:])
             else:
                 append_time = -1
                 buffers = (PLACE.pack(base, length, leader_epoch), view[16:])
@@ -370,7 +366,7 @@ class Log:
             if has_sequence:
                 self._producers.record(producer_id, producer_epoch, sequence, base, delta, timestamp, transactional)
             elif producer_id >= 0:
-                placed = BatchHeader._make(fields)._replace(base_offset=base, max_timestamp=timestamp)
+                placed = BatchHeader._make(fields)._replace(base_offset=base)
                 recovery.replay(self._producers, placed, bytes(view[HEADER_SIZE:]), segment.txn_index)
             if transactional:
                 self._note_transaction(segment)
@@ -720,15 +716,3 @@ class Log:
                 self._store.files.rename(self._path, path)
             if segments is not None:
                 segments.moved(path)
-
-
-def _stamped(header: BatchHeader, batch: memoryview, base: int, leader_epoch: int, now_ms: int) -> bytes:
-    """The batch's header with its place in the log and the broker's time; that changes the CRC."""
-    placed = header._replace(
-        base_offset=base,
-        leader_epoch=leader_epoch,
-        attributes=header.attributes | LOG_APPEND_TIME,
-        max_timestamp=now_ms,
-    )
-    covered = memoryview(HEADER.pack(*placed))[CRC_START:]
-    return HEADER.pack(*placed._replace(crc=crc32c(batch[HEADER_SIZE:], crc32c(covered))))

@@ -17,6 +17,7 @@ from barnabas.model.ids import NO_ID
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import LOG_APPEND_TIME, read_header
 from barnabas.protocol.records.checksum import crc32c
+from barnabas.storage import validation
 from barnabas.storage.log import AppendInfo, Log
 from tests.support.logs import (
     NOW,
@@ -81,10 +82,14 @@ def test_a_header_that_was_read_already_is_used(log: Log) -> None:
 def test_log_append_time_is_written_into_the_header_and_its_crc(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
 
-    info = log.append(batch(2, timestamp=5), leader_epoch=1, now_ms=NOW)
+    sent = batch(2, timestamp=5, producer_id=1)
+    info = log.append(sent, validation.check(sent, log.config, NOW), leader_epoch=1, now_ms=NOW)
+    repeated = log.append(sent, validation.check(sent, log.config, NOW + 9), leader_epoch=1, now_ms=NOW + 9)
 
     (data,) = stored(log)
     header = read_header(data)
+    assert repeated == info._replace(duplicate=True)
+    assert (header.base_offset, header.leader_epoch) == (0, 1)
     assert info.append_time == header.max_timestamp == NOW
     assert header.attributes & LOG_APPEND_TIME
     assert header.base_timestamp == 5

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.model.log_config import LogConfig
+from barnabas.storage.validation import check
 from tests.support.logs import NOW, append, batch, new_log, reopened
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def test_deleted_records_are_not_found(tmp_path: Path) -> None:
 
 def test_with_log_append_time_a_batch_has_one_time(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
-    append(log, batch(3, timestamp=5), now_ms=NOW)
-    append(log, batch(3, timestamp=5), now_ms=NOW + 10)
+    sent = batch(3, timestamp=5)
+    for now_ms in (NOW, NOW + 10):
+        log.append(sent, check(sent, log.config, now_ms), leader_epoch=0, now_ms=now_ms)
     assert log.offset_for_time(NOW + 1, up_to=6) == (NOW + 10, 3, 0)
     assert log.offset_of_max_timestamp() == (NOW + 10, 3, 0)
 
