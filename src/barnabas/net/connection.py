@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MOST_UNSENT: Final = 64 * 1024
+"""Bytes of answers after which the end of the turn is not waited for."""
 MOST_PARKED: Final = 1000
 """Answers of one connection that may wait before its next request must, too."""
 
@@ -41,6 +43,7 @@ class Connection:
         "_parked",
         "_reading",
         "_sock",
+        "_to_flush",
         "_warming",
         "_writing",
         "address",
@@ -66,6 +69,7 @@ class Connection:
         self._warming = False
         self._reading = False
         self._writing = False
+        self._to_flush = False
         self._closed = False
         self._read_on()
 
@@ -156,8 +160,7 @@ class Connection:
                 self.close()
                 break
             if isinstance(answer, bytes) and not self._parked:
-                if not self._outbox.send_now(answer):
-                    self._wait_for_room()
+                self._answer_bytes(answer)
             elif isinstance(answer, Parked):
                 self._park(answer)
             elif self._parked:
@@ -207,7 +210,7 @@ class Connection:
         if answer is None:
             return
         if isinstance(answer, bytes):
-            self._send_bytes(answer)
+            self._answer_bytes(answer)
         elif answer is HANG_UP:
             self._hanging_up = True
             if not self._outbox:
@@ -220,12 +223,21 @@ class Connection:
                 return
             self._send()
 
-    def _send_bytes(self, data: bytes) -> None:
-        try:
-            if not self._outbox.send_now(data):
-                self._wait_for_room()
-        except Broken:
-            self.close()
+    def _answer_bytes(self, data: bytes) -> None:
+        if self._outbox.add(data) > MOST_UNSENT:
+            self._send()
+        elif not self._to_flush:
+            self._to_flush = True
+            self.server.flush_later(self)
+
+    def flush(self) -> None:
+        """Send what was answered in this turn."""
+        self._to_flush = False
+        if self._closed or self._writing:
+            return
+        self._send()
+        if self._hanging_up or self.server.closing:
+            self._go_on()
 
     def _send(self) -> None:
         if self._warming:
@@ -281,12 +293,12 @@ class Connection:
 
     def _go_on(self) -> None:
         """Serve what waited, if nothing stands in the way any more."""
-        if self._outbox:
+        if self._closed or self._writing or self._warming:
             return
         if self._parked and not (self._parked[-1].overtakable or self._parked[-1].resolved):
             return
         if self._hanging_up or self.server.closing:
-            if not self._parked:
+            if not (self._parked or self._outbox):
                 self.close()
             return
         self._busy = False

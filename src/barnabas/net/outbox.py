@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_PER_TURN: Final = 1 << 20
 """Bytes after which a fast reader lets the other connections have their turn."""
+JOINED: Final = 64 * 1024
+"""Answers are joined to pieces of up to this size."""
 SMALL: Final = 16 * 1024
 """An answer up to this size goes out in one piece."""
 PROBE_STEP: Final = 1 << 17
@@ -46,11 +48,12 @@ class Broken(Exception):
 class Outbox:
     """The queue of one connection."""
 
-    __slots__ = ("_parts", "_sent", "_sock", "_warmed")
+    __slots__ = ("_added", "_parts", "_sent", "_sock", "_warmed")
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._parts: deque[Part] = deque()
+        self._added = 0
         self._sent = 0
         """Bytes of the first part that are gone already."""
         self._warmed = False
@@ -59,20 +62,11 @@ class Outbox:
     def __bool__(self) -> bool:
         return bool(self._parts)
 
-    def send_now(self, data: bytes) -> bool:
-        """Send at once if nothing waits; True if all is sent, otherwise the rest is queued."""
-        if not self._parts:
-            try:
-                sent = self._sock.send(data)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                raise Broken(str(error)) from error
-            if sent == len(data):
-                return True
-            self._sent = sent
+    def add(self, data: bytes) -> int:
+        """Queue bytes; returns how many bytes were queued since the last time that something was sent."""
         self._parts.append(data)
-        return False
+        self._added += len(data)
+        return self._added
 
     def put(self, parts: Sequence[Part]) -> None:
         """Queue an answer in parts; the outbox takes over the slices' leases."""
@@ -85,6 +79,7 @@ class Outbox:
     def send(self) -> Progress:
         """Send as much as the socket takes, up to a fair share."""
         budget = MOST_PER_TURN
+        self._added = 0
         try:
             while self._parts:
                 if budget <= 0:
@@ -104,10 +99,25 @@ class Outbox:
         return Progress.DONE
 
     def _send_bytes(self, part: bytes) -> int:
-        more = MSG_MORE if len(self._parts) > 1 else 0
+        parts = self._parts
+        if len(parts) > 1 and isinstance(parts[1], bytes):
+            part = self._join()
+        more = MSG_MORE if len(parts) > 1 else 0
         sent = self._sock.send(part if not self._sent else memoryview(part)[self._sent :], more)
         self._advance(sent, len(part))
         return sent
+
+    def _join(self) -> bytes:
+        """Make one part of the small byte parts at the front."""
+        parts = self._parts
+        together = [parts.popleft()]
+        size = len(together[0])  # type: ignore[arg-type]  # the front is bytes
+        while parts and isinstance(following := parts[0], bytes) and size + len(following) <= JOINED:
+            together.append(parts.popleft())
+            size += len(following)
+        joined = b"".join(together)  # type: ignore[arg-type]  # all are bytes
+        parts.appendleft(joined)
+        return joined
 
     def _send_slice(self, part: Slice) -> int:
         if part.file.revoked:

@@ -65,6 +65,8 @@ class Server:
         self.shared = memoryview(bytearray(SHARED_SIZE))
         """What every connection receives into; valid until the callback that received returns."""
         self.connections: set[Connection] = set()
+        self._to_flush: list[Connection] = []
+        """Connections that have something to send at the end of this turn."""
         self.closing = False
         """Whether connections end as soon as they have nothing to do."""
         self._last_left: asyncio.Future[None] | None = None
@@ -135,6 +137,17 @@ class Server:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         self._per_ip[ip] += 1
         self.connections.add(Connection(self, sock, listener, address))
+
+    def flush_later(self, connection: Connection) -> None:
+        """Let the connection send when this turn of the event loop is over."""
+        if not self._to_flush:
+            self.loop.call_soon(self._flush)
+        self._to_flush.append(connection)
+
+    def _flush(self) -> None:
+        connections, self._to_flush = self._to_flush, []
+        for connection in connections:
+            connection.flush()
 
     def forget(self, connection: Connection) -> None:
         """A connection has ended."""
