@@ -152,7 +152,7 @@ def _text(data: memoryview, position: int, length: int) -> tuple[str, int]:
 def _count(data: memoryview, position: int) -> tuple[int, int]:
     """One more than the number of elements, as it stands in the message."""
     count, position = read_uvarint(data, position)
-    if count > MAX_PARTITIONS:
+    if count > MAX_PARTITIONS + 1:
         raise _too_many(count - 1)
     return count, position
 

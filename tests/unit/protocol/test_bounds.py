@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import struct
+from typing import TYPE_CHECKING
+
 import pytest
 from kio.schema.create_topics.v2.request import CreateTopicsRequest as OldCreateTopics
 from kio.schema.metadata.v13.request import MetadataRequest
 
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol import bounds, codec
+from barnabas.protocol import bounds, codec, fetch_request, produce
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.framing import MAX_PARTITIONS
+from barnabas.protocol.varint import uvarint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FOUR_BILLION = b"\xff\xff\xff\xff\x0f"
 
@@ -59,3 +67,45 @@ def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
     request = codec.decode(ApiKey.METADATA, 13, 13, memoryview(b"before" + raw), 6)
     assert [found.name for found in request.topics] == ["a"]
     assert request.allow_auto_topic_creation
+
+
+def produce_v3(*topics: int) -> object:
+    """A Produce with so many partitions in each of its topics, as it was before flexible versions."""
+    body = b"".join(struct.pack(">h1si", 1, b"t", count) + count * struct.pack(">ii", 0, -1) for count in topics)
+    return produce.unpack(memoryview(struct.pack(">hhii", -1, 1, 1000, len(topics)) + body), 0, 3)
+
+
+def produce_v12(*topics: int) -> object:
+    """The same in a flexible version."""
+    body = b"".join(b"\x02t" + uvarint(count + 1) + count * b"\0\0\0\0\0\0" + b"\0" for count in topics)
+    return produce.unpack(memoryview(b"\0\0\x01\0\0\x03\xe8" + uvarint(len(topics) + 1) + body + b"\0"), 0, 12)
+
+
+def fetch_v4(*topics: int) -> object:
+    """A Fetch with so many partitions in each of its topics, as it was before flexible versions."""
+    body = b"".join(struct.pack(">h1si", 1, b"t", count) + count * struct.pack(">iqi", 0, 0, 1000) for count in topics)
+    return fetch_request.unpack(memoryview(struct.pack(">iiiibi", -1, 0, 1, 1000, 0, len(topics)) + body), 0, 4)
+
+
+def fetch_v12(*topics: int) -> object:
+    """The same in a flexible version."""
+    partition = struct.pack(">iiqiqib", 0, -1, 0, -1, -1, 1000, 0)
+    body = b"".join(b"\x02t" + uvarint(count + 1) + count * partition + b"\0" for count in topics)
+    head = struct.pack(">iiiibii", -1, 0, 1, 1000, 0, 0, -1)
+    return fetch_request.unpack(memoryview(head + uvarint(len(topics) + 1) + body + b"\x01\x01\0"), 0, 12)
+
+
+def forget_v12(*topics: int) -> object:
+    """A Fetch that drops so many partitions of each topic from its session."""
+    body = b"".join(b"\x02t" + uvarint(count + 1) + count * b"\0\0\0\0" + b"\0" for count in topics)
+    head = struct.pack(">iiiibii", -1, 0, 1, 1000, 0, 1, 1) + b"\x01"
+    return fetch_request.unpack(memoryview(head + uvarint(len(topics) + 1) + body + b"\x01\0"), 0, 12)
+
+
+@pytest.mark.parametrize("unpack", [produce_v3, produce_v12, fetch_v4, fetch_v12, forget_v12])
+def test_the_number_of_partitions_in_one_request_is_limited(unpack: Callable[..., object]) -> None:
+    unpack(1, 2)
+    unpack(MAX_PARTITIONS)
+    for too_many in ((MAX_PARTITIONS + 1,), (MAX_PARTITIONS // 2 + 1,) * 2):
+        with pytest.raises(InvalidFrame, match="more than the"):
+            unpack(*too_many)
