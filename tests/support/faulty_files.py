@@ -276,6 +276,37 @@ class FaultyFiles(FileSystem):
             node.last = Path(path).read_bytes()
 
 
+class BadDisk(FileSystem):
+    """Files of which those below one directory can fail: the disk is full, or it does not sync."""
+
+    def __init__(self, directory: Path) -> None:
+        self._prefix = f"{directory}/"
+        self._on_disk: set[int] = set()
+        self.full = False
+        self.failing_syncs = False
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """See FileSystem."""
+        fd = super().open(path, create=create)
+        (self._on_disk.add if path.startswith(self._prefix) else self._on_disk.discard)(fd)
+        return fd
+
+    def append(self, fd: int, buffers: Sequence[Buffer]) -> int:
+        """See FileSystem; a full disk takes a part of what is written, and then no more."""
+        if self.full and fd in self._on_disk:
+            first = memoryview(buffers[0])
+            if len(buffers) == 1 or len(first) < 2:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return super().append(fd, (first[: len(first) // 2],))
+        return super().append(fd, buffers)
+
+    def sync(self, fd: int) -> None:
+        """See FileSystem."""
+        if self.failing_syncs and fd in self._on_disk:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        super().sync(fd)
+
+
 def torn(durable: bytes, now: bytes, chance: random.Random) -> bytes:
     """What may be on disk of a file that was `durable` at its last sync and is `now`."""
     kind = chance.random()

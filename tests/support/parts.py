@@ -31,16 +31,19 @@ if TYPE_CHECKING:
 
     from barnabas.broker.replicas import Partition
     from barnabas.machines.controller.image import TopicImage
+    from barnabas.storage.files import FileSystem
 
 
 @asynccontextmanager
-async def running_parts(directory: Path, properties: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
-    """Broker 1, registered, in office, and leading everything."""
+async def running_parts(
+    directory: Path, properties: Mapping[str, str] | None = None, files: FileSystem | None = None
+) -> AsyncIterator[Broker]:
+    """Broker 1, registered, in office, and leading everything; its logs are in `files`."""
     config = BrokerConfig.load({"log.dirs": str(directory / "data"), **(properties or {})})
     clock = ManualClock()
     cache = MetadataCache()
     settings = Settings(config, cache)
-    logs = LogManager(config.log_dirs, clock=clock)
+    logs = LogManager(config.log_dirs, clock=clock, files=files)
     defaults = TopicDefaults(settings.number("num.partitions"), settings.number("default.replication.factor"))
     controller = Controller(lambda: SqliteStore(directory / "metadata"), cache, clock, defaults=defaults)
     with ThreadPoolExecutor(2, "parts") as executor:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +17,7 @@ from barnabas.protocol.records.batch import PLACE, read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.protocol.records.records import Record
+from barnabas.storage.log import ColdRead, Log, ReadResult
 from tests.support.images import CALLER
 from tests.support.logs import split
 from tests.support.parts import append, make_topic, running_parts
@@ -211,6 +215,58 @@ def test_committed_readers_get_a_list_of_aborted_transactions_and_others_none(tm
         assert (plain.aborted_transactions, committed.aborted_transactions) == (None, ())
         assert committed.records == plain.records
 
+    run(tmp_path, story)
+
+
+def test_what_is_not_in_memory_is_read_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_thread: list[bool] = []
+    read = Log.read
+
+    def cold_read(self: Log, *wanted: Any, may_block: bool = True) -> ReadResult:
+        in_thread.append(threading.current_thread() is not threading.main_thread())
+        if not may_block and True not in in_thread:
+            raise ColdRead("not in memory")
+        return read(self, *wanted, may_block=may_block)
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        parked = ask(broker, 12, {0: 0}, max_wait_ms=60_000)
+        assert isinstance(parked, Parked)
+        (answered,) = partitions_in(fetched(12, await resolved(parked)))
+        assert (answered.error_code, len(answered.records)) == (ErrorCode.none, partition_of(broker).log.size)
+        assert in_thread == [False, True, False]
+
+    monkeypatch.setattr(Log, "read", cold_read)
+    run(tmp_path, story)
+
+
+def test_a_disk_that_cannot_be_read_is_told_for_its_partition_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    read = Log.read
+
+    def cold_read(self: Log, *wanted: Any, may_block: bool = True) -> ReadResult:
+        if self.tp.partition == 1:
+            return read(self, *wanted, may_block=may_block)
+        if not may_block:
+            raise ColdRead("not in memory")
+        waited.append(self.tp.partition)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", partitions=2)
+        for index in range(2):
+            append(partition_of(broker, index), [NOW])
+        parked = ask(broker, 12, {0: 0, 1: 0}, max_wait_ms=60_000)
+        assert isinstance(parked, Parked)
+        bad, good = partitions_in(fetched(12, await resolved(parked)))
+        assert (bad.error_code, bad.records) == (ErrorCode.kafka_storage_error, b"")
+        assert (good.error_code, len(good.records)) == (ErrorCode.none, partition_of(broker, 1).log.size)
+        assert waited == [0]
+
+    monkeypatch.setattr(Log, "read", cold_read)
     run(tmp_path, story)
 
 

@@ -14,6 +14,7 @@ from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.records import Record
+from tests.support.faulty_files import BadDisk
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
 from tests.support.produce_fetch import fetch_request, fetched, produce_request, produced
@@ -42,10 +43,10 @@ def run(tmp_path: Path, story: Callable[[Broker], Awaitable[None]], **properties
     asyncio.run(main())
 
 
-def send(broker: Broker, version: int, records: bytes | None, **request: Any) -> Answer | Parked:
+def send(broker: Broker, version: int, records: bytes | None, index: int = 0, **request: Any) -> Answer | Parked:
     topic = broker.metadata.topic("t")
     assert topic is not None
-    frame = produce_request(version, {("t", topic.topic_id, 0): records}, **request)
+    frame = produce_request(version, {("t", topic.topic_id, index): records}, **request)
     return produce(broker, CALLER, version, 5, frame, 0)
 
 
@@ -60,13 +61,13 @@ async def answer_of(answer: Answer | Parked) -> Answer:
     return answer.answer
 
 
-def stored(broker: Broker) -> list[bytes]:
-    """The batches of partition 0, as a consumer gets them."""
+def stored(broker: Broker, index: int = 0) -> list[bytes]:
+    """The batches of a partition, as a consumer gets them."""
     from barnabas.broker.handlers.fetch import fetch
 
     topic = broker.metadata.topic("t")
     assert topic is not None
-    frame = fetch_request(12, {("t", topic.topic_id): {0: 0}}, session_epoch=-1)
+    frame = fetch_request(12, {("t", topic.topic_id): {index: 0}}, session_epoch=-1)
     records = fetched(12, fetch(broker, CALLER, 12, 5, frame, 0)).responses[0].partitions[0].records
     batches = []
     while records:
@@ -248,3 +249,64 @@ def test_log_append_time_is_the_brokers(tmp_path: Path) -> None:
         assert round(result.log_append_time.timestamp() * 1000) == broker.clock.now_ms()
 
     run(tmp_path, story)
+
+
+class TwoDisks:
+    """A topic with a partition on each of two disks, one of which can fail."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self._tmp_path = tmp_path
+        self.disk = BadDisk(tmp_path / "bad")
+        self.broker: Broker
+        self.bad = self.good = -1
+
+    def run(self, story: Callable[[], Awaitable[None]], **configs: str) -> None:
+        async def main() -> None:
+            disks = {"log.dirs": f"{self._tmp_path / 'bad'},{self._tmp_path / 'good'}"}
+            async with running_parts(self._tmp_path, disks, self.disk) as self.broker:
+                await make_topic(self.broker, "t", partitions=2, **configs)
+                names = [self.broker.replicas.find("t", index).log.log_dir.name for index in range(2)]
+                self.bad, self.good = names.index("bad"), names.index("good")
+                await story()
+
+        asyncio.run(main())
+
+    async def send(self, index: int) -> tuple[ErrorCode, int]:
+        answer = await answer_of(send(self.broker, 12, batch(), index=index))
+        (result,) = produced(12, answer)
+        return result.error_code, result.base_offset
+
+    def stored(self, index: int) -> list[int]:
+        return [read_header(each).base_offset for each in stored(self.broker, index)]
+
+
+REFUSED = (ErrorCode.kafka_storage_error, -1)
+
+
+def test_a_full_disk_takes_no_more_while_the_other_goes_on(tmp_path: Path) -> None:
+    disks = TwoDisks(tmp_path)
+
+    async def story() -> None:
+        assert await disks.send(disks.bad) == await disks.send(disks.good) == (ErrorCode.none, 0)
+        disks.disk.full = True
+        assert await disks.send(disks.bad) == REFUSED
+        disks.disk.full = False
+        assert await disks.send(disks.bad) == REFUSED
+        assert await disks.send(disks.good) == (ErrorCode.none, 3)
+        assert (disks.stored(disks.bad), disks.stored(disks.good)) == ([0], [0, 3])
+
+    disks.run(story)
+
+
+def test_what_cannot_be_synced_is_not_acknowledged_and_the_other_disk_goes_on(tmp_path: Path) -> None:
+    disks = TwoDisks(tmp_path)
+
+    async def story() -> None:
+        assert await disks.send(disks.bad) == await disks.send(disks.good) == (ErrorCode.none, 0)
+        disks.disk.failing_syncs = True
+        assert await disks.send(disks.bad) == REFUSED
+        assert await disks.send(disks.bad) == REFUSED
+        assert await disks.send(disks.good) == (ErrorCode.none, 3)
+        assert (disks.stored(disks.bad), disks.stored(disks.good)) == ([0], [0, 3])
+
+    disks.run(story, flush_messages="1")

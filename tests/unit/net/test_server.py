@@ -167,6 +167,37 @@ def test_a_parked_request_holds_back_the_next_unless_it_can_be_overtaken(executo
     run(Rig(lambda body: replies.get(body) or answer(body)), executor, story)
 
 
+@dataclass
+class HoldingRig(Rig):
+    """Keeps the views of the frames that it served, as a request does whose answer comes later."""
+
+    held: list[memoryview] = field(default_factory=list)
+
+    def serve(self, connection: Connection, data: memoryview) -> Answer | Parked:
+        self.held.append(data)
+        return super().serve(connection, data)
+
+
+def test_an_inbox_grows_while_an_overtaken_request_still_looks_into_it(executor: ThreadPoolExecutor) -> None:
+    replies = {b"first": Parked(), b"overtaken": Parked(overtakable=True)}
+    large = frame(b"large" * 100_000)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"first") + frame(b"overtaken") + large[:100])
+        await until(lambda: len(rig.seen) == 1)
+        replies[b"first"].resolve(answer(b"1"))
+        await until(lambda: len(rig.seen) == 2)
+        writer.write(large[100:])
+        await until(lambda: len(rig.seen) == 3)
+        replies[b"overtaken"].resolve(answer(b"2"))
+        assert [await read_answer(reader) for _ in range(3)] == [b"1", b"2", b"large" * 100_000]
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+
+    run(HoldingRig(lambda body: replies.get(body) or answer(body)), executor, story)
+
+
 def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPoolExecutor) -> None:
     left: list[bool] = []
     parked = Parked(on_abandon=lambda: left.append(True))
@@ -378,3 +409,22 @@ def test_closing_waits_for_what_is_under_way(executor: ThreadPoolExecutor) -> No
         await hang_up(writer)
 
     run(Rig(lambda body: parked), executor, story)
+
+
+def test_closing_sends_all_that_was_overtaken(executor: ThreadPoolExecutor) -> None:
+    replies = {body: Parked(overtakable=True) for body in (b"1", b"2", b"3")}
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(b"".join(map(frame, replies)))
+        await until(lambda: len(rig.seen) == 3)
+        closing = asyncio.ensure_future(rig.server.close(grace=10))
+        await asyncio.sleep(0)
+        for body in (b"3", b"1", b"2"):
+            replies[body].resolve(answer(body))
+        assert [await read_answer(reader) for _ in replies] == [b"1", b"2", b"3"]
+        assert await reader.read() == b""
+        await closing
+        await hang_up(writer)
+
+    run(Rig(lambda body: replies[body]), executor, story)
