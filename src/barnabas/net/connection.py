@@ -149,20 +149,13 @@ class Connection:
             if stop > end:
                 break
             position = stop
-            try:
-                answer = serve(self, data[start:stop])
-            except InvalidFrame:
-                raise
-            except Exception:
-                logger.exception(
-                    "closed the connection of %s:%d on %s: its request failed", *self.address[:2], self.listener
-                )
-                self.close()
-                break
+            answer = serve(self, data[start:stop])
             if isinstance(answer, bytes) and not self._parked:
                 self._answer_bytes(answer)
             elif isinstance(answer, Parked):
                 self._park(answer)
+            elif answer is HANG_UP:
+                self._hang_up()
             elif self._parked:
                 resolved = Parked()
                 resolved.answer = answer
@@ -175,11 +168,13 @@ class Connection:
 
     def _refuse(self, error: InvalidFrame) -> None:
         logger.warning("closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
+        self._send()
         self.close()
 
     def _fail(self) -> None:
         """A defect of ours: this client is hung up on, nobody else is disturbed."""
-        logger.exception("closed the connection of %s:%d on %s", *self.address[:2], self.listener)
+        logger.exception("closed the connection of %s:%d on %s: its request failed", *self.address[:2], self.listener)
+        self._send()
         self.close()
 
     # Answering
@@ -212,9 +207,7 @@ class Connection:
         if isinstance(answer, bytes):
             self._answer_bytes(answer)
         elif answer is HANG_UP:
-            self._hanging_up = True
-            if not self._outbox:
-                self.close()
+            self._hang_up()
         else:
             try:
                 self._outbox.put(answer)
@@ -222,6 +215,12 @@ class Connection:
                 self._broken(error)
                 return
             self._send()
+
+    def _hang_up(self) -> None:
+        """Serve nothing more, and close when everything before is answered and sent."""
+        self._hanging_up = self._busy = True
+        if not (self._parked or self._outbox):
+            self.close()
 
     def _answer_bytes(self, data: bytes) -> None:
         if self._outbox.add(data) > MOST_UNSENT:

@@ -348,6 +348,29 @@ def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> 
 
 
 @pytest.mark.parametrize("error", [InvalidFrame("not a request"), TypeError("a mistake of ours")], ids=repr)
+def test_nothing_is_served_after_a_hang_up(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"1") + frame(b"end") + frame(b"2"))
+        assert await read_answer(reader) == b"1"
+        assert await reader.read() == b""
+        assert rig.seen == [b"1", b"end"]
+        await hang_up(writer)
+
+    run(Rig(lambda body: HANG_UP if body == b"end" else answer(body)), executor, story)
+
+
+def test_what_came_before_garbage_is_answered(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"1") + struct.pack(">i", -7) + b"x" * 20)
+        assert await read_answer(reader) == b"1"
+        assert await reader.read() == b""
+        await hang_up(writer)
+
+    run(Rig(), executor, story)
+
+
 def test_a_handler_that_refuses_a_frame_ends_that_connection(executor: ThreadPoolExecutor, error: Exception) -> None:
     def refuse(body: bytes) -> Answer:
         raise error
