@@ -347,7 +347,6 @@ def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> 
     run(Rig(lambda body: replies[body]), executor, story)
 
 
-@pytest.mark.parametrize("error", [InvalidFrame("not a request"), TypeError("a mistake of ours")], ids=repr)
 def test_nothing_is_served_after_a_hang_up(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
@@ -371,6 +370,7 @@ def test_what_came_before_garbage_is_answered(executor: ThreadPoolExecutor) -> N
     run(Rig(), executor, story)
 
 
+@pytest.mark.parametrize("error", [InvalidFrame("not a request"), TypeError("a mistake of ours")], ids=repr)
 def test_a_handler_that_refuses_a_frame_ends_that_connection(executor: ThreadPoolExecutor, error: Exception) -> None:
     def refuse(body: bytes) -> Answer:
         raise error
