@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.api_versions.v4.response import (
@@ -19,9 +18,10 @@ from kio.schema.api_versions.v4.response import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kio.static.primitive import i16, i32Timedelta, i64
+from kio.static.primitive import i16, i64
 
 from barnabas.broker.registry import APIS, BY_KEY, Api
+from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ApiKey
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from barnabas.broker.context import Broker
 
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 
 
 def api_versions(broker: Broker, request: ApiVersionsRequest, caller: Caller) -> ApiVersionsResponse:

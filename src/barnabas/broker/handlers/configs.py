@@ -14,7 +14,6 @@ Of a resource, either all changes are made or none. Groups and client metrics ha
 from __future__ import annotations
 
 from collections import Counter
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.alter_configs.v2 import response as full
@@ -26,10 +25,11 @@ from kio.schema.describe_configs.v4.response import (
 from kio.schema.incremental_alter_configs.v1 import response as incremental
 from kio.schema.list_config_resources.v1.response import ConfigResource as ListedResource
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
-from kio.static.primitive import i8, i32Timedelta
+from kio.static.primitive import i8
 
 from barnabas.broker import loggers
 from barnabas.broker.config_entries import Describer, ResourceType, unsupported
+from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
 from barnabas.machines.controller.names import check_name
 from barnabas.model.config.definition import Type
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
     from barnabas.model.config.definition import Key
-
-NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 
 OPERATIONS: Final = ("SET", "DELETE", "APPEND", "SUBTRACT")
 SET, DELETE, APPEND, SUBTRACT = range(4)
