@@ -1,9 +1,9 @@
 """One partition's log: batches in order, from the log start offset to the log end offset.
 
 Threads. Appends, truncation and everything else that changes the log happen on the event loop, one at a time under
-`_lock`; retention removes old segments from a thread under the same lock. Reads take a view of the segments and need no
-lock after that. `flush` runs in a thread and holds no lock while it waits for the disk. Methods that wait for the disk
-say so; the others do not wait, but for the first touch after a clean start, when the log is loaded.
+`_lock`; retention removes old segments from a thread under the same lock. `flush` runs in a thread and holds no lock
+while it waits for the disk. Methods that wait for the disk say so; the others do not wait, but for the first touch
+after a clean start, when the log is loaded. Reading, which changes nothing, is in reading.py.
 
 Everything before the recovery point is on disk; flushing.py has the order in which it gets there.
 
@@ -14,18 +14,14 @@ not in the file: the failed batch is cut off again.
 from __future__ import annotations
 
 import logging
-import threading
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import (
-    ApiError,
     CorruptMessage,
     InconsistentTopicId,
     OffsetOutOfRange,
     RecordListTooLarge,
     StorageFailed,
-    UnknownTopicOrPartition,
 )
 from barnabas.model.ids import NO_ID
 from barnabas.protocol.records.batch import (
@@ -38,24 +34,22 @@ from barnabas.protocol.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
 )
-from barnabas.storage import checkpoints, recovery, search
-from barnabas.storage.checkpoints import DamagedCheckpoint
-from barnabas.storage.epochs import EpochEnd, LeaderEpochs
+from barnabas.storage import checkpoints, recovery
+from barnabas.storage.epochs import EpochEnd
 from barnabas.storage.files import ColdRead, FileHandle
-from barnabas.storage.flushing import Flusher, FlushPlan
-from barnabas.storage.producer_state import ProducerInfo, ProducerStates, Snapshots
+from barnabas.storage.flushing import FlushPlan
+from barnabas.storage.producer_state import ProducerInfo, ProducerStates
+from barnabas.storage.reading import LogReader
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
-from barnabas.storage.segments import MARK_MS, NOTHING, ReadResult, Segments, View, aborted_transactions
+from barnabas.storage.segments import MARK_MS, ReadResult, Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
     from barnabas.model.ids import TopicPartition
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
-    from barnabas.storage.txn_index import AbortedTransaction
 
 __all__ = [
     "AppendInfo",
@@ -72,7 +66,6 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 _FLUSH_TRIES: Final = 5
-_Found = TypeVar("_Found")
 
 
 class AppendInfo(NamedTuple):
@@ -86,74 +79,10 @@ class AppendInfo(NamedTuple):
     duplicate: bool
 
 
-class Log:
+class Log(LogReader):
     """One partition's log."""
 
-    __slots__ = (
-        "_closed",
-        "_closed_at",
-        "_epochs",
-        "_flush_lock",
-        "_flusher",
-        "_lock",
-        "_max_batch",
-        "_path",
-        "_producers",
-        "_segments",
-        "_snapshots",
-        "_store",
-        "_topic_id",
-        "_truncations",
-        "config",
-        "first_unstable_offset",
-        "has_aborted",
-        "high_watermark",
-        "last_flush_ms",
-        "log_end_offset",
-        "log_start_offset",
-        "recovery_point",
-        "tp",
-    )
-
-    def __init__(
-        self,
-        tp: TopicPartition,
-        store: LogDirectory,
-        path: str,
-        config: LogConfig,
-        *,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        topic_id: UUID | None = None,
-    ) -> None:
-        """A log that was closed cleanly at `recovery_point`; its files are looked at when they are needed."""
-        self.tp = tp
-        self.config = config
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = recovery_point
-        self.recovery_point = recovery_point
-        """Everything before this offset is on disk (fsync)."""
-        self.high_watermark = recovery_point
-        """Set by the broker whenever it moves; retention and checkpoints use it."""
-        self.first_unstable_offset: int | None = None
-        """Where the oldest open transaction begins, if there is one; known once the log is open."""
-        self.has_aborted = False
-        """Whether a transaction was ever aborted; known once the log is open."""
-        self.last_flush_ms = store.clock.now_ms()
-        self._store = store
-        self._path = path
-        self._topic_id = topic_id
-        self._segments: Segments | None = None
-        self._epochs = LeaderEpochs()
-        self._producers = ProducerStates()
-        self._snapshots = Snapshots(store.files, path)
-        self._lock = threading.Lock()
-        self._flush_lock = threading.Lock()
-        self._truncations = 0
-        self._flusher = Flusher(store, path)
-        self._closed = False
-        self._closed_at = -1
-        self._max_batch = config.segment_bytes
+    __slots__ = ()
 
     @classmethod
     def create(cls, tp: TopicPartition, store: LogDirectory, path: str, config: LogConfig, topic_id: UUID) -> Log:
@@ -184,22 +113,6 @@ class Log:
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         return log
 
-    def __repr__(self) -> str:
-        return f"<Log {self.tp} {self.log_start_offset}..{self.log_end_offset}>"
-
-    # What it is
-
-    @property
-    def topic_id(self) -> UUID:
-        """The topic's id, or NO_ID when the directory does not say."""
-        if self._topic_id is None:
-            try:
-                self._topic_id = checkpoints.read_topic_id(self._store.files, self._path)
-            except DamagedCheckpoint as error:
-                logger.warning("ignored a damaged file: %s", error)
-                self._topic_id = NO_ID
-        return self._topic_id
-
     def set_topic_id(self, topic_id: UUID) -> None:
         """Give the topic's id to a log that has none; InconsistentTopicId when it has another one."""
         if self.topic_id == NO_ID:
@@ -211,53 +124,6 @@ class Log:
         elif self.topic_id != topic_id:
             raise InconsistentTopicId(f"{self._path} belongs to topic id {self.topic_id}, not {topic_id}")
 
-    @property
-    def directory(self) -> Path:
-        """The partition's directory."""
-        return Path(self._path)
-
-    @property
-    def log_dir(self) -> Path:
-        """The entry of log.dirs that it is in."""
-        return Path(self._store.path)
-
-    @property
-    def is_failed(self) -> bool:
-        """Whether its log directory takes no more writes."""
-        return self._store.failed is not None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the log was loaded; after a clean start that happens at the first touch."""
-        return self._segments is not None
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """The segments, oldest first."""
-        return self._open().all
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return self._open().size
-
-    @property
-    def latest_epoch(self) -> int:
-        """The newest leader epoch in the log, or -1."""
-        self._open()
-        return self._epochs.latest
-
-    @property
-    def flush_required(self) -> bool:
-        """Whether flush.messages is reached: a producer waits for LogManager.flush_through before it is answered."""
-        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
-
-    def producers(self) -> list[ProducerInfo]:
-        """The producers that the log remembers."""
-        self._open()
-        with self._lock:
-            return self._producers.describe()
-
     def update_config(self, config: LogConfig) -> None:
         """Use these settings from now on."""
         with self._lock:
@@ -265,55 +131,6 @@ class Log:
             self._max_batch = config.segment_bytes
             if self._segments is not None:
                 self._segments.use(config)
-
-    # Loading
-
-    def open(self) -> None:
-        """Load the log now and not at the first touch. Reads files."""
-        self._open()
-
-    def _open(self) -> Segments:
-        segments = self._segments
-        if segments is None:
-            with self._lock:
-                if self._closed:
-                    raise UnknownTopicOrPartition(f"{self.tp} was closed")
-                segments = self._segments or self._load_closed()
-        return segments
-
-    def _load_closed(self) -> Segments:
-        expected = self.recovery_point
-        try:
-            segments = self._load(clean=True)
-        except OSError as error:
-            raise self._store.fail(error, f"loading {self._path}") from error
-        if self.log_end_offset != expected:
-            logger.warning(
-                "%s ends at offset %d, though it was closed at %d", self._path, self.log_end_offset, expected
-            )
-        return segments
-
-    def _load(self, *, clean: bool) -> Segments:
-        loaded = recovery.load(
-            self._store,
-            self._path,
-            self.config,
-            recovery_point=self.recovery_point,
-            log_start_offset=self.log_start_offset,
-            clean=clean,
-        )
-        self._epochs = loaded.epochs
-        self._producers = loaded.producers
-        self._snapshots = loaded.snapshots
-        self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = loaded.log_end_offset
-        self.recovery_point = loaded.recovery_point
-        if clean and (loaded.log_end_offset == 0 or loaded.log_end_offset in loaded.snapshots.offsets):
-            self._closed_at = loaded.log_end_offset
-        self.has_aborted = any(not segment.txn_index.is_empty for segment in loaded.segments)
-        self._find_unstable()
-        self._segments = Segments(self._store, self._path, self.config, loaded.segments)
-        return self._segments
 
     # Appending
 
@@ -415,10 +232,6 @@ class Log:
         self._find_unstable()
         self.has_aborted = self.has_aborted or not segment.txn_index.is_empty
 
-    def _find_unstable(self) -> None:
-        first = self._producers.first_open_transaction()
-        self.first_unstable_offset = None if first is None else max(first, self.log_start_offset)
-
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note, on becoming leader, that `epoch` starts at `start_offset`."""
         self._open()
@@ -449,97 +262,6 @@ class Log:
             self._snapshots.take(self._producers, sync=False)
             logger.info("%s: began segment %d", self._path, base_offset)
             self._store.background(lambda: self.try_flush(base_offset))
-
-    # Reading
-
-    def read(self, offset: int, max_bytes: int, up_to: int, min_one: bool, *, may_block: bool = True) -> ReadResult:
-        """Bytes from the batch that holds `offset` on, of batches that begin before `up_to`.
-
-        The last batch may be cut by `max_bytes`; with `min_one` the first one is whole, however large. With
-        `may_block=False`, ColdRead is raised where this would have to wait for the disk: call again in a thread.
-        """
-        segments = self._segments or self._open()
-        while True:
-            with self._lock:
-                view = View(segments.all, segments.active.size, self.log_end_offset)
-                truncations, changes = self._truncations, segments.changes
-            end_offset = view.end_offset
-            if offset < self.log_start_offset or offset > end_offset:
-                raise OffsetOutOfRange(
-                    f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {end_offset}"
-                )
-            if offset >= up_to or offset == end_offset or (max_bytes <= 0 and not min_one):
-                return NOTHING
-            try:
-                found = segments.read(view, offset, max_bytes, up_to, min_one=min_one, cached=not may_block)
-            except FileNotFoundError as error:
-                self._check_removed(segments, changes, error)
-                continue
-            except CorruptMessage:
-                if truncations == self._truncations:
-                    raise
-                continue
-            if truncations == self._truncations:
-                return found
-
-    def aborted_transactions(
-        self, offset: int, found: ReadResult, up_to: int, *, may_block: bool = True
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in what `read` found from `offset` on, up to `up_to`.
-
-        There may be a few more, of records that follow closely. As with `read`, ColdRead is raised where this would
-        have to wait for the disk, unless it may.
-        """
-        if not self.has_aborted or not found.slices:
-            return []
-        return self._search(lambda view: aborted_transactions(view, offset, found, up_to, cached=not may_block))
-
-    def _check_removed(self, segments: Segments, changes: int, error: FileNotFoundError) -> None:
-        """A file was not found: pass over it if segments were removed since `changes`."""
-        if self._closed:
-            raise UnknownTopicOrPartition(f"{self.tp} was closed") from error
-        if segments.changes == changes:
-            raise StorageFailed(
-                f"{error.filename} is gone; stop the broker and look with `barnabas log check`"
-            ) from error
-
-    def offset_for_time(self, timestamp: int, *, up_to: int) -> TimestampOffset | None:
-        """The first record before `up_to` whose timestamp is at least `timestamp`. Runs in a thread."""
-        found = self._search(lambda segments: search.offset_for_time(segments, timestamp, self.log_start_offset))
-        return None if found is None or found.offset >= up_to else found
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp. Runs in a thread."""
-        return self._search(search.offset_of_max_timestamp)
-
-    def _search(self, find: Callable[[tuple[Segment, ...]], _Found]) -> _Found:
-        segments = self._open()
-        while True:
-            with self._lock:
-                view, truncations, changes = segments.all, self._truncations, segments.changes
-            try:
-                found = find(view)
-            except FileNotFoundError as error:
-                self._check_removed(segments, changes, error)
-                continue
-            except ApiError:
-                if truncations == self._truncations:
-                    raise
-                continue
-            if truncations == self._truncations:
-                return found
-
-    def epoch_at(self, offset: int) -> int:
-        """The leader epoch of `offset`, or -1."""
-        self._open()
-        with self._lock:
-            return self._epochs.epoch_at(offset)
-
-    def offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """Where `epoch`, or the last one before it that the log has, ends."""
-        self._open()
-        with self._lock:
-            return self._epochs.end_offset(epoch, self.log_end_offset)
 
     # Removing
 

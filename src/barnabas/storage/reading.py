@@ -1,0 +1,323 @@
+"""A log as its readers see it: where it begins and ends, what it holds, and how that is found.
+
+Nothing here changes a log, but for loading it at its first touch. Reads take a view of the segments under the lock and
+need no lock after that. What was removed meanwhile is passed over, and what was cut meanwhile is read again, so an
+answer is always one that the log would have given at some moment of the call.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from barnabas.model.errors import (
+    ApiError,
+    CorruptMessage,
+    OffsetOutOfRange,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from barnabas.model.ids import NO_ID
+from barnabas.storage import checkpoints, recovery, search
+from barnabas.storage.checkpoints import DamagedCheckpoint
+from barnabas.storage.epochs import LeaderEpochs
+from barnabas.storage.flushing import Flusher
+from barnabas.storage.producer_state import ProducerStates, Snapshots
+from barnabas.storage.segments import NOTHING, Segments, View, aborted_transactions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from barnabas.model.ids import TopicPartition
+    from barnabas.model.log_config import LogConfig
+    from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.epochs import EpochEnd
+    from barnabas.storage.producer_state import ProducerInfo
+    from barnabas.storage.search import TimestampOffset
+    from barnabas.storage.segment import Segment
+    from barnabas.storage.segments import ReadResult
+    from barnabas.storage.txn_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+_Found = TypeVar("_Found")
+
+
+class LogReader:
+    """The part of a log that can be looked at."""
+
+    __slots__ = (
+        "_closed",
+        "_closed_at",
+        "_epochs",
+        "_flush_lock",
+        "_flusher",
+        "_lock",
+        "_max_batch",
+        "_path",
+        "_producers",
+        "_segments",
+        "_snapshots",
+        "_store",
+        "_topic_id",
+        "_truncations",
+        "config",
+        "first_unstable_offset",
+        "has_aborted",
+        "high_watermark",
+        "last_flush_ms",
+        "log_end_offset",
+        "log_start_offset",
+        "recovery_point",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        store: LogDirectory,
+        path: str,
+        config: LogConfig,
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        topic_id: UUID | None = None,
+    ) -> None:
+        """A log that was closed cleanly at `recovery_point`; its files are looked at when they are needed."""
+        self.tp = tp
+        self.config = config
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = recovery_point
+        self.recovery_point = recovery_point
+        """Everything before this offset is on disk (fsync)."""
+        self.high_watermark = recovery_point
+        """Set by the broker whenever it moves; retention and checkpoints use it."""
+        self.first_unstable_offset: int | None = None
+        """Where the oldest open transaction begins, if there is one; known once the log is open."""
+        self.has_aborted = False
+        """Whether a transaction was ever aborted; known once the log is open."""
+        self.last_flush_ms = store.clock.now_ms()
+        self._store = store
+        self._path = path
+        self._topic_id = topic_id
+        self._segments: Segments | None = None
+        self._epochs = LeaderEpochs()
+        self._producers = ProducerStates()
+        self._snapshots = Snapshots(store.files, path)
+        self._lock = threading.Lock()
+        self._flush_lock = threading.Lock()
+        self._truncations = 0
+        self._flusher = Flusher(store, path)
+        self._closed = False
+        self._closed_at = -1
+        self._max_batch = config.segment_bytes
+
+    def __repr__(self) -> str:
+        return f"<Log {self.tp} {self.log_start_offset}..{self.log_end_offset}>"
+
+    # What it is
+
+    @property
+    def topic_id(self) -> UUID:
+        """The topic's id, or NO_ID when the directory does not say."""
+        if self._topic_id is None:
+            try:
+                self._topic_id = checkpoints.read_topic_id(self._store.files, self._path)
+            except DamagedCheckpoint as error:
+                logger.warning("ignored a damaged file: %s", error)
+                self._topic_id = NO_ID
+        return self._topic_id
+
+    @property
+    def directory(self) -> Path:
+        """The partition's directory."""
+        return Path(self._path)
+
+    @property
+    def log_dir(self) -> Path:
+        """The entry of log.dirs that it is in."""
+        return Path(self._store.path)
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether its log directory takes no more writes."""
+        return self._store.failed is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the log was loaded; after a clean start that happens at the first touch."""
+        return self._segments is not None
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments, oldest first."""
+        return self._open().all
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self._open().size
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch in the log, or -1."""
+        self._open()
+        return self._epochs.latest
+
+    @property
+    def flush_required(self) -> bool:
+        """Whether flush.messages is reached: a producer waits for LogManager.flush_through before it is answered."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    def producers(self) -> list[ProducerInfo]:
+        """The producers that the log remembers."""
+        self._open()
+        with self._lock:
+            return self._producers.describe()
+
+    # Loading
+
+    def open(self) -> None:
+        """Load the log now and not at the first touch. Reads files."""
+        self._open()
+
+    def _open(self) -> Segments:
+        segments = self._segments
+        if segments is None:
+            with self._lock:
+                if self._closed:
+                    raise UnknownTopicOrPartition(f"{self.tp} was closed")
+                segments = self._segments or self._load_closed()
+        return segments
+
+    def _load_closed(self) -> Segments:
+        expected = self.recovery_point
+        try:
+            segments = self._load(clean=True)
+        except OSError as error:
+            raise self._store.fail(error, f"loading {self._path}") from error
+        if self.log_end_offset != expected:
+            logger.warning(
+                "%s ends at offset %d, though it was closed at %d", self._path, self.log_end_offset, expected
+            )
+        return segments
+
+    def _load(self, *, clean: bool) -> Segments:
+        loaded = recovery.load(
+            self._store,
+            self._path,
+            self.config,
+            recovery_point=self.recovery_point,
+            log_start_offset=self.log_start_offset,
+            clean=clean,
+        )
+        self._epochs = loaded.epochs
+        self._producers = loaded.producers
+        self._snapshots = loaded.snapshots
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.log_end_offset
+        self.recovery_point = loaded.recovery_point
+        if clean and (loaded.log_end_offset == 0 or loaded.log_end_offset in loaded.snapshots.offsets):
+            self._closed_at = loaded.log_end_offset
+        self.has_aborted = any(not segment.txn_index.is_empty for segment in loaded.segments)
+        self._find_unstable()
+        self._segments = Segments(self._store, self._path, self.config, loaded.segments)
+        return self._segments
+
+    def _find_unstable(self) -> None:
+        first = self._producers.first_open_transaction()
+        self.first_unstable_offset = None if first is None else max(first, self.log_start_offset)
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, up_to: int, min_one: bool, *, may_block: bool = True) -> ReadResult:
+        """Bytes from the batch that holds `offset` on, of batches that begin before `up_to`.
+
+        The last batch may be cut by `max_bytes`; with `min_one` the first one is whole, however large. With
+        `may_block=False`, ColdRead is raised where this would have to wait for the disk: call again in a thread.
+        """
+        segments = self._segments or self._open()
+        while True:
+            with self._lock:
+                view = View(segments.all, segments.active.size, self.log_end_offset)
+                truncations, changes = self._truncations, segments.changes
+            end_offset = view.end_offset
+            if offset < self.log_start_offset or offset > end_offset:
+                raise OffsetOutOfRange(
+                    f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {end_offset}"
+                )
+            if offset >= up_to or offset == end_offset or (max_bytes <= 0 and not min_one):
+                return NOTHING
+            try:
+                found = segments.read(view, offset, max_bytes, up_to, min_one=min_one, cached=not may_block)
+            except FileNotFoundError as error:
+                self._check_removed(segments, changes, error)
+                continue
+            except CorruptMessage:
+                if truncations == self._truncations:
+                    raise
+                continue
+            if truncations == self._truncations:
+                return found
+
+    def aborted_transactions(
+        self, offset: int, found: ReadResult, up_to: int, *, may_block: bool = True
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions with records in what `read` found from `offset` on, up to `up_to`.
+
+        There may be a few more, of records that follow closely. As with `read`, ColdRead is raised where this would
+        have to wait for the disk, unless it may.
+        """
+        if not self.has_aborted or not found.slices:
+            return []
+        return self._search(lambda view: aborted_transactions(view, offset, found, up_to, cached=not may_block))
+
+    def _check_removed(self, segments: Segments, changes: int, error: FileNotFoundError) -> None:
+        """A file was not found: pass over it if segments were removed since `changes`."""
+        if self._closed:
+            raise UnknownTopicOrPartition(f"{self.tp} was closed") from error
+        if segments.changes == changes:
+            raise StorageFailed(
+                f"{error.filename} is gone; stop the broker and look with `barnabas log check`"
+            ) from error
+
+    def offset_for_time(self, timestamp: int, *, up_to: int) -> TimestampOffset | None:
+        """The first record before `up_to` whose timestamp is at least `timestamp`. Runs in a thread."""
+        found = self._search(lambda segments: search.offset_for_time(segments, timestamp, self.log_start_offset))
+        return None if found is None or found.offset >= up_to else found
+
+    def offset_of_max_timestamp(self) -> TimestampOffset | None:
+        """The first record that has the largest timestamp. Runs in a thread."""
+        return self._search(search.offset_of_max_timestamp)
+
+    def _search(self, find: Callable[[tuple[Segment, ...]], _Found]) -> _Found:
+        segments = self._open()
+        while True:
+            with self._lock:
+                view, truncations, changes = segments.all, self._truncations, segments.changes
+            try:
+                found = find(view)
+            except FileNotFoundError as error:
+                self._check_removed(segments, changes, error)
+                continue
+            except ApiError:
+                if truncations == self._truncations:
+                    raise
+                continue
+            if truncations == self._truncations:
+                return found
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of `offset`, or -1."""
+        self._open()
+        with self._lock:
+            return self._epochs.epoch_at(offset)
+
+    def offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """Where `epoch`, or the last one before it that the log has, ends."""
+        self._open()
+        with self._lock:
+            return self._epochs.end_offset(epoch, self.log_end_offset)
