@@ -79,12 +79,16 @@ async def running_parts(
             logs.close()
 
 
-async def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> TopicImage:
-    """A new topic; configuration keys are written with underscores."""
+async def make_topic(
+    broker: Broker, name: str, partitions: int = 1, *, ready: bool = True, **configs: str
+) -> TopicImage:
+    """A new topic, `ready` to be appended to on the event loop; configuration keys are written with underscores."""
     settings = {key.replace("_", "."): text for key, text in configs.items()}
     made = (await broker.controller.create_topics([NewTopic(name, partitions, 1, (), settings)]))[name]
     assert not isinstance(made, Exception), made
     await broker.replicas.settled()
+    for index in range(partitions if ready else 0):
+        broker.replicas.find(name, index).log.prepare()
     return made
 
 

@@ -134,6 +134,18 @@ class Log(LogReader):
 
     # Appending
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether an append finds everything in its place: the log was loaded, and has a file to go on with."""
+        segments = self._segments
+        return segments is not None and segments.active.has_file
+
+    def prepare(self) -> None:
+        """Load the log, and make the file that the next append goes to. Waits for the file system."""
+        segments = self._open()
+        with self._lock, self._store.writing(f"making a file of {self._path}"):
+            segments.make_file()
+
     def append(
         self, batch: bytes | memoryview, header: BatchHeader | None = None, *, leader_epoch: int, now_ms: int
     ) -> AppendInfo:

@@ -197,6 +197,20 @@ def test_a_topic_with_a_codec_of_its_own_recompresses(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_the_first_batch_of_a_log_waits_for_its_files(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", ready=False)
+        first = send(broker, 12, batch())
+        assert isinstance(first, Parked)
+        assert not first.overtakable
+        (result,) = produced(12, await answer_of(first))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
+        (result,) = produced(12, send(broker, 12, batch()))
+        assert result.base_offset == 3
+
+    run(tmp_path, story)
+
+
 def test_compacted_topics_need_keys(tmp_path: Path) -> None:
     async def story(broker: Broker) -> None:
         await make_topic(broker, "t", cleanup_policy="compact")
@@ -260,7 +274,7 @@ class TwoDisks:
         self.broker: Broker
         self.bad = self.good = -1
 
-    def run(self, story: Callable[[], Awaitable[None]], **configs: str) -> None:
+    def run(self, story: Callable[[], Awaitable[None]], **configs: Any) -> None:
         async def main() -> None:
             disks = {"log.dirs": f"{self._tmp_path / 'bad'},{self._tmp_path / 'good'}"}
             async with running_parts(self._tmp_path, disks, self.disk) as self.broker:

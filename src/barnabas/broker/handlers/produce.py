@@ -5,7 +5,8 @@
 - Once everything is appended, the connection's next request may start while this response waits.
 - Each partition has its own result; one that fails takes nothing away from the others.
 - Batches are stored as they are. Where a topic's settings need them opened (compression.type, compaction, a limit on
-  old timestamps), that happens in a thread before the append, and the connection waits, so that order is kept.
+  old timestamps), that happens in a thread before the append, and the connection waits, so that order is kept. So does
+  making the files of a log that is written to for the first time.
 - v13: topics by id. A repeated idempotent batch is answered with the offset of the first, once that is committed.
 
 Not implemented: transactions. A transactional batch is refused with INVALID_TXN_STATE.
@@ -73,7 +74,7 @@ class Produce:
     def _append(
         self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, *, opened: bool = False
     ) -> wire.Result | None:
-        """Append one batch; None if the batch or its log must be opened first."""
+        """Append one batch; None if the batch must be opened, or its log made ready, in a thread first."""
         acks = self._request.acks
         partition = self._broker.replicas.find(topic, index)
         if records is None:
@@ -85,7 +86,7 @@ class Produce:
         header = partition.check(records, now_ms, self._version)
         if header.attributes & TRANSACTIONAL or self._request.transactional_id is not None:
             raise InvalidTxnState("this broker has no transactions yet: leave transactional.id unset")
-        if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_open):
+        if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_ready):
             return None
         base_offset, last_offset, append_time, log_start_offset, _ = partition.append(records, header, now_ms)
         if partition.leader.high_watermark <= last_offset and partition.must_wait(acks):
@@ -133,7 +134,7 @@ class Produce:
             return None
         try:
             partition = self._broker.replicas.find(topic, index)
-            partition.log.open()
+            partition.log.prepare()
             header = partition.check(records, now_ms, self._version)
             config = partition.log.config
             return rewrite(records, config, now_ms) if needs_rewrite(header, config) else records
