@@ -10,6 +10,7 @@ Nothing is served before everything is loaded, so a client never sees half a bro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
 import secrets
@@ -52,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 SESSION_EVICTION_MS: Final = 120_000
 """How long a fetch session is safe from eviction; fixed in Kafka too."""
+OPEN_FILES: Final = 10_240
+"""What to ask for where no limit is set: macOS grants no more."""
 CONNECTIONS_SHARE: Final = 0.7
 """Of the limit of open files; the rest is for logs and for the broker itself."""
 GRACE: Final = 5.0
@@ -162,8 +165,7 @@ def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
     """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
     import uvloop
 
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # as the JVM does
+    _raise_file_limit()
 
     async def main() -> None:
         stopping = asyncio.Event()
@@ -180,6 +182,15 @@ def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
 
     uvloop.run(main())
     return 0
+
+
+def _raise_file_limit() -> None:
+    """Use as many descriptors as the system allows without asking anyone, as the JVM does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):  # the system may allow less than its limit says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _topic_name(metadata: MetadataCache, topic_id: UUID) -> str | None:
@@ -200,13 +211,16 @@ def _name_strays(image: ClusterImage, logs: LogManager) -> None:
 def _limits(values: Values) -> Limits:
     number = values.number
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = number("max.connections")
+    if descriptors != resource.RLIM_INFINITY:
+        most = min(most, int(descriptors * CONNECTIONS_SHARE))
     return Limits(
         request_max_bytes=number("socket.request.max.bytes"),
         queued_max_request_bytes=number("queued.max.request.bytes"),
         send_buffer_bytes=number("socket.send.buffer.bytes"),
         receive_buffer_bytes=number("socket.receive.buffer.bytes"),
         listen_backlog=number("socket.listen.backlog.size"),
-        max_connections=min(number("max.connections"), int(descriptors * CONNECTIONS_SHARE)),
+        max_connections=most,
         max_connections_per_ip=number("max.connections.per.ip"),
         idle_ms=number("connections.max.idle.ms"),
     )
