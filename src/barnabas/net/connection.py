@@ -3,6 +3,9 @@
 A request is served as soon as its frame is whole, within the callback that received its last byte. One request at a
 time: while one is parked, nothing more is taken from the socket, unless it is `overtakable` (see `net/reply`). While
 the client does not read its responses, its requests are not read either: one that never reads costs one response.
+
+Answers are sent when the turn of the event loop is over: those of one connection go out together, and clients are
+woken after the broker's work and not in the middle of it.
 """
 
 from __future__ import annotations
