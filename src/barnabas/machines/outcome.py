@@ -44,3 +44,36 @@ class Outcome(Generic[Change, Asker, Answer]):
     """Answers, each with whoever waits for it: one event may answer many."""
     sends: tuple[Send, ...] = ()
     timers: tuple[Timer, ...] = ()
+
+
+class Draft(Generic[Change, Asker, Answer]):
+    """A decision in the making: rules that call each other add to one draft."""
+
+    __slots__ = ("changes", "replies", "sends", "timers")
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.replies: list[tuple[Asker, Answer]] = []
+        self.sends: list[Send] = []
+        self.timers: list[Timer] = []
+
+    def reply(self, asker: Asker, answer: Answer) -> None:
+        """Answer somebody."""
+        self.replies.append((asker, answer))
+
+    def set_timer(self, key: Hashable, at_ms: int) -> None:
+        """Ask again at a time, instead of at any other time set for this key."""
+        self.timers.append(Timer(key, at_ms))
+
+    def cancel_timer(self, key: Hashable) -> None:
+        """Do not ask again for this key."""
+        self.timers.append(Timer(key, None))
+
+    def outcome(self) -> Outcome[Change, Asker, Answer]:
+        """The decision as it stands."""
+        return Outcome(
+            changes=tuple(self.changes),
+            replies=tuple(self.replies),
+            sends=tuple(self.sends),
+            timers=tuple(self.timers),
+        )

@@ -1,0 +1,106 @@
+"""What all rules of one coordinator share: its groups, the cluster's image and the settings.
+
+One coordinator stands for one partition of `__consumer_offsets`, and has the groups whose id falls on it. A group is of
+one kind at a time, classic or consumer; the rules of each kind live in a module of their own and find each other's
+groups here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from barnabas.machines.controller.image import ClusterImage
+from barnabas.machines.groups.settings import GroupSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from barnabas.machines.outcome import Draft, Outcome
+    from barnabas.protocol.coordinator_records import CoordinatorRecord
+
+    GroupDraft = Draft[CoordinatorRecord, "Asker", Any]
+    GroupOutcome = Outcome[CoordinatorRecord, "Asker", Any]
+
+
+class Asker(Protocol):
+    """Who asked, and who is answered, now or later. Two askers are the same only if they are one object."""
+
+    @property
+    def client_id(self) -> str:
+        """As the request's header says; "" if it does not."""
+        ...
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, as Kafka writes it: with a slash before it."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """The version of the API that the request came in."""
+        ...
+
+
+class TimerKey(NamedTuple):
+    """What a timer is for."""
+
+    kind: str
+    group_id: str
+    member_id: str = ""
+
+
+class Group(Protocol):
+    """What is asked of a group whatever its kind."""
+
+    group_id: str
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        ...
+
+    def check_offset_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> None:
+        """Refuse a commit of somebody who is not, or no longer, what it says; `epoch` may be a generation."""
+        ...
+
+    def check_offset_fetch(self, member_id: str | None, epoch: int, now_ms: int) -> None:
+        """Refuse a fetch of offsets by a member that is behind; a fetch without a member is not checked."""
+        ...
+
+    def check_offset_delete(self) -> None:
+        """Refuse to delete offsets of a group in this state."""
+        ...
+
+    def check_delete(self) -> None:
+        """Refuse to delete a group in this state."""
+        ...
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads this topic, so that its offsets are in use."""
+        ...
+
+    def offsets_unused_since(self, committed_ms: int, topic: str) -> int | None:
+        """From when on the retention of an offset counts; None while it is in use."""
+        ...
+
+    def tombstones(self) -> tuple[CoordinatorRecord, ...]:
+        """The records that remove the group's own state, without its offsets."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupTable:
+    """The groups of one coordinator."""
+
+    new_id: Callable[[], str]
+    """Makes ids that nobody has had: the text of a random UUID."""
+    settings: GroupSettings = field(default_factory=GroupSettings)
+    group_settings: Callable[[str], GroupSettings] | None = None
+    image: ClusterImage = field(default_factory=ClusterImage)
+    groups: dict[str, Group] = field(default_factory=dict)
+
+    def settings_of(self, group_id: str) -> GroupSettings:
+        """The settings of one group."""
+        return self.settings if self.group_settings is None else self.group_settings(group_id)
