@@ -279,3 +279,63 @@ class TransactionalIdNotFound(ApiError):
     """No transaction coordinator knows this transactional id."""
 
     code = ErrorCode.transactional_id_not_found
+
+
+class InvalidGroupId(ApiError):
+    """A group's id may not be empty."""
+
+    code = ErrorCode.invalid_group_id
+
+
+class GroupIdNotFound(ApiError):
+    """No group has this id."""
+
+    code = ErrorCode.group_id_not_found
+
+
+class NonEmptyGroup(ApiError):
+    """The group has members, so this may not be done to it."""
+
+    code = ErrorCode.non_empty_group
+
+
+class GroupMaxSizeReached(ApiError):
+    """The group has as many members as it may have."""
+
+    code = ErrorCode.group_max_size_reached
+
+
+class InvalidSessionTimeout(ApiError):
+    """The session timeout lies outside group.min.session.timeout.ms and group.max.session.timeout.ms."""
+
+    code = ErrorCode.invalid_session_timeout
+
+
+class InconsistentGroupProtocol(ApiError):
+    """The member speaks no protocol that all other members speak too."""
+
+    code = ErrorCode.inconsistent_group_protocol
+
+
+class UnknownMemberId(ApiError):
+    """The group has no such member."""
+
+    code = ErrorCode.unknown_member_id
+
+
+class FencedInstanceId(ApiError):
+    """Another member has taken over this group.instance.id."""
+
+    code = ErrorCode.fenced_instance_id
+
+
+class IllegalGeneration(ApiError):
+    """The member speaks of another generation than the group is in."""
+
+    code = ErrorCode.illegal_generation
+
+
+class RebalanceInProgress(ApiError):
+    """The group is handing out partitions anew; the member should join again."""
+
+    code = ErrorCode.rebalance_in_progress
