@@ -257,6 +257,24 @@ class CoordinatorNotAvailable(ApiError):
     code = ErrorCode.coordinator_not_available
 
 
+class CoordinatorLoadInProgress(ApiError):
+    """The coordinator is here, but has not read its log to the end yet."""
+
+    code = ErrorCode.coordinator_load_in_progress
+
+
+class NotCoordinator(ApiError):
+    """Another broker coordinates this group or transactional id."""
+
+    code = ErrorCode.not_coordinator
+
+
+class UnknownServerError(ApiError):
+    """Something failed in the broker that no client is to blame for."""
+
+    code = ErrorCode.unknown_server_error
+
+
 class NotController(ApiError):
     """Another broker is the controller."""
 
@@ -339,3 +357,33 @@ class RebalanceInProgress(ApiError):
     """The group is handing out partitions anew; the member should join again."""
 
     code = ErrorCode.rebalance_in_progress
+
+
+class FencedMemberEpoch(ApiError):
+    """The member's epoch is not the one known here: it must give up its partitions and join again."""
+
+    code = ErrorCode.fenced_member_epoch
+
+
+class StaleMemberEpoch(ApiError):
+    """The member's epoch is not the current one: it must wait for its next heartbeat and try again."""
+
+    code = ErrorCode.stale_member_epoch
+
+
+class UnreleasedInstanceId(ApiError):
+    """The member that has this group.instance.id has not left yet."""
+
+    code = ErrorCode.unreleased_instance_id
+
+
+class UnsupportedAssignor(ApiError):
+    """The broker has no assignor of this name."""
+
+    code = ErrorCode.unsupported_assignor
+
+
+class InvalidRegularExpression(ApiError):
+    """The pattern of a subscription cannot be used."""
+
+    code = ErrorCode.invalid_regular_expression
