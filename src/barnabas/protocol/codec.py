@@ -48,7 +48,8 @@ class ResponseCodec(NamedTuple):
 def request_codec(key: ApiKey, version: int, newest: int) -> RequestCodec:
     """The reader for this version, which answers in the newest one."""
     message_class = load_request_schema(key, version)
-    return RequestCodec(message_class, entity_reader(message_class), load_request_schema(key, newest))
+    known = shapes.own_request(key) or load_request_schema(key, newest)
+    return RequestCodec(message_class, entity_reader(message_class), known)
 
 
 @cache

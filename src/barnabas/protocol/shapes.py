@@ -153,12 +153,57 @@ def list_config_resources_up(request: Any, version: int) -> Any:
     return ListConfigResourcesRequest(resource_types=(i8(16),))
 
 
+def offset_fetch_up(request: Any, version: int) -> Any:
+    """See `protocol/group_offsets`."""
+    from barnabas.protocol import group_offsets
+
+    return group_offsets.fetch_up(request, version)
+
+
+def offset_fetch_down(response: Any, version: int) -> Any:
+    """See `protocol/group_offsets`."""
+    from barnabas.protocol import group_offsets
+
+    return group_offsets.fetch_down(response, version)
+
+
+def leave_group_up(request: Any, version: int) -> Any:
+    """Up to version 2 one member leaves at a time."""
+    if version >= 3:
+        return request
+    from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+
+    return LeaveGroupRequest(group_id=request.group_id, members=(MemberIdentity(member_id=request.member_id),))
+
+
+def leave_group_down(response: Any, version: int) -> Any:
+    """Up to version 2 the error of the one member is the error of the request."""
+    if version >= 3 or response.error_code is not ErrorCode.none or not response.members:
+        return response
+    return replace(response, error_code=response.members[0].error_code)
+
+
+def own_request(key: ApiKey) -> type | None:
+    """The class that handlers know a request by, where it is none of kio's."""
+    if key is ApiKey.OFFSET_COMMIT:
+        from barnabas.protocol.group_offsets import OffsetCommitRequest
+
+        return OffsetCommitRequest
+    if key is ApiKey.OFFSET_FETCH:
+        from barnabas.protocol.group_offsets import OffsetFetchRequest
+
+        return OffsetFetchRequest
+    return None
+
+
 UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.LIST_OFFSETS: list_offsets_up,
     ApiKey.METADATA: metadata_up,
     ApiKey.FIND_COORDINATOR: find_coordinator_up,
     ApiKey.DELETE_TOPICS: delete_topics_up,
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources_up,
+    ApiKey.OFFSET_FETCH: offset_fetch_up,
+    ApiKey.LEAVE_GROUP: leave_group_up,
 }
 
 
@@ -176,4 +221,6 @@ DOWN: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.METADATA: metadata_down,
     ApiKey.FIND_COORDINATOR: find_coordinator_down,
     ApiKey.DELETE_TOPICS: delete_topics_down,
+    ApiKey.OFFSET_FETCH: offset_fetch_down,
+    ApiKey.LEAVE_GROUP: leave_group_down,
 }
