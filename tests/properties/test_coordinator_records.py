@@ -1,0 +1,137 @@
+"""Any record of a group is read as it was written, and no bytes do more than raise a clear error."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.model.errors import InvalidRecord
+from barnabas.protocol import coordinator_records
+from barnabas.protocol.coordinator_records import (
+    ConsumerGroupMemberMetadataValue,
+    CoordinatorRecord,
+    CurrentTopicPartitions,
+    GroupMetadataValue,
+    Key,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    PartitionMetadata,
+    TargetTopicPartitions,
+    TopicMetadata,
+    Value,
+    decode,
+    encode,
+)
+
+TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
+INT8: Final = st.integers(-(2**7), 2**7 - 1)
+INT32: Final = st.integers(-(2**31), 2**31 - 1)
+INT64: Final = st.integers(-(2**63), 2**63 - 1)
+INTS: Final = st.lists(INT32, max_size=5).map(tuple)
+IDS: Final = st.uuids()
+OPTIONAL_TEXT: Final = st.none() | TEXT
+TEXTS: Final = st.lists(TEXT, max_size=4).map(tuple)
+
+MEMBERS: Final = st.builds(
+    MemberMetadata, TEXT, OPTIONAL_TEXT, TEXT, TEXT, INT32, INT32, st.binary(max_size=200), st.binary(max_size=200)
+)
+CLASSIC: Final = st.builds(
+    coordinator_records.ClassicMemberMetadata,
+    INT32,
+    st.lists(st.builds(coordinator_records.ClassicProtocol, TEXT, st.binary(max_size=200)), max_size=3).map(tuple),
+)
+CURRENT: Final = st.lists(st.builds(CurrentTopicPartitions, IDS, INTS, st.none() | INTS), max_size=3).map(tuple)
+TARGET: Final = st.lists(st.builds(TargetTopicPartitions, IDS, INTS), max_size=3).map(tuple)
+RACKS: Final = st.lists(st.builds(PartitionMetadata, INT32, TEXTS), max_size=3).map(tuple)
+TOPICS: Final = st.lists(st.builds(TopicMetadata, IDS, TEXT, INT32, RACKS), max_size=3).map(tuple)
+
+PAIRS: Final[tuple[tuple[st.SearchStrategy[Key], st.SearchStrategy[Value]], ...]] = (
+    (
+        st.builds(OffsetCommitKey, TEXT, TEXT, INT32),
+        st.builds(OffsetCommitValue, INT64, INT32, TEXT, INT64, st.just(-1), st.none() | IDS),
+    ),
+    (
+        st.builds(OffsetCommitKey, TEXT, TEXT, INT32),
+        st.builds(OffsetCommitValue, INT64, st.just(-1), TEXT, INT64, INT64, st.none()),
+    ),
+    (
+        st.builds(coordinator_records.GroupMetadataKey, TEXT),
+        st.builds(
+            GroupMetadataValue,
+            TEXT,
+            INT32,
+            OPTIONAL_TEXT,
+            OPTIONAL_TEXT,
+            INT64,
+            st.lists(MEMBERS, max_size=3).map(tuple),
+        ),
+    ),
+    (
+        st.builds(coordinator_records.ConsumerGroupMetadataKey, TEXT),
+        st.builds(coordinator_records.ConsumerGroupMetadataValue, INT32, INT64),
+    ),
+    (
+        st.builds(coordinator_records.ConsumerGroupPartitionMetadataKey, TEXT),
+        st.builds(coordinator_records.ConsumerGroupPartitionMetadataValue, TOPICS),
+    ),
+    (
+        st.builds(coordinator_records.ConsumerGroupMemberMetadataKey, TEXT, TEXT),
+        st.builds(
+            ConsumerGroupMemberMetadataValue,
+            OPTIONAL_TEXT,
+            OPTIONAL_TEXT,
+            TEXT,
+            TEXT,
+            TEXTS,
+            OPTIONAL_TEXT,
+            INT32,
+            OPTIONAL_TEXT,
+            st.none() | CLASSIC,
+        ),
+    ),
+    (
+        st.builds(coordinator_records.ConsumerGroupTargetAssignmentMetadataKey, TEXT),
+        st.builds(coordinator_records.ConsumerGroupTargetAssignmentMetadataValue, INT32, INT64),
+    ),
+    (
+        st.builds(coordinator_records.ConsumerGroupTargetAssignmentMemberKey, TEXT, TEXT),
+        st.builds(coordinator_records.ConsumerGroupTargetAssignmentMemberValue, TARGET),
+    ),
+    (
+        st.builds(coordinator_records.ConsumerGroupCurrentMemberAssignmentKey, TEXT, TEXT),
+        st.builds(coordinator_records.ConsumerGroupCurrentMemberAssignmentValue, INT32, INT32, INT8, CURRENT, CURRENT),
+    ),
+    (
+        st.builds(coordinator_records.ConsumerGroupRegularExpressionKey, TEXT, TEXT),
+        st.builds(coordinator_records.ConsumerGroupRegularExpressionValue, TEXTS, INT64, INT64),
+    ),
+)
+RECORDS: Final = st.one_of(*(st.builds(CoordinatorRecord, key, st.none() | value) for key, value in PAIRS))
+
+
+@given(RECORDS)
+def test_a_record_is_read_as_it_was_written(record: CoordinatorRecord) -> None:
+    found = decode(*encode(record))
+    if (
+        isinstance(record.value, OffsetCommitValue)
+        and record.value.topic_id is not None
+        and not record.value.topic_id.int
+    ):
+        record = record._replace(value=record.value._replace(topic_id=None))
+    assert found == record
+    assert found is not None
+    assert type(found.key) is type(record.key)
+
+
+@given(RECORDS, st.data())
+def test_damaged_bytes_only_raise(record: CoordinatorRecord, data: st.DataObject) -> None:
+    key, value = encode(record)
+    damaged = bytearray(key + (value or b""))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(InvalidRecord):
+        decode(bytes(damaged[: len(key)]), None if value is None else bytes(damaged[len(key) :]))
