@@ -3,19 +3,17 @@
 Version 10 of both names topics by id and the versions before by name, so no class of kio has both. These have, with the
 field names of kio's: a request of any version converts to them, and any version of a response is made of them. Up to
 version 7 OffsetFetch asks for one group.
+
+Conversion looks at the types of fields, so annotations are not postponed here.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from barnabas.model.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NO_RETENTION: Final = timedelta(milliseconds=-1)
 """As an offset's retention: what the broker has for all."""
