@@ -9,10 +9,10 @@ and then says only that it failed.
 from __future__ import annotations
 
 import importlib
-import socket
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+from barnabas.clients.addresses import connect
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, LibraryMissing, RequestRefused
 from barnabas.model.errors import ErrorCode
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT = 10.0
 CONNECT_TIMEOUT = 3.0
 METADATA_TIMEOUT = 5.0
-DEFAULT_PORT = 9092
 NO_TOPIC_ID = "A" * 22
 _URL_SAFE = str.maketrans("+/", "-_")
 """librdkafka writes ids in plain base64, Kafka in the form that is safe in addresses and file names."""
@@ -100,7 +99,7 @@ class Admin:
         self._timeout = timeout
         self._kafka = _load_library()
         self._client = self._new_client(properties or {})
-        _reach(bootstrap_servers, min(timeout, CONNECT_TIMEOUT))
+        connect(bootstrap_servers, min(timeout, CONNECT_TIMEOUT)).socket.close()
 
     def __enter__(self) -> Self:
         return self
@@ -252,33 +251,6 @@ def _load_library() -> Any:
             f"this needs confluent-kafka, which is not installed ({error}); "
             "install it with: pip install 'barnabas[clients]'"
         ) from error
-
-
-def _reach(bootstrap_servers: str, timeout: float) -> None:
-    failures = []
-    for address in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
-        try:
-            host, port = _split_address(address)
-            socket.create_connection((host, port), timeout).close()
-        except ValueError as error:
-            failures.append(str(error))
-        except TimeoutError:
-            failures.append(f"{address} (no answer within {timeout:g} s)")
-        except OSError as error:
-            failures.append(f"{address} ({(error.strerror or str(error)).lower()})")
-        else:
-            return
-    raise BrokerUnreachable(f"no broker answers at {', '.join(failures) or 'an empty list of addresses'}")
-
-
-def _split_address(address: str) -> tuple[str, int]:
-    """Host and port of HOST, HOST:PORT, [IPV6]:PORT or PROTOCOL://HOST:PORT."""
-    host, _, port = address.rpartition("://")[2].rpartition(":")
-    if not host or (":" in host and not host.endswith("]")):
-        host, port = address, str(DEFAULT_PORT)
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{address} (not an address of the form HOST:PORT)")
-    return host.strip("[]"), int(port)
 
 
 def _error_code(value: int) -> ErrorCode:

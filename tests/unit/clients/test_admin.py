@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from barnabas.clients import admin
+from barnabas.clients.addresses import split_address
 from barnabas.clients.admin import Admin, PartitionInfo, TopicInfo
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, LibraryMissing
 from tests.support.processes import free_port
@@ -22,7 +22,7 @@ from tests.support.processes import free_port
     ],
 )
 def test_addresses(address: str, expected: tuple[str, int]) -> None:
-    assert admin._split_address(address) == expected
+    assert split_address(address) == expected
 
 
 @pytest.mark.parametrize("address", ["broker:http", "broker:0", "broker:70000"])

@@ -1,0 +1,103 @@
+"""Where logs begin and end, and which offset a time falls on: asked of the leaders of partitions."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i32Timedelta, i64
+
+from barnabas.clients.errors import RequestRefused
+from barnabas.clients.wire import RETRY_SECONDS, Cluster, Node
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, Node | None]:
+    """Who leads each partition of the named topics, None where nobody does; unknown topics are left out."""
+    from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+
+    wanted = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(topic)) for topic in dict.fromkeys(topics))
+    metadata = cluster.ask(
+        MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False),
+        at_least=4,
+    )
+    nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in metadata.brokers}
+    return {
+        TopicPartition(topic.name, partition.partition_index): nodes.get(partition.leader_id)
+        for topic in metadata.topics
+        for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    }
+
+
+def offsets(cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+    """Offsets by time (milliseconds), or at LATEST or EARLIEST; -1 where no record is that young.
+
+    Partitions that do not exist, or that nobody leads, are left out. A leader that has just changed is asked for again.
+    """
+    wanted = list(partitions)
+    deadline = cluster.deadline()
+    found: dict[TopicPartition, int] = {}
+    while wanted:
+        again: list[TopicPartition] = []
+        for leader, led in _by_leader(cluster, wanted).items():
+            for partition, code, offset in _ask(cluster, leader, led, timestamp):
+                if code == ErrorCode.none:
+                    found[partition] = offset
+                elif code.retriable and not deadline.passed:
+                    again.append(partition)
+                else:
+                    raise RequestRefused(code, f"partition {partition}: the broker answered {code.name.upper()}")
+        wanted = again
+        if wanted:
+            time.sleep(RETRY_SECONDS)
+    return found
+
+
+def _by_leader(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[Node, list[TopicPartition]]:
+    leading = leaders(cluster, (partition.topic for partition in partitions))
+    led: dict[Node, list[TopicPartition]] = {}
+    for partition in partitions:
+        if (leader := leading.get(partition)) is not None:
+            led.setdefault(leader, []).append(partition)
+    return led
+
+
+def _ask(
+    cluster: Cluster, leader: Node, partitions: Sequence[TopicPartition], timestamp: int
+) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+
+    request = ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(0),
+        topics=tuple(
+            ListOffsetsTopic(
+                name=TopicName(topic),
+                partitions=tuple(
+                    ListOffsetsPartition(partition_index=i32(number), timestamp=i64(timestamp)) for number in numbers
+                ),
+            )
+            for topic, numbers in by_topic(partitions).items()
+        ),
+        timeout=i32Timedelta.parse(timedelta(seconds=cluster.deadline().seconds)),
+    )
+    for topic in cluster.ask(request, at=leader).topics:
+        for answer in topic.partitions:
+            yield TopicPartition(topic.name, answer.partition_index), answer.error_code, answer.offset
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions as requests have them: numbers below topics."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
