@@ -16,10 +16,13 @@ from barnabas.machines.groups.settings import GroupSettings
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+    from uuid import UUID
 
     from barnabas.machines.outcome import Draft, Outcome
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
+    CommitCheck = Callable[[str, UUID | None, int], None]
+    """Takes a topic's name and id and a partition, and raises if no offset may be committed for it."""
     GroupDraft = Draft[CoordinatorRecord, "Asker", Any]
     GroupOutcome = Outcome[CoordinatorRecord, "Asker", Any]
 
@@ -61,8 +64,13 @@ class Group(Protocol):
         """Whether it has no members."""
         ...
 
-    def check_offset_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> None:
-        """Refuse a commit of somebody who is not, or no longer, what it says; `epoch` may be a generation."""
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int
+    ) -> CommitCheck | None:
+        """Refuse a commit of somebody who is not, or no longer, what it says; `epoch` may be a generation.
+
+        Where it depends on the partition, what comes back has to be asked for each of them.
+        """
         ...
 
     def check_offset_fetch(self, member_id: str | None, epoch: int, now_ms: int) -> None:
