@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from barnabas.broker.context import Broker
 from barnabas.broker.controller import Controller
+from barnabas.broker.groups import Groups
 from barnabas.broker.producer_ids import ProducerIdSource
 from barnabas.broker.replicas import ReplicaManager
 from barnabas.broker.settings import Settings
@@ -48,6 +49,7 @@ async def running_parts(
     controller = Controller(lambda: SqliteStore(directory / "metadata"), cache, clock, defaults=defaults)
     with ThreadPoolExecutor(2, "parts") as executor:
         replicas = ReplicaManager(config.node_id, logs, settings, cache, executor)
+        groups = Groups(replicas=replicas, metadata=cache, settings=settings, clock=clock, executor=executor)
         image = await controller.open()
         try:
             logs.load(broker_id=config.node_id, cluster_id=image.cluster_id, configs={})
@@ -72,8 +74,11 @@ async def running_parts(
                     topic_name=lambda topic_id: cache.image.topic_names.get(topic_id),
                 ),
                 producer_ids=ProducerIdSource(controller.allocate_producer_ids),
+                groups=groups,
                 executor=executor,
             )
+            groups.runtime.resign()
+            await groups.runtime.loaded()
         finally:
             await controller.stop()
             logs.close()

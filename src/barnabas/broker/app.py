@@ -25,6 +25,7 @@ from barnabas.broker.clock import SystemClock, seconds_since_start
 from barnabas.broker.context import Broker
 from barnabas.broker.controller import Controller
 from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.producer_ids import ProducerIdSource
 from barnabas.broker.replicas import ReplicaManager
@@ -57,6 +58,8 @@ OPEN_FILES: Final = 10_240
 """What to ask for where no limit is set: macOS grants no more."""
 CONNECTIONS_SHARE: Final = 0.7
 """Of the limit of open files; the rest is for logs and for the broker itself."""
+FEATURES: Final = {"group.version": (0, 1)}
+"""Levels that this broker supports of what a cluster agrees on; 1 is the protocol whose coordinator assigns."""
 GRACE: Final = 5.0
 """Seconds that requests under way have to finish when the broker stops."""
 
@@ -95,12 +98,13 @@ class App:
             clock,
             defaults=TopicDefaults(number("num.partitions"), number("default.replication.factor")),
         )
+        replicas = ReplicaManager(config.node_id, logs, settings, metadata, self._executor)
         self.broker = Broker(
             broker_id=config.node_id,
             settings=settings,
             clock=clock,
             logs=logs,
-            replicas=ReplicaManager(config.node_id, logs, settings, metadata, self._executor),
+            replicas=replicas,
             metadata=metadata,
             controller=controller,
             producer_ids=ProducerIdSource(controller.allocate_producer_ids),
@@ -109,6 +113,9 @@ class App:
                 eviction_ms=SESSION_EVICTION_MS,
                 new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
                 topic_name=lambda topic_id: _topic_name(metadata, topic_id),
+            ),
+            groups=Groups(
+                replicas=replicas, metadata=metadata, settings=settings, clock=clock, executor=self._executor
             ),
             executor=self._executor,
         )
@@ -153,8 +160,10 @@ class App:
         if self._server is not None:
             self._server.stop_listening()
             broker.replicas.wake_all()
+            broker.groups.runtime.resign()
             await self._server.close(GRACE)
         await self._dispatcher.finish()
+        await broker.groups.runtime.loaded()
         await broker.replicas.settled()
         await broker.controller.stop()
         await asyncio.to_thread(broker.logs.close)
@@ -236,4 +245,5 @@ def _registration(config: BrokerConfig, bound: dict[str, int]) -> Registration:
         endpoints=endpoints,
         rack=config.text_or_none("broker.rack"),
         incarnation_id=uuid.uuid4(),
+        features=FEATURES,
     )

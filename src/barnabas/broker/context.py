@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from barnabas.broker.controller import Controller
+    from barnabas.broker.groups import Groups
     from barnabas.broker.producer_ids import ProducerIdSource
     from barnabas.broker.replicas import ReplicaManager
     from barnabas.broker.settings import Settings
@@ -31,5 +32,6 @@ class Broker:
     controller: Controller
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIdSource
+    groups: Groups
     executor: Executor
     """For everything that may wait for the disk."""

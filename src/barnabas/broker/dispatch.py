@@ -2,13 +2,15 @@
 
 A raw handler (Produce, Fetch) is given the frame and answers in bytes. Every other handler is given the newest version
 of the request and returns the newest version of the response; the codec does the rest. A handler that is a coroutine
-function runs as a task, and its connection waits for it.
+function runs as a task, one that returns a future (a coordinator's) is answered when that is done; the connection waits
+for either.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from asyncio import isfuture
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +35,7 @@ logger = logging.getLogger(__name__)
 class Route:
     """An API with its handler, loaded when the API is first asked for."""
 
-    __slots__ = ("api", "flexible_from", "handler", "newest", "oldest", "raw")
+    __slots__ = ("api", "flexible_from", "handler", "newest", "oldest", "raw", "versioned")
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -41,6 +43,7 @@ class Route:
         self.newest = api.newest
         self.flexible_from = api.flexible_from
         self.raw = api.key in RAW
+        self.versioned = api.versioned
         self.handler: Callable[..., Any] | None = None
 
 
@@ -73,9 +76,14 @@ class Dispatcher:
             return answer  # what it raises ends the connection, in net/connection
         request = codec.decode(route.api.key, version, route.newest, frame, body)
         try:
-            response = handler(self._broker, request, known.caller)
+            if route.versioned:
+                response = handler(self._broker, request, known.caller, version)
+            else:
+                response = handler(self._broker, request, known.caller)
             if iscoroutine(response):
                 return self._later(route.api, version, correlation_id, response)
+            if isfuture(response):
+                return _when_done(route.api, version, correlation_id, response)
             return codec.encode(route.api.key, version, correlation_id, response)
         except Exception as error:
             return _failed(route.api, version, correlation_id, error)
@@ -104,6 +112,19 @@ def _meet(connection: Connection, raw_client_id: bytes | None) -> KnownClient:
     client_id = None if raw_client_id is None else raw_client_id.decode(errors="replace")
     caller = Caller(listener=connection.listener, address=connection.address, client_id=client_id)
     return KnownClient(raw_client_id or b"", caller)
+
+
+def _when_done(api: Api, version: int, correlation_id: int, future: asyncio.Future[Any]) -> Parked:
+    parked = Parked()
+
+    def done(future: asyncio.Future[Any]) -> None:
+        try:
+            parked.resolve(codec.encode(api.key, version, correlation_id, future.result()))
+        except Exception as error:
+            parked.resolve(_failed(api, version, correlation_id, error))
+
+    future.add_done_callback(done)
+    return parked
 
 
 async def _run(

@@ -27,6 +27,8 @@ class Api(NamedTuple):
     handler: str
     advertised_from: int | None = None
     """The oldest version in ApiVersions, where it is not the oldest that is served."""
+    versioned: bool = False
+    """Whether the handler is told the request's version, because what is done depends on it."""
 
     @property
     def flexible_from(self) -> int:
@@ -50,7 +52,15 @@ APIS: Final = (
     Api(ApiKey.FETCH, 4, 18, "fetch:fetch"),
     Api(ApiKey.LIST_OFFSETS, 1, 11, "offsets:list_offsets"),
     Api(ApiKey.METADATA, 0, 13, "metadata:metadata"),
+    Api(ApiKey.OFFSET_COMMIT, 2, 10, "group_offsets:offset_commit", versioned=True),
+    Api(ApiKey.OFFSET_FETCH, 1, 10, "group_offsets:offset_fetch", versioned=True),
     Api(ApiKey.FIND_COORDINATOR, 0, 6, "coordinators:find_coordinator"),
+    Api(ApiKey.JOIN_GROUP, 0, 9, "groups:join_group", versioned=True),
+    Api(ApiKey.HEARTBEAT, 0, 4, "groups:heartbeat", versioned=True),
+    Api(ApiKey.LEAVE_GROUP, 0, 5, "groups:leave_group", versioned=True),
+    Api(ApiKey.SYNC_GROUP, 0, 5, "groups:sync_group", versioned=True),
+    Api(ApiKey.DESCRIBE_GROUPS, 0, 6, "group_admin:describe_groups", versioned=True),
+    Api(ApiKey.LIST_GROUPS, 0, 5, "group_admin:list_groups"),
     Api(ApiKey.API_VERSIONS, 0, 4, "api_versions:api_versions"),
     Api(ApiKey.CREATE_TOPICS, 2, 7, "topics:create_topics"),
     Api(ApiKey.DELETE_TOPICS, 1, 6, "topics:delete_topics"),
@@ -61,9 +71,13 @@ APIS: Final = (
     Api(ApiKey.ALTER_CONFIGS, 0, 2, "configs:alter_configs"),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, "log_dirs:describe_log_dirs"),
     Api(ApiKey.CREATE_PARTITIONS, 0, 3, "topics:create_partitions"),
+    Api(ApiKey.DELETE_GROUPS, 0, 2, "group_admin:delete_groups"),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "configs:incremental_alter_configs"),
+    Api(ApiKey.OFFSET_DELETE, 0, 0, "group_offsets:offset_delete", versioned=True),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "cluster:describe_cluster"),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "producers:describe_producers"),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, "groups:consumer_group_heartbeat", versioned=True),
+    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "group_admin:consumer_group_describe"),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, "configs:list_config_resources"),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "metadata:describe_topic_partitions"),
 )

@@ -59,6 +59,13 @@ class CommitWaiter(NamedTuple):
     done: Callable[[ApiError | None], None]
 
 
+class LeadershipWatcher(NamedTuple):
+    """Who acts on the leadership of a topic's partitions: both are called on the event loop, at once."""
+
+    led: Callable[[Partition], None]
+    lost: Callable[[Partition], None]
+
+
 class Wanted(NamedTuple):
     """A partition to be led whose log is not there yet; a new one has never had a log."""
 
@@ -170,6 +177,11 @@ class ReplicaManager:
         self._by_wire: dict[tuple[str | bytes, int], Partition] = {}
         """The same, by name and by the bytes of the topic's id: what a Produce or Fetch names is one look-up away."""
         self._to_wake: set[Partition] = set()
+        self._leadership: dict[str, LeadershipWatcher] = {}
+
+    def watch(self, topic: str, led: Callable[[Partition], None], lost: Callable[[Partition], None]) -> None:
+        """Tell when this broker begins and ceases to lead a partition of `topic`, from now on."""
+        self._leadership[topic] = LeadershipWatcher(led, lost)
 
     def get(self, topic: str, index: int) -> Partition | None:
         """The partition, if this broker leads it."""
@@ -303,16 +315,23 @@ class ReplicaManager:
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
+        watcher = self._leadership.get(topic.name)
         if known is not None:
+            if watcher is not None:
+                watcher.lost(known)
             known.fail(NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))
         partition = self._partitions[tp] = Partition(self, tp, log, leader)
         self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
+        if watcher is not None:
+            watcher.led(partition)
 
     def _drop(self, tp: TopicPartition, topic_id: UUID) -> None:
         partition = self._partitions.get(tp)
         if partition is None or partition.topic_id != topic_id:
             return
         del self._partitions[tp], self._by_wire[tp], self._by_wire[topic_id.bytes, tp.partition]
+        if (watcher := self._leadership.get(tp.topic)) is not None:
+            watcher.lost(partition)
         partition.fail(UnknownTopicOrPartition(f"{tp} was deleted"))
         self.logs.delete(tp)
 

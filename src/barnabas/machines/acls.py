@@ -62,3 +62,14 @@ CLUSTER_OPERATIONS: Final = bits(
     ]
 )
 """Everything that can be done to a cluster."""
+
+GROUP_OPERATIONS: Final = bits(
+    [
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ]
+)
+"""Everything that can be done to a group."""

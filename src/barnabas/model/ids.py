@@ -38,3 +38,16 @@ def uuid_from_text(text: str) -> UUID:
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not an id: it should decode to 16 bytes, not {len(raw)}")
     return UUID(bytes=raw)
+
+
+def java_hash(text: str) -> int:
+    """What Java's String.hashCode gives: Kafka finds a group's coordinator by it.
+
+    >>> java_hash("polygenelubricants")
+    -2147483648
+    """
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value

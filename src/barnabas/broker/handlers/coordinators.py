@@ -1,11 +1,13 @@
 """FindCoordinator v0–6: which broker coordinates a group or a transactional id.
 
-- None does yet: groups and transactions are answered with COORDINATOR_NOT_AVAILABLE, and a message where there is room
-  for one (v1+). Clients go on asking until their own timeout, and say then what they waited for.
+- A group is coordinated by the leader of one partition of `__consumer_offsets`, found by its id's hash. The topic is
+  made when it is first needed, and the answer is given then; Apache Kafka answers COORDINATOR_NOT_AVAILABLE and lets
+  the client come again.
+- Transactional ids are answered with COORDINATOR_NOT_AVAILABLE, and a message where there is room for one (v1+).
 - Any other kind of key (share groups are one) is an INVALID_REQUEST.
 - Up to v3 a request has one key, from v4 on a list of them.
 
-Not implemented: the coordinators.
+Not implemented: the coordinator of transactions.
 """
 
 from __future__ import annotations
@@ -16,33 +18,78 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
+from barnabas.broker import internal_topics
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode, InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
 
-ABSENT: Final = {
-    0: "this broker has no group coordinator yet: assign partitions by hand instead of subscribing",
-    1: "this broker has no transaction coordinator yet: leave transactional.id unset",
-}
-"""By kind of key: what is missing, and what works meanwhile."""
+GROUP: Final = 0
+TRANSACTION: Final = 1
 
 
-def find_coordinator(broker: Broker, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
-    """Say honestly that there is none."""
-    missing = ABSENT.get(request.key_type)
-    if missing is None:
-        error, message = ErrorCode.invalid_request, f"coordinators of kind {request.key_type} are not known here"
-    else:
-        error, message = ErrorCode.coordinator_not_available, missing
-    return FindCoordinatorResponse(
-        throttle_time=NO_THROTTLE,
-        coordinators=tuple(
-            Coordinator(key=key, node_id=BrokerId(-1), host="", port=i32(-1), error_code=error, error_message=message)
-            for key in request.coordinator_keys
-        ),
+def find_coordinator(
+    broker: Broker, request: FindCoordinatorRequest, caller: Caller
+) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
+    """Name the coordinators; a coroutine when their topic must be made first."""
+    if request.key_type == GROUP and broker.metadata.topic(CONSUMER_OFFSETS) is None:
+        return _make_first(broker, request, caller)
+    return _answer(broker, request, caller)
+
+
+async def _make_first(broker: Broker, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
+    try:
+        await internal_topics.make(broker, CONSUMER_OFFSETS)
+    except ApiError as error:
+        failure = CoordinatorNotAvailable(f"{CONSUMER_OFFSETS} cannot be made: {error}")
+        return _response([_failed(key, failure) for key in request.coordinator_keys])
+    return _answer(broker, request, caller)
+
+
+def _answer(broker: Broker, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
+    found = []
+    for key in request.coordinator_keys:
+        try:
+            found.append(_find(broker, request.key_type, key, caller))
+        except ApiError as error:
+            found.append(_failed(key, error))
+    return _response(found)
+
+
+def _find(broker: Broker, kind: int, key: str, caller: Caller) -> Coordinator:
+    if kind == TRANSACTION:
+        raise CoordinatorNotAvailable("this broker has no transaction coordinator yet: leave transactional.id unset")
+    if kind != GROUP:
+        raise InvalidRequest(f"coordinators of kind {kind} are not known here")
+    image = broker.metadata.image
+    number = broker.groups.runtime.partition_for(key)
+    partition = None if number is None else image.partition(CONSUMER_OFFSETS, number)
+    leader = None if partition is None else image.brokers.get(partition.leader)
+    endpoint = None if leader is None else leader.endpoints.get(caller.listener)
+    if leader is None or endpoint is None:
+        raise CoordinatorNotAvailable(f"{CONSUMER_OFFSETS}-{number} has no leader that can be reached: try again")
+    return Coordinator(
+        key=key,
+        node_id=BrokerId(leader.broker_id),
+        host=endpoint.host,
+        port=i32(endpoint.port),
+        error_code=ErrorCode.none,
+        error_message=None,
     )
+
+
+def _failed(key: str, error: ApiError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=BrokerId(-1), host="", port=i32(-1), error_code=error.code, error_message=str(error)
+    )
+
+
+def _response(coordinators: list[Coordinator]) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(coordinators))

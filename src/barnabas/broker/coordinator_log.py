@@ -1,0 +1,90 @@
+"""A coordinator's log: a partition of an internal topic, as records instead of batches.
+
+`append` writes the records of one decision as one batch: all of them or none. `replay_log` reads a whole log, oldest
+first, when a broker takes a partition over; records of transactions that clients wrote are handed on with their
+producer's id, and so are the markers that end them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.protocol.records.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.compression import decompress
+from barnabas.protocol.records.control import ControlType, control_type
+from barnabas.protocol.records.records import Record, read_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from barnabas.broker.replicas import Partition
+    from barnabas.storage.log import Log
+
+_MAX_UNPACKED: Final = 1 << 30
+
+
+class Replayed(Protocol):
+    """Whoever reads a log."""
+
+    def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        """One record; `producer_id` is that of the transaction it belongs to, or -1."""
+        ...
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """The marker that ends a producer's transaction."""
+        ...
+
+
+def append(partition: Partition, records: Sequence[tuple[bytes, bytes | None]], now_ms: int, codec: int) -> int:
+    """Store records as one batch; returns the log end offset after them. Raises ApiError when that cannot be.
+
+    A coordinator writes for its clients, so as many replicas must be in sync as with acks=all.
+    """
+    partition.check_enough_replicas()
+    batch = build_batch(
+        [Record(number, 0, key, value) for number, (key, value) in enumerate(records)],
+        base_timestamp=now_ms,
+        codec=codec,
+    )
+    return partition.append(batch, read_header(batch), now_ms).last_offset + 1
+
+
+def replay_log(log: Log, reader: Replayed, buffer_bytes: int) -> int:
+    """Hand every record to `reader`; returns how many there were. Reads files; runs in a thread."""
+    count = 0
+    for header, payload in _batches(log, buffer_bytes):
+        unpacked = decompress(header.codec, payload, _MAX_UNPACKED) if header.codec else payload
+        transaction = header.producer_id if header.is_transactional else NO_PRODUCER_ID
+        for record in read_records(unpacked, header.record_count):
+            if header.is_control:
+                kind = control_type(record.key)
+                if kind in (ControlType.COMMIT, ControlType.ABORT):
+                    reader.end_transaction(header.producer_id, kind is ControlType.COMMIT)
+            elif record.key is not None:
+                reader.replay_bytes(record.key, record.value, transaction)
+                count += 1
+    return count
+
+
+def _batches(log: Log, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Header and payload of each batch, from the log's start to what is its end at the beginning."""
+    offset, end = log.log_start_offset, log.log_end_offset
+    while offset < end:
+        found = log.read(offset, buffer_bytes, end, min_one=True)
+        if not found.slices:
+            return
+        for part in found.slices:
+            try:
+                data = part.file.read(part.length, part.position)
+            finally:
+                part.file.release()
+            position = 0
+            while position + HEADER_SIZE <= len(data):
+                header = read_header(data, position)
+                if position + header.size > len(data):
+                    break  # cut by buffer_bytes: it comes again
+                if header.last_offset >= offset:
+                    yield header, data[position + HEADER_SIZE : position + header.size]
+                position += header.size
+                offset = header.last_offset + 1

@@ -1,0 +1,129 @@
+"""The group coordinators of this broker: the machine of groups over the partitions of `__consumer_offsets`.
+
+The machine's modules are loaded with the first partition: a broker without groups starts without them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
+from barnabas.broker.runtime import Call, Runtime
+from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
+from barnabas.model.errors import ApiError, InvalidGroupId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.replicas import ReplicaManager
+    from barnabas.broker.settings import Changed, Settings
+    from barnabas.machines.groups.coordinator import GroupCoordinator
+    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.metadata.cache import Delta, MetadataCache
+    from barnabas.model.clock import Clock
+
+
+class Groups:
+    """The groups that this broker coordinates."""
+
+    def __init__(
+        self,
+        *,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        settings: Settings,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._metadata = metadata
+        self._settings = settings
+        self._group_settings = group_settings(settings)
+        self.runtime: Runtime[GroupCoordinator] = Runtime(
+            CONSUMER_OFFSETS,
+            self._make_machine,
+            replicas=replicas,
+            metadata=metadata,
+            clock=clock,
+            executor=executor,
+            load_buffer_bytes=settings.number("offsets.load.buffer.size"),
+            compression=settings.number("offsets.topic.compression.codec"),
+        )
+        settings.subscribe(self._on_settings)
+        metadata.subscribe(self._on_change)
+
+    def ask(
+        self,
+        group_id: str,
+        decide: Callable[[GroupCoordinator, Call, int], GroupOutcome],
+        caller: Caller,
+        version: int,
+        failure: Callable[[ApiError], Any],
+        *,
+        may_be_empty: bool = False,
+    ) -> Any:
+        """Let a group's coordinator decide; gives the response, or a future of it.
+
+        `failure` makes the response for an error that keeps the coordinator from deciding. An id may be empty only
+        where the oldest clients commit offsets without being a group.
+        """
+        if not group_id and not may_be_empty:
+            return failure(InvalidGroupId("a group's id must not be empty"))
+        call = Call(caller.client_id or "", f"/{caller.address[0]}", version, failure)
+        try:
+            shard = self.runtime.find(group_id)
+        except ApiError as error:
+            return failure(error)
+        shard.ask(lambda machine, now_ms: decide(machine, call, now_ms), call)
+        return call.result()
+
+    def _make_machine(self) -> GroupCoordinator:
+        from barnabas.machines.groups.coordinator import GroupCoordinator
+        from barnabas.machines.groups.table import GroupTable
+
+        return GroupCoordinator(
+            GroupTable(new_id=_new_id, settings=self._group_settings, image=self._metadata.image),
+        )
+
+    def _on_settings(self, changed: Changed) -> None:
+        self._group_settings = group_settings(self._settings)
+        for _, machine in self.runtime.machines():
+            machine.table.settings = self._group_settings
+
+    def _on_change(self, delta: Delta) -> None:
+        names = {topic.name for topic in (*delta.created, *delta.changed, *delta.deleted)}
+        gone = {topic.name for topic in delta.deleted}
+        for shard, machine in self.runtime.machines():
+            machine.table.image = delta.after
+            if names:
+                now_ms = self.runtime.clock.now_ms()
+                if gone:
+                    shard.apply(machine, machine.topics_deleted(gone, now_ms))
+                shard.apply(machine, machine.topics_changed(names, now_ms))
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def group_settings(settings: Settings) -> GroupSettings:
+    """What the broker's settings say of groups."""
+    number = settings.number
+    return GroupSettings(
+        min_session_timeout_ms=number("group.min.session.timeout.ms"),
+        max_session_timeout_ms=number("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
+        max_size=number("group.max.size"),
+        consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
+        consumer_max_size=number("group.consumer.max.size"),
+        consumer_assignors=tuple(settings.items("group.consumer.assignors")),
+        consumer_migration_policy=MigrationPolicy(settings.text("group.consumer.migration.policy").lower()),
+        consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
+        consumer_regex_refresh_interval_ms=number("group.consumer.regex.refresh.interval.ms"),
+        offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
+        offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),
+    )

@@ -1,0 +1,166 @@
+"""ListGroups v0–5, DescribeGroups v0–6, ConsumerGroupDescribe v0–1 and DeleteGroups v0–2: groups seen from outside.
+
+- ListGroups lists the groups that this broker coordinates; v4+ by state, v5 by type (classic, consumer), both without
+  regard to case.
+- DescribeGroups is for classic groups. Any other, and one that does not exist, is described as Dead; from v6 on it has
+  GROUP_ID_NOT_FOUND as well. v3+: authorized operations, when asked for.
+- ConsumerGroupDescribe is for groups whose partitions the coordinator assigns; others are GROUP_ID_NOT_FOUND.
+- DeleteGroups deletes empty groups with all their offsets.
+
+Each group has its own error. Not implemented: access control (everything is authorized).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.consumer_group_describe.v1 import response as consumer
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+from kio.schema.describe_groups.v6 import response as classic
+from kio.schema.list_groups.v5.response import ListGroupsResponse
+from kio.static.primitive import i32
+
+from barnabas.broker.runtime import Call
+from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.machines.acls import GROUP_OPERATIONS
+from barnabas.model.errors import ApiError, CoordinatorLoadInProgress, ErrorCode, GroupIdNotFound
+from barnabas.protocol.conversion import zero
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+    from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+    from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+    from kio.schema.list_groups.v5.request import ListGroupsRequest
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.context import Broker
+    from barnabas.broker.runtime import Shard
+    from barnabas.machines.groups.coordinator import GroupCoordinator
+    from barnabas.machines.groups.table import GroupOutcome
+
+DEAD: Final = "Dead"
+SAYS_NOT_FOUND: Final = 6
+"""From this version on DescribeGroups says that a group does not exist."""
+
+
+async def list_groups(broker: Broker, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
+    """List groups."""
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    calls = []
+    for shard in broker.groups.runtime.shards():
+        if shard.machine is None and isinstance(shard.failure, CoordinatorLoadInProgress):
+            return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=shard.failure.code, groups=())
+        calls.append(_ask_for_groups(shard, states, types))
+    groups = [group for answer in await _all(call.result() for call in calls) for group in answer]
+    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, groups=tuple(groups))
+
+
+def _ask_for_groups(shard: Shard[GroupCoordinator], states: Collection[str], types: Collection[str]) -> Call:
+    call = Call("", "", 0, lambda error: ())
+    shard.ask(lambda machine, now_ms: machine.list_groups(states, types, call, now_ms), call)
+    return call
+
+
+async def describe_groups(
+    broker: Broker, request: DescribeGroupsRequest, caller: Caller, version: int
+) -> classic.DescribeGroupsResponse:
+    """Describe classic groups."""
+
+    def failure(group_id: str, error: ApiError) -> Any:
+        missing = isinstance(error, GroupIdNotFound)
+        return zero(
+            classic.DescribedGroup,
+            group_id=group_id,
+            group_state=DEAD if missing else "",
+            error_code=ErrorCode.none if missing and version < SAYS_NOT_FOUND else error.code,
+            error_message=str(error) if missing and version >= SAYS_NOT_FOUND else None,
+        )
+
+    described = await _ask_each(
+        broker,
+        request.groups,
+        lambda machine, group_id, call, now_ms: machine.describe_classic(group_id, call, now_ms),
+        caller,
+        failure,
+    )
+    groups = _authorized(described, request.include_authorized_operations)
+    return classic.DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=groups)
+
+
+async def consumer_group_describe(
+    broker: Broker, request: ConsumerGroupDescribeRequest, caller: Caller
+) -> consumer.ConsumerGroupDescribeResponse:
+    """Describe groups whose partitions the coordinator assigns."""
+
+    def failure(group_id: str, error: ApiError) -> Any:
+        message = str(error) if isinstance(error, GroupIdNotFound) else None
+        return zero(consumer.DescribedGroup, group_id=group_id, error_code=error.code, error_message=message)
+
+    described = await _ask_each(
+        broker,
+        request.group_ids,
+        lambda machine, group_id, call, now_ms: machine.describe_consumer(group_id, call, now_ms),
+        caller,
+        failure,
+    )
+    groups = _authorized(described, request.include_authorized_operations)
+    return consumer.ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=groups)
+
+
+async def delete_groups(broker: Broker, request: DeleteGroupsRequest, caller: Caller) -> DeleteGroupsResponse:
+    """Delete groups."""
+    group_ids = tuple(dict.fromkeys(request.groups_names))
+    codes = await _ask_each(
+        broker,
+        group_ids,
+        lambda machine, group_id, call, now_ms: machine.delete_group(group_id, call, now_ms),
+        caller,
+        lambda group_id, error: error.code,
+    )
+    return DeleteGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id, code in zip(group_ids, codes, strict=True)
+        ),
+    )
+
+
+async def _ask_each(
+    broker: Broker,
+    group_ids: Iterable[str],
+    question: Callable[[GroupCoordinator, str, Call, int], GroupOutcome],
+    caller: Caller,
+    failure: Callable[[str, ApiError], Any],
+) -> list[Any]:
+    """Ask the coordinator of each group the same; answers come in the order of the groups."""
+
+    def ask(group_id: str) -> Any:
+        return broker.groups.ask(
+            group_id,
+            lambda machine, call, now_ms: question(machine, group_id, call, now_ms),
+            caller,
+            0,
+            lambda error: failure(group_id, error),
+        )
+
+    return await _all([ask(group_id) for group_id in group_ids])
+
+
+async def _all(answers: Iterable[Any]) -> list[Any]:
+    """All answers, those that are there and those that come."""
+    return [await answer if asyncio.isfuture(answer) else answer for answer in answers]
+
+
+def _authorized(groups: list[Any], asked: bool) -> tuple[Any, ...]:
+    if not asked:
+        return tuple(groups)
+    return tuple(
+        replace(group, authorized_operations=i32(GROUP_OPERATIONS)) if group.error_code is ErrorCode.none else group
+        for group in groups
+    )

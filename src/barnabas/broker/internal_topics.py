@@ -1,0 +1,64 @@
+"""The topics that brokers keep their own state in: made when first needed, with the settings that they must have."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.machines.controller.requests import NewTopic
+from barnabas.model.errors import ApiError, TopicAlreadyExists
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.broker.context import Broker
+
+logger = logging.getLogger(__name__)
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+
+
+class _Keys(NamedTuple):
+    """Where a topic's settings come from."""
+
+    partitions: str
+    replication_factor: str
+    segment_bytes: str
+
+
+_TOPICS: Final[Mapping[str, _Keys]] = {
+    CONSUMER_OFFSETS: _Keys(
+        "offsets.topic.num.partitions", "offsets.topic.replication.factor", "offsets.topic.segment.bytes"
+    ),
+}
+
+
+async def make(broker: Broker, name: str) -> None:
+    """Make the topic if it is not there; returns when this broker leads what it has of it. Raises ApiError.
+
+    A replication factor that nobody set is not more than there are brokers, so that one broker alone can work.
+    """
+    if broker.metadata.topic(name) is None:
+        made = (await broker.controller.create_topics([_definition(broker, name)]))[name]
+        if isinstance(made, ApiError) and not isinstance(made, TopicAlreadyExists):  # others may need it at once
+            logger.error("cannot make %s: %s", name, made)
+            raise made
+    await broker.replicas.settled()
+
+
+def _definition(broker: Broker, name: str) -> NewTopic:
+    keys, settings = _TOPICS[name], broker.settings
+    replicas = settings.number(keys.replication_factor)
+    if keys.replication_factor not in settings.static.parsed:
+        replicas = max(1, min(replicas, len(broker.metadata.image.brokers)))
+    return NewTopic(
+        name,
+        settings.number(keys.partitions),
+        replicas,
+        (),
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(settings.number(keys.segment_bytes)),
+        },
+    )

@@ -1,0 +1,324 @@
+"""The shell around coordinators: pure machines, each over one partition of an internal topic that this broker leads.
+
+    asked    machine.handle → append the records → machine.replay → timers, replies; all in one callback of the loop
+    leading  the partition's log is replayed in a thread into a new machine; until then LOAD_IN_PROGRESS is answered
+    lost     whoever waits is told NOT_COORDINATOR, and the machine is dropped: the log has everything that counts
+
+A reply, even to a question that changes nothing, is released when the high watermark reaches the log end that its
+machine saw: nobody is told what a failover could take back.
+
+If records cannot be appended, the machine has decided what did not come true. Whoever asked is told, and the machine is
+built again from the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from barnabas.broker import coordinator_log
+from barnabas.broker.timers import Timers
+from barnabas.model.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    NotCoordinator,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    StorageFailed,
+    UnknownServerError,
+)
+from barnabas.model.ids import java_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator
+    from concurrent.futures import Executor
+
+    from barnabas.broker.replicas import Partition, ReplicaManager
+    from barnabas.machines.outcome import Outcome
+    from barnabas.metadata.cache import MetadataCache
+    from barnabas.model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Call:
+    """One question to a coordinator, and where its answer goes. It is what machines know as the asker."""
+
+    __slots__ = ("_failure", "_future", "_response", "client_host", "client_id", "version")
+
+    def __init__(self, client_id: str, client_host: str, version: int, failure: Callable[[ApiError], Any]) -> None:
+        self.client_id = client_id
+        self.client_host = client_host
+        self.version = version
+        self._failure = failure
+        """Makes the response that says an error."""
+        self._response: Any = None
+        self._future: asyncio.Future[Any] | None = None
+
+    def answer(self, response: Any) -> None:
+        """Give the answer; an error is told as the API tells it."""
+        if isinstance(response, ApiError):
+            response = self._failure(response)
+        if self._future is None:
+            self._response = response
+        elif not self._future.done():
+            self._future.set_result(response)
+
+    def fail(self, error: ApiError) -> None:
+        """Give an error for an answer."""
+        self.answer(error)
+
+    def result(self) -> Any:
+        """The response, or a future of it."""
+        if self._response is not None:
+            return self._response
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+class Machine(coordinator_log.Replayed, Protocol):
+    """What the runtime asks of a coordinator's machine."""
+
+    def encode(self, record: Any) -> tuple[bytes, bytes | None]:
+        """Key and value of a record."""
+        ...
+
+    def replay(self, record: Any) -> None:
+        """A record was stored."""
+        ...
+
+    def expire(self, key: Any, now_ms: int) -> Outcome[Any, Any, Any]:
+        """A timer is due."""
+        ...
+
+    def loaded(self, now_ms: int) -> Outcome[Any, Any, Any]:
+        """The whole log was replayed."""
+        ...
+
+    def abandon(self, code: ErrorCode) -> Outcome[Any, Any, Any]:
+        """The machine's end: tell everyone who waits."""
+        ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class Shard(Generic[M]):
+    """One partition's coordinator."""
+
+    def __init__(self, runtime: Runtime[M], partition: Partition) -> None:
+        self.partition = partition
+        self.machine: M | None = None
+        """None while it is loaded, and after it has failed."""
+        self.failure: ApiError = CoordinatorLoadInProgress(f"{partition.tp} is being loaded: try again")
+        self._runtime = runtime
+        self._timers = Timers(runtime.clock, self._expire)
+
+    def begin(self, machine: M) -> None:
+        """Serve from now on."""
+        self.machine = machine
+        self.apply(machine, machine.loaded(self._runtime.clock.now_ms()))
+
+    def ask(self, decide: Callable[[M, int], Outcome[Any, Any, Any]], call: Call) -> None:
+        """Let the machine decide, and do what it decided."""
+        machine = self.machine
+        if machine is None:
+            call.fail(self.failure)
+            return
+        try:
+            outcome = decide(machine, self._runtime.clock.now_ms())
+        except Exception:
+            logger.exception("the coordinator of %s failed to decide", self.partition.tp)
+            call.fail(UnknownServerError("the coordinator failed; its log says why"))
+            return
+        self.apply(machine, outcome)
+
+    def apply(self, machine: M, outcome: Outcome[Any, Any, Any]) -> None:
+        """Make a decision come true."""
+        partition = self.partition
+        changes, replies = outcome.changes, outcome.replies
+        if changes:
+            encode = machine.encode
+            try:
+                coordinator_log.append(
+                    partition,
+                    [encode(record) for record in changes],
+                    self._runtime.clock.now_ms(),
+                    self._runtime.compression,
+                )
+            except ApiError as error:
+                self._fail(error, outcome)
+                return
+            replay = machine.replay
+            for record in changes:
+                replay(record)
+        for timer in outcome.timers:
+            if timer.at_ms is None:
+                self._timers.cancel(timer.key)
+            else:
+                self._timers.set(timer.key, timer.at_ms)
+        if replies:
+            self._release(replies)
+
+    def end(self, error: ApiError) -> None:
+        """Serve no more; whoever waits, and whoever asks from now on, is told why."""
+        machine, self.machine, self.failure = self.machine, None, error
+        self._timers.clear()
+        if machine is not None:
+            for call, response in machine.abandon(error.code).replies:
+                call.answer(response)
+
+    def _release(self, replies: Iterable[tuple[Any, Any]]) -> None:
+        partition = self.partition
+        end_offset = partition.log.log_end_offset
+        if partition.leader.high_watermark >= end_offset:
+            for call, response in replies:
+                call.answer(response)
+            return
+
+        def committed(error: ApiError | None) -> None:
+            for call, response in replies:
+                if error is None:
+                    call.answer(response)
+                else:
+                    call.fail(_told(error))
+
+        partition.when_committed(end_offset, committed)
+
+    def _expire(self, key: Hashable) -> None:
+        machine = self.machine
+        if machine is None:
+            return
+        try:
+            outcome = machine.expire(key, self._runtime.clock.now_ms())
+        except Exception:
+            logger.exception("the coordinator of %s failed at %s", self.partition.tp, key)
+            return
+        self.apply(machine, outcome)
+
+    def _fail(self, error: ApiError, outcome: Outcome[Any, Any, Any]) -> None:
+        """What was decided cannot be stored."""
+        logger.error("%s: a decision of the coordinator cannot be stored: %s", self.partition.tp, error)
+        for call, _ in outcome.replies:
+            call.fail(_told(error))
+        self.end(CoordinatorNotAvailable(str(error)))
+        if not isinstance(error, StorageFailed):
+            self._runtime.load(self)
+
+
+def _told(error: ApiError) -> ApiError:
+    """What clients are told when records cannot be stored, in Kafka's words."""
+    if isinstance(error, RecordListTooLarge):
+        return UnknownServerError(str(error))
+    if isinstance(error, StorageFailed | NotLeaderOrFollower):
+        return NotCoordinator(str(error))
+    return CoordinatorNotAvailable(str(error))
+
+
+class Runtime(Generic[M]):
+    """The coordinators of one internal topic, as far as this broker leads its partitions."""
+
+    def __init__(
+        self,
+        topic: str,
+        make_machine: Callable[[], M],
+        *,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        clock: Clock,
+        executor: Executor,
+        load_buffer_bytes: int,
+        compression: int,
+    ) -> None:
+        self.topic = topic
+        self.clock = clock
+        self.compression = compression
+        self._make_machine = make_machine
+        self._metadata = metadata
+        self._executor = executor
+        self._load_buffer_bytes = load_buffer_bytes
+        self._shards: dict[int, Shard[M]] = {}
+        self._loading: set[asyncio.Task[None]] = set()
+        replicas.watch(topic, self._led, self._lost)
+
+    def partition_for(self, key: str) -> int | None:
+        """Which partition coordinates a key; None while the topic does not exist."""
+        topic = self._metadata.topic(self.topic)
+        if topic is None:
+            return None
+        number = abs(java_hash(key))
+        return 0 if number == 1 << 31 else number % len(topic.partitions)  # Java's abs has no such number
+
+    def find(self, key: str) -> Shard[M]:
+        """The coordinator of a key. Raises the error that says why it is not here."""
+        number = self.partition_for(key)
+        if number is None:
+            raise CoordinatorNotAvailable(f"{self.topic} does not exist yet: ask FindCoordinator, which makes it")
+        shard = self._shards.get(number)
+        if shard is None:
+            raise NotCoordinator(f"{self.topic}-{number} is not led by this broker: ask FindCoordinator")
+        return shard
+
+    def shards(self) -> Iterator[Shard[M]]:
+        """All coordinators here."""
+        return iter(list(self._shards.values()))
+
+    def machines(self) -> Iterator[tuple[Shard[M], M]]:
+        """All coordinators that are ready to be asked."""
+        return ((shard, shard.machine) for shard in self.shards() if shard.machine is not None)
+
+    async def loaded(self) -> None:
+        """Wait until everything that is being loaded is there."""
+        while self._loading:
+            await asyncio.wait(self._loading)
+
+    def resign(self) -> None:
+        """Serve no more (the broker stops)."""
+        for shard in self.shards():
+            self._end(shard)
+        self._shards.clear()
+
+    def load(self, shard: Shard[M]) -> None:
+        """Build the shard's machine from its log."""
+        log = shard.partition.log
+        shard.failure = CoordinatorLoadInProgress(f"{shard.partition.tp} is being loaded: try again")
+        if log.log_start_offset == log.log_end_offset and log.is_ready:
+            shard.begin(self._make_machine())
+            return
+        task = asyncio.get_running_loop().create_task(self._load(shard))
+        self._loading.add(task)
+        task.add_done_callback(self._loading.discard)
+
+    async def _load(self, shard: Shard[M]) -> None:
+        machine, log, tp = self._make_machine(), shard.partition.log, shard.partition.tp
+
+        def read() -> int:
+            log.prepare()
+            return coordinator_log.replay_log(log, machine, self._load_buffer_bytes)
+
+        try:
+            count = await asyncio.get_running_loop().run_in_executor(self._executor, read)
+        except Exception as error:
+            logger.exception("cannot load %s: what it coordinates is not available", tp)
+            shard.failure = CoordinatorNotAvailable(f"{tp} cannot be loaded: {error}")
+            return
+        if self._shards.get(tp.partition) is shard:
+            if count:
+                logger.info("loaded %s: %d records", tp, count)
+            shard.begin(machine)
+
+    def _led(self, partition: Partition) -> None:
+        shard = self._shards[partition.tp.partition] = Shard(self, partition)
+        self.load(shard)
+
+    def _lost(self, partition: Partition) -> None:
+        shard = self._shards.get(partition.tp.partition)
+        if shard is not None and shard.partition is partition:
+            del self._shards[partition.tp.partition]
+            self._end(shard)
+
+    def _end(self, shard: Shard[M]) -> None:
+        shard.end(NotCoordinator(f"{shard.partition.tp} is not led by this broker any more: ask FindCoordinator"))
