@@ -1,7 +1,8 @@
 """One broker for all the clients of a test run.
 
 `BARNABAS_TEST_BOOTSTRAP=host:port` runs the same tests against any Kafka instead. That is how the tests themselves
-are known to be right: what they ask for must be what Apache Kafka does.
+are known to be right: what they ask for must be what Apache Kafka does. (It should have the settings of
+`tests.support.groups.QUICK`: with Kafka's own, groups take seconds for each of their steps.)
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.brokers import Barnabas
+from tests.support.groups import QUICK
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    with Barnabas(tmp_path_factory.mktemp("broker")) as broker:
+    with Barnabas(tmp_path_factory.mktemp("broker"), QUICK) as broker:
         yield broker.bootstrap
         assert broker.alive, broker.tail()
         assert broker.stop() == 0, broker.tail()

@@ -1,6 +1,7 @@
 """Barnabas and Apache Kafka 4.3.0, side by side.
 
-`BARNABAS_TEST_KAFKA=host:port` takes a Kafka 4.3.0 that is already running instead of starting one.
+`BARNABAS_TEST_KAFKA=host:port` takes a Kafka 4.3.0 that is already running instead of starting one; groups are compared
+under the settings of `tests.support.groups.QUICK`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import pytest
 
 from tests.compat.same.scene import Scene
 from tests.support.brokers import KafkaKRaft
+from tests.support.groups import QUICK
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if running:
         yield running
         return
-    with KafkaKRaft(tmp_path_factory.mktemp("kafka")) as kafka:
+    with KafkaKRaft(tmp_path_factory.mktemp("kafka"), QUICK) as kafka:
         yield kafka.bootstrap
 
 

@@ -1,0 +1,21 @@
+"""Consumer groups in tests: settings with which groups react at once instead of within seconds.
+
+A Kafka that stands in for Barnabas (`BARNABAS_TEST_BOOTSTRAP`, `BARNABAS_TEST_KAFKA`) should have them too; with
+others the tests are slow, and some give up waiting.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUICK: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.session.timeout.ms": "4000",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.heartbeat.interval.ms": "150",
+    "group.consumer.assignment.interval.ms": "0",
+    "offsets.topic.num.partitions": "5",
+}
+"""Members are noticed, missed and told of their partitions in fractions of a second."""
