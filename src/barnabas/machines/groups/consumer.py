@@ -1,0 +1,295 @@
+"""The rules of consumer groups (KIP-848): members send heartbeats, and the broker decides who reads what.
+
+A heartbeat says what the member subscribes to and what it has, and is answered with what it is to have. It may raise
+the group's epoch, make a new target assignment and take the member one step towards it; everybody else takes their
+steps with heartbeats of their own. A member that is not heard of for its session, or does not give partitions back
+within its rebalance timeout, is removed.
+
+Partitions have at most one owner at any time; `reconciliation` keeps that. Epochs only rise; `consumer_progress` keeps
+that. What classic members of a consumer group do is in `classic_in_consumer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatResponse
+from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPartitions
+from kio.schema.errors import ErrorCode
+from kio.static.primitive import i32, i32Timedelta
+
+from barnabas.machines.groups.consumer_checks import (
+    NOT_GIVEN,
+    check_epoch,
+    check_released,
+    check_request,
+    check_room,
+    holder_of,
+)
+from barnabas.machines.groups.consumer_describe import describe_group
+from barnabas.machines.groups.consumer_group import ConsumerGroup
+from barnabas.machines.groups.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    Member,
+    current_record,
+    member_record,
+    removal_records,
+    target_record,
+)
+from barnabas.machines.groups.consumer_progress import REBALANCE, SESSION, Progress, cancel_timers
+from barnabas.machines.groups.consumer_states import MemberState
+from barnabas.machines.groups.patterns import matching
+from barnabas.machines.groups.table import TimerKey
+from barnabas.machines.outcome import Draft, Outcome
+from barnabas.model.errors import ApiError, GroupIdNotFound
+from barnabas.protocol.coordinator_records import ConsumerGroupMetadataKey, OffsetCommitKey
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from uuid import UUID
+
+    from kio.schema.consumer_group_describe.v1.response import DescribedGroup
+    from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest
+
+    from barnabas.machines.groups.consumer_member import Partitions
+    from barnabas.machines.groups.table import Asker, GroupDraft, GroupOutcome, GroupTable
+    from barnabas.protocol.coordinator_records import CoordinatorRecord
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_NO_TIME: Final = i32Timedelta.parse(timedelta(0))
+
+
+class ConsumerRules:
+    """Decides for the consumer groups of one coordinator."""
+
+    def __init__(self, table: GroupTable) -> None:
+        self._table = table
+        self._progress = Progress(table)
+
+    def heartbeat(self, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """A member joins, leaves, or tells that it is there and what it has."""
+        draft: GroupDraft = Draft()
+        try:
+            check_request(request, asker.version, self._table.settings_of(request.group_id).consumer_assignors)
+            if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+                response = self._leave(request, draft, now_ms)
+            else:
+                response = self._beat(request, asker, draft, now_ms)
+        except ApiError as error:
+            draft = Draft()
+            response = ConsumerGroupHeartbeatResponse(
+                throttle_time=_NO_TIME,
+                error_code=error.code,
+                error_message=str(error),
+                member_epoch=i32(0),
+                heartbeat_interval=_NO_TIME,
+            )
+        draft.reply(asker, response)
+        return draft.outcome()
+
+    def expire(self, key: TimerKey, now_ms: int) -> GroupOutcome:
+        """A member was not heard of, or did not do what it was asked to: it is removed."""
+        draft: GroupDraft = Draft()
+        group = self._table.groups.get(key.group_id)
+        if isinstance(group, ConsumerGroup) and (member := group.members.get(key.member_id)) is not None:
+            gives_back = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEAVE_STATIC_EPOCH
+            if key.kind != REBALANCE or gives_back:
+                self._fence(group, (member,), draft, now_ms)
+        return draft.outcome()
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Take over a record of a consumer group; the tombstone of the group's own key removes it."""
+        key, value = record
+        if isinstance(key, OffsetCommitKey):
+            return
+        group_id = getattr(key, "group_id", "")
+        group = self._table.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            group = self._table.groups[group_id] = ConsumerGroup(group_id)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            del self._table.groups[group_id]
+        else:
+            group.apply(record)
+
+    def loaded(self, now_ms: int) -> GroupOutcome:
+        """Give every member that was read from the log a session of its own again."""
+        draft: GroupDraft = Draft()
+        for group in self._consumer_groups():
+            group.regexes_stale = True
+            for member in group.members.values():
+                self._hold_session(group, member, draft, now_ms)
+                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                    key = TimerKey(REBALANCE, group.group_id, member.member_id)
+                    draft.set_timer(key, now_ms + member.rebalance_timeout_ms)
+        return draft.outcome()
+
+    def topics_changed(self, names: Collection[str], now_ms: int) -> GroupOutcome:
+        """Topics came, went or grew: the next heartbeat of each group that reads one of them sees to it."""
+        self._progress.forget_topics(names)
+        present = [name for name in names if name in self._table.image.topics]
+        for group in self._consumer_groups():
+            if any(group.is_subscribed_to(name) for name in names):
+                group.metadata_current = False
+            for regex in group.regexes:
+                resolved = group.resolved.get(regex)
+                if resolved is None or not resolved.topics.issuperset(matching(regex, present)):
+                    group.regexes_stale = True
+        return Outcome()
+
+    def describe(self, group: ConsumerGroup) -> DescribedGroup:
+        """A group as ConsumerGroupDescribe tells it."""
+        default_assignor = self._table.settings_of(group.group_id).consumer_assignors[0]
+        return describe_group(group, self._table.image, default_assignor)
+
+    def abandon(self, code: ErrorCode) -> GroupOutcome:
+        """Nobody waits for an answer here: heartbeats are answered at once."""
+        return Outcome()
+
+    def _consumer_groups(self) -> list[ConsumerGroup]:
+        return [group for group in self._table.groups.values() if isinstance(group, ConsumerGroup)]
+
+    def _beat(
+        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, draft: GroupDraft, now_ms: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        joins = request.member_epoch == JOIN_EPOCH
+        group = self._group_of(request.group_id, joins, draft, now_ms)
+        settings = self._table.settings_of(request.group_id)
+        check_room(group, request.member_id, settings.consumer_max_size)
+        owned = _owned(request)
+        old = self._member_of(group, request, owned, draft)
+        new = _updated(old, request, asker)
+        change = self._progress.subscribe(group, old, new, draft, now_ms)
+        target = self._progress.target(group, change, old, new, draft, now_ms)
+        member = self._progress.reconcile(group, change, target, new, owned, draft, now_ms)
+        self._hold_session(group, member, draft, now_ms)
+        is_full = (
+            request.rebalance_timeout != NOT_GIVEN
+            and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+            and request.topic_partitions is not None
+        )
+        tells = joins or is_full or member.assigned != old.assigned
+        return ConsumerGroupHeartbeatResponse(
+            throttle_time=_NO_TIME,
+            error_code=ErrorCode.none,
+            member_id=member.member_id,
+            member_epoch=i32(member.epoch),
+            heartbeat_interval=i32Timedelta.parse(timedelta(milliseconds=settings.consumer_heartbeat_interval_ms)),
+            assignment=_assignment(member) if tells else None,
+        )
+
+    def _group_of(self, group_id: str, joins: bool, draft: GroupDraft, now_ms: int) -> ConsumerGroup:
+        group = self._table.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if not joins:
+            raise GroupIdNotFound(f"group {group_id} is not a consumer group")
+        return ConsumerGroup(group_id)
+
+    def _member_of(
+        self, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, owned: Partitions | None, draft: GroupDraft
+    ) -> Member:
+        """The member as it was before this heartbeat; somebody new if it joins."""
+        member_id = request.member_id or self._table.new_id()
+        joins = request.member_epoch == JOIN_EPOCH
+        if request.instance_id is None:
+            member = group.members.get(member_id) or Member(member_id=member_id) if joins else group.member(member_id)
+            check_epoch(member, request.member_epoch, owned)
+            return member
+        if not joins:
+            member = holder_of(group, request.instance_id, member_id)
+            check_epoch(member, request.member_epoch, owned)
+            return member
+        holder = group.static_member(request.instance_id)
+        if holder is None:
+            return group.members.get(member_id) or Member(member_id=member_id)
+        if holder.classic is None:
+            check_released(group, holder, member_id)
+        return replace_member(group, holder, member_id, draft)
+
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, draft: GroupDraft, now_ms: int
+    ) -> ConsumerGroupHeartbeatResponse:
+        group = self._table.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFound(f"group {request.group_id} is not a consumer group")
+        if request.instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            member = holder_of(group, request.instance_id, request.member_id)
+        if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+            draft.changes.append(current_record(group.group_id, member.away()))
+        else:
+            self._fence(group, (member,), draft, now_ms)
+        return ConsumerGroupHeartbeatResponse(
+            throttle_time=_NO_TIME,
+            error_code=ErrorCode.none,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            heartbeat_interval=_NO_TIME,
+        )
+
+    def _fence(self, group: ConsumerGroup, members: Collection[Member], draft: GroupDraft, now_ms: int) -> None:
+        """Remove members, and with the last of the consumer protocol the group's own protocol."""
+        self._progress.remove(group, members, draft)
+
+    def _hold_session(self, group: ConsumerGroup, member: Member, draft: GroupDraft, now_ms: int) -> None:
+        if member.classic is None:
+            timeout_ms = self._table.settings_of(group.group_id).consumer_session_timeout_ms
+        else:
+            timeout_ms = member.classic.session_timeout_ms
+        draft.set_timer(TimerKey(SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
+
+
+def replace_member(group: ConsumerGroup, holder: Member, member_id: str, draft: GroupDraft) -> Member:
+    """Write that somebody else takes the place of a static member, with all that it has."""
+    member = holder.renamed(member_id)
+    group_id = group.group_id
+    draft.changes.extend(removal_records(group_id, holder.member_id))
+    draft.changes.append(member_record(group_id, member))
+    draft.changes.append(target_record(group_id, member_id, group.targets.get(holder.member_id, {})))
+    draft.changes.append(current_record(group_id, member))
+    cancel_timers(group_id, holder.member_id, draft)
+    return member
+
+
+def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> Member:
+    """The member with everything that the request says about it; what it leaves out stays."""
+    timeout = request.rebalance_timeout
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == NOT_GIVEN else timeout // _MILLISECOND,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if regex is None else regex,
+        client_id=asker.client_id,
+        client_host=asker.client_host,
+        classic=None,
+    )
+
+
+def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
+    if request.topic_partitions is None:
+        return None
+    owned: dict[UUID, frozenset[int]] = {}
+    for topic in request.topic_partitions:
+        if topic.topic_id is not None:
+            owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+    return owned
+
+
+def _assignment(member: Member) -> Assignment:
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(topic_id=topic, partitions=tuple(i32(partition) for partition in sorted(partitions)))
+            for topic, partitions in sorted(member.assigned.items())
+        )
+    )
