@@ -1,0 +1,257 @@
+"""The shell of coordinators, with the smallest machine there is: a counter per name, kept in an internal topic."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.broker.runtime import Call, Runtime
+from barnabas.machines.outcome import Outcome, Timer
+from barnabas.model.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    ErrorCode,
+    NotCoordinator,
+    UnknownServerError,
+)
+from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
+from barnabas.protocol.records.records import Record
+from tests.support.parts import make_topic, running_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+
+TOPIC = "__counters"
+COUNT = struct.Struct(">q")
+
+
+class Counters:
+    """Counts by name. `wait` is answered by the next count, or by a timer."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.pending: dict[int, dict[str, int]] = {}
+        self.waiting: list[Call] = []
+
+    def count(self, name: str, call: Call, *, size: int = 0) -> Outcome[Any, Call, Any]:
+        number = self.counts.get(name, 0) + 1
+        waiting, self.waiting = self.waiting, []
+        replies = tuple((each, "counted") for each in waiting)
+        return Outcome(changes=((name, number, size),), replies=((call, number), *replies))
+
+    def wait(self, call: Call, at_ms: int) -> Outcome[Any, Call, Any]:
+        self.waiting.append(call)
+        return Outcome(timers=(Timer("wait", at_ms),))
+
+    def read(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
+        if name not in self.counts:
+            return Outcome(replies=((call, NotCoordinator("unknown")),))
+        return Outcome(replies=((call, self.counts[name]),))
+
+    def encode(self, record: tuple[str, int, int]) -> tuple[bytes, bytes | None]:
+        name, number, size = record
+        return name.encode(), COUNT.pack(number) + bytes(size)
+
+    def replay(self, record: tuple[str, int, int]) -> None:
+        self.counts[record[0]] = record[1]
+
+    def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        assert value is not None
+        (number,) = COUNT.unpack_from(value)
+        target = self.counts if producer_id < 0 else self.pending.setdefault(producer_id, {})
+        target[key.decode()] = number
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        pending = self.pending.pop(producer_id, {})
+        if commit:
+            self.counts.update(pending)
+
+    def expire(self, key: object, now_ms: int) -> Outcome[Any, Call, Any]:
+        waiting, self.waiting = self.waiting, []
+        return Outcome(replies=tuple((each, "expired") for each in waiting))
+
+    def loaded(self, now_ms: int) -> Outcome[Any, Call, Any]:
+        return Outcome()
+
+    def abandon(self, code: ErrorCode) -> Outcome[Any, Call, Any]:
+        waiting, self.waiting = self.waiting, []
+        return Outcome(replies=tuple((each, code.name) for each in waiting))
+
+
+def counters(broker: Broker) -> Runtime[Counters]:
+    return Runtime(
+        TOPIC,
+        Counters,
+        replicas=broker.replicas,
+        metadata=broker.metadata,
+        clock=broker.clock,
+        executor=broker.executor,
+        load_buffer_bytes=100,
+        compression=0,
+    )
+
+
+def new_call() -> Call:
+    return Call("client", "/127.0.0.1", 1, lambda error: error)
+
+
+async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
+    call = new_call()
+    try:
+        shard = runtime.find(name)
+    except ApiError as error:
+        return error
+    shard.ask(lambda machine, now_ms: machine.count(name, call, size=size), call)
+    result = call.result()
+    return await asyncio.wait_for(result, 5) if asyncio.isfuture(result) else result
+
+
+async def read(runtime: Runtime[Counters], name: str) -> Any:
+    call = new_call()
+    runtime.find(name).ask(lambda machine, now_ms: machine.read(name, call), call)
+    return call.result()
+
+
+async def test_what_was_decided_survives_the_machine(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC, 3)
+        await runtime.loaded()
+        for _ in range(20):
+            for name in ("a", "b", "c", "d"):
+                await ask(runtime, name)
+        runtime.resign()
+        again = counters(broker)
+        for index in range(3):
+            again._led(broker.replicas.find(TOPIC, index))
+        await again.loaded()
+        assert [await read(again, name) for name in ("a", "b", "c", "d")] == [20, 20, 20, 20]
+        again.resign()
+
+
+async def test_nobody_is_asked_before_the_topic_is_there_or_while_it_is_loaded(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        assert isinstance(await ask(runtime, "a"), CoordinatorNotAvailable)
+        await make_topic(broker, TOPIC, ready=False)
+        assert isinstance(await ask(runtime, "a"), CoordinatorLoadInProgress)
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 1
+        runtime.resign()
+        assert isinstance(await ask(runtime, "a"), NotCoordinator)
+
+
+async def test_replies_wait_for_the_high_watermark(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC, flush_messages="1")
+        await runtime.loaded()
+        call = new_call()
+        runtime.find("a").ask(lambda machine, now_ms: machine.count("a", call), call)
+        result = call.result()
+        assert asyncio.isfuture(result)
+        assert not result.done()
+        reading = await read(runtime, "a")  # even a question waits for what it saw
+        assert asyncio.isfuture(reading)
+        assert [await asyncio.wait_for(each, 5) for each in (result, reading)] == [1, 1]
+        runtime.resign()
+
+
+async def test_a_lost_partition_answers_whoever_waits(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        call = new_call()
+        far = broker.clock.now_ms() + 1_000_000
+        runtime.find("a").ask(lambda machine, now_ms: machine.wait(call, far), call)
+        waiting = call.result()
+        await broker.controller.delete_topics([TOPIC])
+        assert await asyncio.wait_for(waiting, 5) == "not_coordinator"
+        assert isinstance(await ask(runtime, "a"), CoordinatorNotAvailable)
+
+
+async def test_one_event_may_answer_many_and_a_timer_answers_too(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        shard = runtime.find("a")
+        counted, expired = new_call(), new_call()
+        far = broker.clock.now_ms() + 1_000_000
+        shard.ask(lambda machine, now_ms: machine.wait(counted, far), counted)
+        waiting = counted.result()
+        assert await ask(runtime, "a") == 1
+        assert await asyncio.wait_for(waiting, 5) == "counted"
+        shard.ask(lambda machine, now_ms: machine.wait(expired, now_ms), expired)
+        assert await asyncio.wait_for(expired.result(), 5) == "expired"
+        runtime.resign()
+
+
+async def test_an_error_is_told_in_the_words_of_the_api(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        assert isinstance(await read(runtime, "nobody"), NotCoordinator)
+        runtime.resign()
+
+
+async def test_a_decision_that_cannot_be_stored_is_undone(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC, segment_bytes="2000000")
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 1
+        assert isinstance(await ask(runtime, "a", size=3_000_000), UnknownServerError)
+        await runtime.loaded()
+        assert await read(runtime, "a") == 1
+        assert await ask(runtime, "a") == 2
+        runtime.resign()
+
+
+async def test_a_machine_that_raises_disturbs_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        call = new_call()
+        runtime.find("a").ask(lambda machine, now_ms: machine.read([], call), call)  # type: ignore[arg-type]
+        assert isinstance(call.result(), UnknownServerError)
+        assert "failed to decide" in caplog.text
+        assert await ask(runtime, "a") == 1
+        runtime.resign()
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(ControlType.COMMIT, 7), (ControlType.ABORT, 1)])
+async def test_a_transaction_counts_from_its_marker_on(tmp_path: Path, kind: ControlType, expected: int) -> None:
+    async with running_parts(tmp_path) as broker:
+        await make_topic(broker, TOPIC)
+        partition = broker.replicas.find(TOPIC, 0)
+        now_ms = broker.clock.now_ms()
+        for batch in (
+            build_batch([Record(0, 0, b"a", COUNT.pack(1))], base_timestamp=now_ms),
+            build_batch(
+                [Record(0, 0, b"a", COUNT.pack(7))],
+                base_timestamp=now_ms,
+                producer_id=5,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            ),
+            build_marker(EndOfTransaction(kind, 0), timestamp=now_ms, producer_id=5, producer_epoch=0),
+        ):
+            partition.append(batch, read_header(batch), now_ms)
+        runtime = counters(broker)
+        runtime._led(partition)
+        await runtime.loaded()
+        assert await read(runtime, "a") == expected
+        runtime.resign()

@@ -1,0 +1,86 @@
+"""Timers: set often, fired rarely, and at the last time that was set."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from barnabas.broker.timers import Timers
+from barnabas.model.clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+
+class Fixture:
+    """Timers under a clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.fired: list[Hashable] = []
+        self.timers = Timers(self.clock, self.fired.append)
+        self.start = self.clock.now_ms()
+
+    def at(self, after_ms: int) -> int:
+        """A time, counted from the beginning."""
+        return self.start + after_ms
+
+    def pass_to(self, after_ms: int) -> list[Hashable]:
+        """Let time pass, and give what fired."""
+        self.clock.advance(self.at(after_ms) - self.clock.now_ms())
+        self.timers.run_due()
+        fired = list(self.fired)
+        self.fired.clear()
+        return fired
+
+
+async def test_fires_in_order_and_once() -> None:
+    fixture = Fixture()
+    fixture.timers.set("late", fixture.at(300))
+    fixture.timers.set("soon", fixture.at(100))
+    assert fixture.pass_to(99) == []
+    assert fixture.pass_to(500) == ["soon", "late"]
+    assert fixture.pass_to(900) == []
+    fixture.timers.clear()
+
+
+async def test_the_last_time_counts_whether_it_is_later_or_sooner() -> None:
+    fixture = Fixture()
+    fixture.timers.set("moved on", fixture.at(100))
+    fixture.timers.set("moved on", fixture.at(300))
+    fixture.timers.set("moved up", fixture.at(300))
+    fixture.timers.set("moved up", fixture.at(100))
+    assert fixture.pass_to(200) == ["moved up"]
+    assert fixture.pass_to(299) == []
+    assert fixture.pass_to(300) == ["moved on"]
+    fixture.timers.clear()
+
+
+async def test_a_cancelled_timer_stays_silent_and_can_be_set_again() -> None:
+    fixture = Fixture()
+    fixture.timers.set("a", fixture.at(100))
+    fixture.timers.cancel("a")
+    fixture.timers.cancel("never set")
+    assert fixture.pass_to(150) == []
+    fixture.timers.set("a", fixture.at(200))
+    assert fixture.pass_to(200) == ["a"]
+    fixture.timers.clear()
+
+
+async def test_moving_a_timer_often_does_not_make_the_queue_grow() -> None:
+    fixture = Fixture()
+    for beat in range(1000):
+        fixture.timers.set("session", fixture.at(1000 + beat))
+    assert len(fixture.timers._queue) == 1
+    assert fixture.pass_to(1998) == []
+    assert fixture.pass_to(1999) == ["session"]
+    fixture.timers.clear()
+
+
+async def test_the_event_loop_looks_when_the_time_has_come() -> None:
+    fired = asyncio.Event()
+    clock = ManualClock()
+    timers = Timers(clock, lambda key: fired.set())
+    timers.set("now", clock.now_ms())
+    await asyncio.wait_for(fired.wait(), 5)
+    timers.clear()
