@@ -1,0 +1,175 @@
+"""JoinGroup for a classic group: who may join, under which id, and whether that begins a rebalance.
+
+    no member id, dynamic, v4+     an id is given out (MEMBER_ID_REQUIRED); the client joins again with it
+    no member id, dynamic          joins under a new id
+    no member id, static           takes the place of the member with its instance id, or joins under a new id
+    an id that was given out       joins
+    a member's id                  joins again: a rebalance if it leads, or says something new, or one is under way;
+                                   otherwise it is told the generation that there is
+    any other                      UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
+
+A static member that restarts while the group is Stable, and with which the members would choose the same protocol,
+gets its old assignment without a rebalance. If it led, it must not think that it has to assign: from v9 on it is told
+to skip that, before v9 it is told that its former self leads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from barnabas.machines.groups import classic_replies as replies
+from barnabas.machines.groups.classic_members import ClassicMember
+from barnabas.machines.groups.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
+from barnabas.machines.groups.states import ClassicGroupState
+from barnabas.model.errors import ErrorCode, InconsistentGroupProtocol
+from barnabas.protocol.coordinator_records import ClassicProtocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kio.schema.join_group.v9 import JoinGroupRequest
+
+    from barnabas.machines.groups.classic_rebalance import Turn
+    from barnabas.machines.groups.table import Asker
+
+FIRST_VERSION_WITH_REQUIRED_ID: Final = 4
+FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT: Final = 9
+
+_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Who joins, in our own types."""
+
+    asker: Asker
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: tuple[ClassicProtocol, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    reason: str
+
+    @classmethod
+    def of(cls, request: JoinGroupRequest, asker: Asker) -> Joining:
+        """The request of somebody."""
+        session_timeout_ms = round(request.session_timeout.total_seconds() * _MS)
+        rebalance_timeout_ms = round(request.rebalance_timeout.total_seconds() * _MS)
+        return cls(
+            asker=asker,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type,
+            protocols=tuple(ClassicProtocol(protocol.name, protocol.metadata) for protocol in request.protocols),
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms < 0 else rebalance_timeout_ms,
+            reason=request.reason or "not provided",
+        )
+
+
+def join(turn: Turn, joining: Joining, new_id: Callable[[], str]) -> None:
+    """Let somebody join; `new_id` makes the unique part of an id. Raises without a change if it is refused."""
+    group = turn.group
+    if not _has_room(turn, joining.member_id):
+        _turn_away(turn, joining)
+    elif not group.supports(joining.protocol_type, [protocol.name for protocol in joining.protocols]):
+        raise InconsistentGroupProtocol(f"members of group {group.group_id} speak {group.protocol_type}, not that")
+    elif not joining.member_id:
+        _join_unknown(turn, joining, f"{joining.instance_id or joining.asker.client_id}-{new_id()}")
+    elif joining.member_id in group.pending_joins and joining.instance_id is None:
+        _add(turn, joining, joining.member_id)
+    else:
+        _join_again(turn, joining, group.member(joining.member_id, joining.instance_id))
+
+
+def _has_room(turn: Turn, member_id: str) -> bool:
+    """Whether group.max.size allows one more; during a rebalance, those who come last find no place."""
+    group, limit = turn.group, turn.settings.max_size
+    if group.state is ClassicGroupState.EMPTY:
+        return True
+    member = group.members.get(member_id)
+    if group.state is ClassicGroupState.PREPARING_REBALANCE:
+        return (member is not None and member.join_asker is not None) or group.joined < limit
+    return member is not None or len(group.members) < limit
+
+
+def _turn_away(turn: Turn, joining: Joining) -> None:
+    if (member := turn.group.members.get(joining.member_id)) is not None:
+        turn.remove(member)
+    else:
+        turn.remove_pending(joining.member_id)
+    turn.draft.reply(joining.asker, replies.join_refused(ErrorCode.group_max_size_reached, ""))
+    turn.complete_join_if_due()
+
+
+def _join_unknown(turn: Turn, joining: Joining, member_id: str) -> None:
+    group = turn.group
+    if joining.instance_id is not None:
+        if (holder := group.instances.get(joining.instance_id)) is not None:
+            _replace(turn, joining, group.members[holder], member_id)
+        else:
+            _add(turn, joining, member_id)
+    elif joining.asker.version >= FIRST_VERSION_WITH_REQUIRED_ID:
+        group.pending_joins.add(member_id)
+        turn.expect(member_id, joining.session_timeout_ms)
+        turn.draft.reply(joining.asker, replies.join_refused(ErrorCode.member_id_required, member_id))
+    else:
+        _add(turn, joining, member_id)
+
+
+def _add(turn: Turn, joining: Joining, member_id: str) -> None:
+    group = turn.group
+    member = ClassicMember(
+        member_id=member_id,
+        instance_id=joining.instance_id,
+        client_id=joining.asker.client_id,
+        client_host=joining.asker.client_host,
+        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        session_timeout_ms=joining.session_timeout_ms,
+        protocols=joining.protocols,
+        is_new=True,
+    )
+    if group.initial_delay is not None:
+        group.initial_delay.grown = True
+    group.add(member, joining.protocol_type)
+    turn.park_join(member, joining.asker)
+    turn.expect(member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    turn.rebalance(f"{member_id} joins; it says: {joining.reason}")
+
+
+def _join_again(turn: Turn, joining: Joining, member: ClassicMember) -> None:
+    group = turn.group
+    changed = joining.protocols != member.protocols
+    leads = group.leader == member.member_id
+    if group.state is ClassicGroupState.PREPARING_REBALANCE or changed:
+        why = "joins again with other metadata" if changed else "joins again"
+    elif group.state is ClassicGroupState.STABLE and leads:
+        why = "leads and joins again"
+    else:
+        turn.draft.reply(joining.asker, replies.joined(group, member.member_id))
+        return
+    group.update(member, joining.protocols, joining.session_timeout_ms, joining.rebalance_timeout_ms)
+    turn.park_join(member, joining.asker)
+    turn.rebalance(f"{member.member_id} {why}; it says: {joining.reason}")
+
+
+def _replace(turn: Turn, joining: Joining, old: ClassicMember, new_id: str) -> None:
+    group = turn.group
+    leader_before = group.leader
+    turn.refuse_parked(old, ErrorCode.fenced_instance_id, old.member_id)
+    member = group.replace(old, new_id)
+    group.update(member, joining.protocols, joining.session_timeout_ms, joining.rebalance_timeout_ms)
+    turn.forget(old.member_id)
+    turn.heard_of(member)
+    if group.state is ClassicGroupState.STABLE and group.choose_protocol() == group.protocol:
+        turn.draft.changes.append(group.record(group.state_since_ms))
+        if joining.asker.version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
+            answer = replies.joined(group, new_id, skip_assignment=group.leader == new_id)
+        else:
+            answer = replies.joined(group, new_id, leader=leader_before)
+        turn.draft.reply(joining.asker, answer)
+    else:
+        turn.park_join(member, joining.asker)
+        turn.rebalance(f"static member {joining.instance_id} starts anew as {new_id}; it says: {joining.reason}")
