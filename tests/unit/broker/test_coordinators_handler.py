@@ -1,27 +1,43 @@
-"""FindCoordinator: an honest no."""
+"""FindCoordinator: the leader of a group's partition, whose topic is made when it is first asked for."""
 
 from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
 from barnabas.broker.handlers.coordinators import find_coordinator
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.conversion import zero
-from tests.support.images import CALLER, ClusterOf, telling_broker
+from tests.support.images import CALLER
+from tests.support.parts import running_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+
+
+async def ask(broker: Broker, kind: int, *keys: str) -> Any:
+    answer = find_coordinator(broker, zero(FindCoordinatorRequest, key_type=kind, coordinator_keys=keys), CALLER)
+    return await answer if asyncio.iscoroutine(answer) else answer
 
 
 @pytest.mark.parametrize(
     ("kind", "error", "message"),
     [
-        (0, ErrorCode.coordinator_not_available, "no group coordinator yet"),
         (1, ErrorCode.coordinator_not_available, "no transaction coordinator yet"),
         (2, ErrorCode.invalid_request, "kind 2"),
     ],
 )
-def test_there_is_none_and_the_answer_says_what_to_do(kind: int, error: ErrorCode, message: str) -> None:
-    request = zero(FindCoordinatorRequest, key_type=kind, coordinator_keys=("g", "h"))
-    response = find_coordinator(telling_broker(ClusterOf()), request, CALLER)
+async def test_there_is_none_and_the_answer_says_what_to_do(
+    tmp_path: Path, kind: int, error: ErrorCode, message: str
+) -> None:
+    async with running_parts(tmp_path) as broker:
+        response = await ask(broker, kind, "g", "h")
     assert [(one.key, one.node_id, one.host, one.port) for one in response.coordinators] == [
         ("g", -1, "", -1),
         ("h", -1, "", -1),
@@ -29,3 +45,29 @@ def test_there_is_none_and_the_answer_says_what_to_do(kind: int, error: ErrorCod
     for one in response.coordinators:
         assert one.error_code is error
         assert message in (one.error_message or "")
+
+
+async def test_the_topic_is_made_and_its_leader_named(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, {"offsets.topic.num.partitions": "3"}) as broker:
+        answers = await asyncio.gather(*(ask(broker, 0, f"g{number}", "h") for number in range(5)))
+        for response in answers:
+            for one in response.coordinators:
+                assert (one.node_id, one.host, one.port) == (broker.broker_id, "localhost", 9092)
+                assert one.error_code is ErrorCode.none
+        topic = broker.metadata.topic(CONSUMER_OFFSETS)
+        assert topic is not None
+        assert len(topic.partitions) == 3
+        assert all(len(partition.replicas) == 1 for partition in topic.partitions)
+        assert broker.metadata.topic_config(CONSUMER_OFFSETS) == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        }
+
+
+async def test_more_replicas_than_brokers_are_not_pretended(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, {"offsets.topic.replication.factor": "2"}) as broker:
+        (one,) = (await ask(broker, 0, "g")).coordinators
+        assert one.error_code is ErrorCode.coordinator_not_available
+        assert "cannot be made" in (one.error_message or "")
+        assert broker.metadata.topic(CONSUMER_OFFSETS) is None

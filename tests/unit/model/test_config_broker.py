@@ -78,7 +78,7 @@ def test_a_kraft_brokers_file_starts_a_broker() -> None:
 def test_a_zookeeper_brokers_file_starts_a_broker() -> None:
     config = BrokerConfig.load(parse_properties(ZOOKEEPER))
     assert config.node_id == 0
-    assert {"zookeeper.connect", "group.initial.rebalance.delay.ms"} <= {text.split()[0] for text in config.warnings}
+    assert {"zookeeper.connect", "num.network.threads"} <= {text.split()[0] for text in config.warnings}
 
 
 def test_the_sample_starts_a_broker_without_a_warning() -> None:
