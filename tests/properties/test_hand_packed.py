@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import sys
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -49,6 +51,52 @@ def test_produce_requests_are_read_as_kio_reads_them(version: int, data: st.Data
         for topic in theirs.topic_data
         for p in topic.partition_data
     ]
+
+
+@pytest.mark.parametrize("version", PRODUCE_VERSIONS)
+@settings(max_examples=15, deadline=None)
+@given(
+    names=st.lists(st.text(max_size=150), max_size=2),
+    indexes=st.lists(I32, max_size=2),
+    records=st.none() | st.binary(max_size=200) | st.integers(0, 20_000).map(bytes),
+    transactional_id=st.none() | NAMES,
+    acks=st.integers(-1, 1),
+)
+def test_a_produce_request_of_one_partition_is_read_as_any_other(
+    version: int, names: list[str], indexes: list[int], records: bytes | None, transactional_id: str | None, acks: int
+) -> None:
+    schema = sys.modules[load_request_schema(0, version).__module__]
+    by_id = version >= produce.TOPIC_IDS
+    partitions = tuple(schema.PartitionProduceData(index=index, records=records) for index in indexes)
+    topics = tuple(
+        schema.TopicProduceData(
+            **({"topic_id": UUID(int=len(name) + 1)} if by_id else {"name": name}), partition_data=partitions
+        )
+        for name in names
+    )
+    raw = written(
+        schema.ProduceRequest(
+            transactional_id=transactional_id, acks=acks, timeout=timedelta(milliseconds=77), topic_data=topics
+        )
+    )
+    one = produce.unpack_one(memoryview(raw), 0, version)
+    usual = len(names) == len(indexes) == 1 and records is not None and transactional_id is None
+    if version >= produce.FLEXIBLE and usual and (by_id or 0 < len(names[0].encode()) < produce.SHORT):
+        assert one is not None
+    if one is not None:
+        acks, timeout_ms, topic, index, batch = one
+        assert produce.unpack(memoryview(raw), 0, version) == (None, acks, timeout_ms, [(topic, index, batch)])
+
+
+@settings(max_examples=100, deadline=None)
+@given(topic=st.text(max_size=249) | IDS, index=I32, base_offset=I64, append_time=I64, log_start_offset=I64)
+def test_a_produce_response_of_one_partition_is_written_as_any_other(
+    topic: str | UUID, index: int, base_offset: int, append_time: int, log_start_offset: int
+) -> None:
+    name, version = (topic, 9) if isinstance(topic, str) else (topic.bytes, 13)
+    result = name, index, 0, base_offset, append_time, log_start_offset, None
+    one = produce.pack_one(7, name, index, base_offset, append_time, log_start_offset)
+    assert one == produce.pack(7, version, [result])
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
@@ -204,5 +252,6 @@ def test_a_cut_produce_request_is_refused(data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(InvalidFrame):
         produce.unpack(memoryview(raw)[:cut], 0, 11)
+    assert produce.unpack_one(memoryview(raw)[:cut], 0, 11) is None
     with pytest.raises(InvalidFrame):
         bounds.check(type(message), memoryview(raw)[:cut], 0, 1000)

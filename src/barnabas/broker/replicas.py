@@ -187,11 +187,12 @@ class ReplicaManager:
         """The partition, if this broker leads it."""
         return self._partitions.get((topic, index))
 
-    def find(self, topic: str | bytes, index: int) -> Partition:
-        """The partition that this broker leads, by its topic's name or the bytes of its id.
+    def led(self, topic: str | bytes, index: int) -> Partition | None:
+        """The partition that this broker leads, by its topic's name or the bytes of its id; None if it does not."""
+        return self._by_wire.get((topic, index))
 
-        Raises the error that tells a client why this broker does not lead it.
-        """
+    def find(self, topic: str | bytes, index: int) -> Partition:
+        """As `led`, but raises the error that tells a client why this broker does not lead it."""
         partition = self._by_wire.get((topic, index))
         if partition is None:
             raise self._not_led(topic, index)

@@ -7,6 +7,7 @@ directions equal to kio, byte for byte.
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import InvalidFrame
@@ -31,9 +32,10 @@ RESULT_V2: Final = struct.Struct(">ihqq")
 RESULT_V5: Final = struct.Struct(">ihqqq")
 RESULT_V9: Final = struct.Struct(">ihqqqbbb")
 """... with no record errors, no message and no tags."""
-ONE_HEAD: Final = struct.Struct(">iibb")
-ONE_RESULT: Final = struct.Struct(">bihqqqbbbbib")
-"""One partition, its result, the end of its topic, and the end of the response."""
+ONE_BY_ID: Final = struct.Struct(">BhiB16sBiB")
+"""Of a request with one partition, everything up to the size of its records."""
+SHORT: Final = 0x7F
+"""The largest number that takes one byte."""
 
 Topic = str | bytes
 """A topic as the wire names it: by name up to version 12, by the 16 bytes of its id from 13 on."""
@@ -65,6 +67,38 @@ def unpack(data: memoryview, position: int, version: int) -> ProduceRequest:
         return _unpack_legacy(data, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise InvalidFrame(f"PRODUCE request of version {version} cannot be read: {error}") from error
+
+
+def unpack_one(data: memoryview, position: int, version: int) -> tuple[int, int, Topic, int, memoryview] | None:
+    """Acks, timeout, topic, partition and records of a request with one partition; None if anything is unusual.
+
+    Most requests are such. One struct reads what `unpack` goes over field by field: a third of its time.
+    """
+    try:
+        if version >= TOPIC_IDS:
+            head = ONE_BY_ID
+        elif version >= FLEXIBLE and 1 < (length := data[position + 8]) <= SHORT:
+            head = _one_by_name(length - 1)
+        else:
+            return None
+        transactional_id, acks, timeout_ms, topics, topic, partitions, index, size = head.unpack_from(data, position)
+        if transactional_id or topics != 2 or partitions != 2 or not size:
+            return None
+        start = position + head.size
+        if size > SHORT:
+            size, start = read_uvarint(data, start - 1)
+        end = start + size - 1
+        if len(data) != end + 3 or data[end] or data[end + 1] or data[end + 2]:
+            return None
+        return acks, timeout_ms, topic if version >= TOPIC_IDS else topic.decode(), index, data[start:end]
+    except (struct.error, IndexError, UnicodeDecodeError, InvalidFrame):
+        return None
+
+
+@cache
+def _one_by_name(length: int) -> struct.Struct:
+    """As ONE_BY_ID, with a topic's name of this length, which is less than SHORT."""
+    return struct.Struct(f">BhiBx{length}sBiB")
 
 
 def _unpack_flexible(data: memoryview, position: int, version: int) -> ProduceRequest:
@@ -171,8 +205,6 @@ def _too_many(count: int) -> InvalidFrame:
 def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
     """The whole frame of the response; results of one topic that follow each other are put together."""
     flexible = version >= FLEXIBLE
-    if flexible and len(results) == 1 and results[0][6] is None:
-        return _pack_one(correlation_id, results[0])
     body = bytearray()
     topics = 0
     position = 0
@@ -201,14 +233,24 @@ def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
     return b"".join((INT32.pack(size), head, count, body, tail))
 
 
-def _pack_one(correlation_id: int, result: Result) -> bytes:
-    """The commonest response: one partition, stored."""
-    topic, partition, error, base_offset, append_time, log_start_offset, _ = result
-    if not isinstance(topic, bytes):
+def pack_one(
+    correlation_id: int, topic: Topic, partition: int, base_offset: int, append_time: int, log_start_offset: int
+) -> bytes:
+    """What `pack` makes, of any flexible version, of one partition that was stored: the commonest response there is."""
+    if isinstance(topic, str):
         name = topic.encode()
         topic = uvarint(len(name) + 1) + name
-    rest = ONE_RESULT.pack(2, partition, error, base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0)
-    return ONE_HEAD.pack(6 + len(topic) + len(rest), correlation_id, 0, 2) + topic + rest
+    layout = _one_result(len(topic))
+    size = layout.size - 4
+    return layout.pack(
+        size, correlation_id, 0, 2, topic, 2, partition, 0, base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0
+    )
+
+
+@cache
+def _one_result(topic_size: int) -> struct.Struct:
+    """The whole frame; topics differ in their names' lengths only, so there are few of these."""
+    return struct.Struct(f">iibb{topic_size}sbihqqqbbbbib")
 
 
 def _pack_result(out: bytearray, version: int, result: Result) -> None:

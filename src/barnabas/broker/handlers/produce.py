@@ -18,6 +18,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.broker.replicas import ACKS_ALL
 from barnabas.model.errors import ApiError, InvalidRecord, InvalidRequiredAcks, InvalidTxnState, RequestTimedOut
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import produce as wire
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
     from barnabas.broker.replicas import Partition
+    from barnabas.storage.log import AppendInfo
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +40,66 @@ def produce(
     broker: Broker, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
 ) -> Answer | Parked:
     """Store the request's batches."""
+    one = wire.unpack_one(frame, body, version)
+    if one is not None:
+        answer = _produce_one(broker, version, correlation_id, *one)
+        if answer is not None:
+            return answer
     return Produce(broker, version, correlation_id, wire.unpack(frame, body, version)).run()
+
+
+def _produce_one(
+    broker: Broker,
+    version: int,
+    correlation_id: int,
+    acks: int,
+    timeout_ms: int,
+    topic: wire.Topic,
+    index: int,
+    records: memoryview,
+) -> Answer | Parked:
+    """The straight way of a request with one batch; None, with nothing done, for what needs the long one.
+
+    Most requests are such. It makes no object for the request, nor for its result, unless the answer has to wait.
+    """
+    partition = broker.replicas.led(topic, index)
+    if partition is None or acks == 0:
+        return None
+    try:
+        info = _store(partition, acks, records, broker.clock.now_ms(), version)
+    except ApiError as error:
+        return wire.pack(correlation_id, version, [wire.failure(topic, index, error.code, str(error))])
+    if info is None:
+        return None
+    base_offset, last_offset, append_time, log_start_offset, _ = info
+    if partition.leader.high_watermark <= last_offset and partition.must_wait(acks):
+        request = wire.ProduceRequest(None, acks, timeout_ms, [])
+        result = topic, index, 0, base_offset, append_time, log_start_offset, None
+        return Produce(broker, version, correlation_id, request).wait(result, partition, last_offset + 1)
+    return wire.pack_one(correlation_id, topic, index, base_offset, append_time, log_start_offset)
+
+
+def _store(
+    partition: Partition,
+    acks: int,
+    records: bytes | memoryview,
+    now_ms: int,
+    version: int,
+    *,
+    transactional: bool = False,
+    opened: bool = False,
+) -> AppendInfo | None:
+    """Check and append one batch; None if it must be opened, or its log made ready, in a thread first."""
+    if acks == ACKS_ALL:
+        partition.check_enough_replicas()
+    elif acks != 1 and acks != 0:
+        raise InvalidRequiredAcks(f"acks is {acks}; it should be 0, 1 or -1 (all)")
+    header = partition.check(records, now_ms, version)
+    if transactional or header.attributes & TRANSACTIONAL:
+        raise InvalidTxnState("this broker has no transactions yet: leave transactional.id unset")
+    if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_ready):
+        return None
+    return partition.append(records, header, now_ms)
 
 
 class Produce:
@@ -75,23 +136,25 @@ class Produce:
         self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, *, opened: bool = False
     ) -> wire.Result | None:
         """Append one batch; None if the batch must be opened, or its log made ready, in a thread first."""
-        acks = self._request.acks
+        acks, transactional_id = self._request.acks, self._request.transactional_id
         partition = self._broker.replicas.find(topic, index)
         if records is None:
             raise InvalidRecord("the request has no records for this partition")
-        if acks == -1:
-            partition.check_enough_replicas()
-        elif acks != 1 and acks != 0:
-            raise InvalidRequiredAcks(f"acks is {acks}; it should be 0, 1 or -1 (all)")
-        header = partition.check(records, now_ms, self._version)
-        if header.attributes & TRANSACTIONAL or self._request.transactional_id is not None:
-            raise InvalidTxnState("this broker has no transactions yet: leave transactional.id unset")
-        if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_ready):
+        info = _store(
+            partition, acks, records, now_ms, self._version, transactional=transactional_id is not None, opened=opened
+        )
+        if info is None:
             return None
-        base_offset, last_offset, append_time, log_start_offset, _ = partition.append(records, header, now_ms)
+        base_offset, last_offset, append_time, log_start_offset, _ = info
         if partition.leader.high_watermark <= last_offset and partition.must_wait(acks):
             self._waiting[len(self._results)] = partition, last_offset + 1
         return topic, index, 0, base_offset, append_time, log_start_offset, None
+
+    def wait(self, result: wire.Result, partition: Partition, end_offset: int) -> Answer | Parked:
+        """Answer with this one result once everything before `end_offset` is committed."""
+        self._results.append(result)
+        self._waiting[0] = partition, end_offset
+        return self._respond()
 
     def _respond(self) -> Answer | Parked:
         if self._request.acks == 0:
