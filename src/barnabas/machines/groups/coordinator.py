@@ -10,12 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kio.schema.list_groups.v5.response import ListedGroup
-from kio.schema.types import GroupId
-
+from barnabas.machines.groups import classic_replies
 from barnabas.machines.groups.classic import ClassicRules
 from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.consumer import ConsumerRules
+from barnabas.machines.groups.consumer_describe import list_group
 from barnabas.machines.groups.consumer_group import ConsumerGroup
 from barnabas.machines.groups.offsets import OffsetRules
 from barnabas.machines.outcome import Draft, Outcome
@@ -30,10 +29,11 @@ if TYPE_CHECKING:
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
     from kio.schema.join_group.v9.request import JoinGroupRequest
     from kio.schema.leave_group.v5.request import LeaveGroupRequest
+    from kio.schema.list_groups.v5.response import ListedGroup
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
     from kio.schema.sync_group.v5.request import SyncGroupRequest
 
-    from barnabas.machines.groups.table import Asker, GroupOutcome, GroupTable, TimerKey
+    from barnabas.machines.groups.table import Asker, Group, GroupOutcome, GroupTable, TimerKey
     from barnabas.protocol.coordinator_records import CoordinatorRecord
     from barnabas.protocol.group_offsets import OffsetCommitRequest, OffsetFetchRequestGroup
 
@@ -104,35 +104,28 @@ class GroupCoordinator:
 
     def list_groups(self, states: Collection[str], types: Collection[str], asker: Asker, now_ms: int) -> GroupOutcome:
         """The groups in one of these states and of one of these types, both in small letters; none means any."""
-        listed = []
-        for group_id, group in self.table.groups.items():
-            if isinstance(group, ClassicGroup):
-                kind, state, protocol_type = "classic", group.state.value, group.protocol_type or ""
-            else:
-                assert isinstance(group, ConsumerGroup)
-                kind, state, protocol_type = "consumer", group.state.value, "consumer"
-            if (not types or kind in types) and (not states or state.lower() in states):
-                listed.append(
-                    ListedGroup(
-                        group_id=GroupId(group_id), protocol_type=protocol_type, group_state=state, group_type=kind
-                    )
-                )
-        return _answer(asker, listed)
+        listed = [_listed(group) for group in self.table.groups.values()]
+        wanted = [
+            group
+            for group in listed
+            if (not types or group.group_type in types) and (not states or group.group_state.lower() in states)
+        ]
+        return _answer(asker, wanted)
 
     def describe_classic(self, group_id: str, asker: Asker, now_ms: int) -> GroupOutcome:
         """A classic group; anything else is not found."""
         group = self.table.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             reason = "is not a classic group." if group is not None else "not found."
-            return _refuse(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
-        return _answer(asker, self._classic.describe(group))
+            return _answer(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
+        return _answer(asker, classic_replies.describe(group))
 
     def describe_consumer(self, group_id: str, asker: Asker, now_ms: int) -> GroupOutcome:
         """A consumer group; anything else is not found."""
         group = self.table.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             reason = "is not a consumer group." if group is not None else "not found."
-            return _refuse(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
+            return _answer(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
         return _answer(asker, self._consumer.describe(group))
 
     def delete_group(self, group_id: str, asker: Asker, now_ms: int) -> GroupOutcome:
@@ -215,9 +208,12 @@ class GroupCoordinator:
         self._offsets.end_transaction(producer_id, commit)
 
 
+def _listed(group: Group) -> ListedGroup:
+    if isinstance(group, ClassicGroup):
+        return classic_replies.listed(group)
+    assert isinstance(group, ConsumerGroup)
+    return list_group(group)
+
+
 def _answer(asker: Asker, answer: Any) -> GroupOutcome:
     return Outcome(replies=((asker, answer),))
-
-
-def _refuse(asker: Asker, error: ApiError) -> GroupOutcome:
-    return Outcome(replies=((asker, error),))
