@@ -1,4 +1,4 @@
-"""Apache Kafka from Maven Central: the broker, its tools and a logging binding, as a folder of jars.
+"""Apache Kafka from Maven Central: the broker, its tools and a logging binding, as a folder of jars; Streams likewise.
 
 `python -m tests.support.jars` fetches all versions ahead of the tests, whose time limits are not made for downloads.
 
@@ -55,6 +55,28 @@ _POM: Final = """\
   </dependencies>
 </project>
 """
+_STREAMS_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas</groupId>
+  <artifactId>streams</artifactId>
+  <version>{version}</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-streams-examples</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>{logging[0]}</groupId>
+      <artifactId>{logging[1]}</artifactId>
+      <version>{logging[2]}</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+STREAMS: Final = "4.3.0"
 
 
 class MissingProgram(Exception):
@@ -72,8 +94,17 @@ def program(name: str) -> str:
 @functools.cache
 def kafka(version: str) -> Path:
     """The folder with the jars of this version of Apache Kafka, fetched if need be."""
-    pom = _POM.format(version=version, logging=_LOGGING[version])
-    folder = CACHE / f"kafka-{version}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
+    return _folder(f"kafka-{version}", _POM.format(version=version, logging=_LOGGING[version]))
+
+
+@functools.cache
+def streams() -> Path:
+    """The folder with the jars of Kafka Streams and its examples, fetched if need be."""
+    return _folder(f"streams-{STREAMS}", _STREAMS_POM.format(version=STREAMS, logging=_LOGGING[STREAMS]))
+
+
+def _folder(name: str, pom: str) -> Path:
+    folder = CACHE / f"{name}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
     if folder.exists():
         return folder
     CACHE.mkdir(exist_ok=True)
@@ -111,3 +142,4 @@ def _fetch(pom: str, folder: Path) -> None:
 if __name__ == "__main__":
     for wanted in _LOGGING:
         print(kafka(wanted))
+    print(streams())

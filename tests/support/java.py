@@ -21,6 +21,10 @@ TOOLS: Final = {
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
+    "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "storage": "kafka.tools.StorageTool",
     "dump-log": "kafka.tools.DumpLogSegments",
 }
@@ -38,12 +42,12 @@ class ToolFailed(AssertionError):
         self.output = done.stdout + done.stderr
 
 
-def command(version: str, main: str, *flags: str) -> list[str]:
+def command(version: str, main: str, *flags: str, classpath: str = "") -> list[str]:
     """The words that start class `main` of Kafka `version`, with its logs on stderr."""
     logging = [f"-Dlog4j.configuration=file:{_HERE / 'log4j.properties'}"]
     if version.startswith("4"):
         logging = [f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"]
-    return [jars.program("java"), *flags, *logging, "-cp", jars.classpath(version), main]
+    return [jars.program("java"), *flags, *logging, "-cp", classpath or jars.classpath(version), main]
 
 
 def tool(version: str, name: str, *arguments: str, stdin: str = "", seconds: float = 60) -> str:

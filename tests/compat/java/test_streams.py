@@ -1,0 +1,98 @@
+"""Kafka Streams' word count, at least once: groups with an assignor of its own, internal topics, state kept in a topic."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support import jars, java
+from tests.support.group_scenarios import create
+from tests.support.processes import Process
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INPUT: Final = "streams-plaintext-input"
+OUTPUT: Final = "streams-wordcount-output"
+"""Kafka's example has no say in the names."""
+
+
+class WordCount(Process):
+    """Kafka's example; its local state is in a folder of its own, so that a later one begins with the topic's."""
+
+    def __init__(self, bootstrap: str, application: str, folder: Path, number: int) -> None:
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "application.id": application,
+            "state.dir": str(folder / f"state-{number}"),
+            "processing.guarantee": "at_least_once",
+            "commit.interval.ms": "200",
+            "num.stream.threads": "2",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": "300",
+        }
+        properties = folder / f"streams-{number}.properties"
+        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        main = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+        flags = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={folder}")
+        words = java.command(jars.STREAMS, main, *flags, classpath=f"{jars.streams()}/*")
+        super().__init__("word count", [*words, str(properties)], folder / f"streams-{number}.log")
+
+
+class Counts:
+    """The last count of each word in the output topic."""
+
+    def __init__(self, bootstrap: str) -> None:
+        settings = {"bootstrap.servers": bootstrap, "group.id": "counts", "enable.auto.commit": False}
+        self.consumer = Consumer(settings)
+        self.consumer.assign([TopicPartition(OUTPUT, 0, 0)])
+        self._found: dict[str, int] = {}
+
+    def reach(self, wanted: Counter[str]) -> bool:
+        """Whether all words have these counts by now."""
+        for message in self.consumer.consume(1_000, timeout=0.1):
+            if message.error() is None:
+                self._found[(message.key() or b"").decode()] = int.from_bytes(message.value() or b"", "big")
+        return {word: self._found.get(word) for word in wanted} == dict(wanted)
+
+
+@pytest.mark.timeout(180)
+def test_words_are_counted_and_counting_goes_on_after_a_restart(
+    bootstrap: str, admin: AdminClient, tmp_path: Path
+) -> None:
+    run = uuid.uuid4().hex[:8]
+    topics = admin.list_topics(timeout=10).topics
+    for topic, partitions in ((INPUT, 2), (OUTPUT, 1)):
+        if topic not in topics:
+            create(admin, topic, partitions)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    counted: Counter[str] = Counter()
+
+    def say(count: int) -> None:
+        for number in range(count):
+            words = [f"all{run}", f"some{number % 7}x{run}", f"word{number % 3}x{run}"]
+            counted.update(words)
+            producer.produce(INPUT, " ".join(words).title(), str(number))
+        assert producer.flush(30) == 0
+
+    counts = Counts(bootstrap)
+    with closing(counts.consumer):
+        say(100)
+        with WordCount(bootstrap, f"words-{run}", tmp_path, 1) as first:
+            wait_until(lambda: counts.reach(counted), "the first counts", 60)
+            say(100)
+            wait_until(lambda: counts.reach(counted), "counts of what came meanwhile", 60)
+            first.stop()
+        say(100)
+        with WordCount(bootstrap, f"words-{run}", tmp_path, 2) as second:
+            wait_until(lambda: counts.reach(counted), "counts of what came in between", 60)
+            second.stop()
+    made = {topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(f"words-{run}-")}
+    assert {name.rpartition("-")[2] for name in made} == {"changelog", "repartition"}
