@@ -1,4 +1,4 @@
-"""Kafka Streams' word count, at least once: groups with an assignor of its own, internal topics, state kept in a topic."""
+"""Kafka Streams' word count, at least once: its own assignor, internal topics, and state that is kept in one of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.support import jars, java
 from tests.support.group_scenarios import create
@@ -18,6 +17,8 @@ from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from confluent_kafka.admin import AdminClient
 
 INPUT: Final = "streams-plaintext-input"
 OUTPUT: Final = "streams-wordcount-output"
