@@ -11,6 +11,7 @@ from barnabas.cli.help import F, option
 
 if TYPE_CHECKING:
     from barnabas.clients.admin import Admin
+    from barnabas.clients.groups import Groups
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 
@@ -33,14 +34,38 @@ def connection_options(command: F) -> F:
     )(command)
 
 
+def timeout_option(command: F) -> F:
+    """`--timeout`, in milliseconds."""
+    return option(
+        "--timeout",
+        type=click.IntRange(min=1),
+        metavar="MS",
+        default=30_000,
+        help="How long to wait for each answer.  [default: 30000]",
+        section="Connection",
+    )(command)
+
+
 def open_admin(bootstrap_server: str, command_config: Path | None) -> Admin:
     """An admin client with the options' settings."""
     from barnabas.clients.admin import Admin
 
-    properties: dict[str, str] = {}
-    if command_config is not None:
-        from barnabas.model.config.properties import parse_properties
+    return Admin(bootstrap_server, properties=client_properties(command_config))
 
-        properties = parse_properties(command_config.read_text(encoding="utf-8"))
-        properties.pop("bootstrap.servers", None)
-    return Admin(bootstrap_server, properties=properties)
+
+def open_groups(bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> Groups:
+    """The cluster's consumer groups, with the options' settings."""
+    from barnabas.clients.groups import Groups
+
+    return Groups(bootstrap_server, properties=client_properties(command_config), timeout=timeout_ms / 1000)
+
+
+def client_properties(command_config: Path | None) -> dict[str, str]:
+    """What the file of --command-config says; the address comes from --bootstrap-server."""
+    if command_config is None:
+        return {}
+    from barnabas.model.config.properties import parse_properties
+
+    properties = parse_properties(command_config.read_text(encoding="utf-8"))
+    properties.pop("bootstrap.servers", None)
+    return properties

@@ -39,6 +39,11 @@ class Command(click.Command):
         self.examples = examples
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the examples."""
+        self.format_sections(ctx, formatter)
+        write_examples(formatter, self.examples)
+
+    def format_sections(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, one list per section, in the order in which the sections first appear."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
@@ -50,7 +55,6 @@ class Command(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
-        write_examples(formatter, self.examples)
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Sequence[Example]) -> None:
@@ -75,4 +79,14 @@ class Group(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, then the examples."""
         super().format_commands(ctx, formatter)
+        write_examples(formatter, self.examples)
+
+
+class CommandWithMore(Command, click.Group):
+    """A command that works by its own options, and has a few commands for what options are not made for."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, the commands and the examples."""
+        self.format_sections(ctx, formatter)
+        self.format_commands(ctx, formatter)
         write_examples(formatter, self.examples)

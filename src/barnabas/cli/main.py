@@ -32,6 +32,9 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Topics": {
         "topics": LazyCommand("barnabas.cli.topics", "Create, list, describe, alter and delete topics."),
     },
+    "Groups": {
+        "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
+    },
     "Files": {
         "log": LazyCommand("barnabas.cli.log", "Look into log files, and check them."),
         "metadata": LazyCommand("barnabas.cli.metadata", "Carry topics and configs to another store and back."),

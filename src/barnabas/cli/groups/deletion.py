@@ -1,0 +1,95 @@
+"""`barnabas groups --delete` and `--delete-offsets`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.failures import Failed
+from barnabas.cli.groups.columns import Column, print_columns
+from barnabas.cli.groups.listing import selected
+from barnabas.cli.groups.scope import partitions_of
+from barnabas.cli.output import Style, choose_style, print_json, print_table
+from barnabas.clients.errors import RequestRefused
+from barnabas.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.cli.groups.command import Options
+    from barnabas.clients.groups import Groups
+    from barnabas.model.ids import TopicPartition
+
+NEXT_STEPS = {
+    ErrorCode.non_empty_group: "stop its consumers first",
+    ErrorCode.group_subscribed_to_topic: "stop its consumers first",
+    ErrorCode.group_id_not_found: "`barnabas groups --list` shows those that are there",
+}
+
+
+def delete(groups: Groups, options: Options) -> None:
+    """`--delete`: all that can be deleted; then fail for those that could not."""
+    results = groups.delete(selected(groups, options))
+    deleted = sorted(group_id for group_id, refusal in results.items() if refusal is None)
+    refused = {group_id: refusal for group_id, refusal in sorted(results.items()) if refusal is not None}
+    names = ", ".join(f"'{group_id}'" for group_id in deleted)
+    if options.as_json:
+        print_json({"deleted": deleted, "refused": {group_id: str(refusal) for group_id, refusal in refused.items()}})
+    elif deleted and refused:
+        click.echo(f"These consumer groups were deleted successfully: {names}")
+    elif not refused:
+        click.echo(f"Deletion of requested consumer groups ({names}) was successful.")
+    if refused:
+        reasons = (f"group '{group_id}': {reason(refusal)}" for group_id, refusal in refused.items())
+        raise Failed(f"Deletion of some consumer groups failed: {'. '.join(reasons)}.")
+
+
+def reason(refusal: RequestRefused) -> str:
+    """What the broker said, and what to do about it."""
+    step = NEXT_STEPS.get(refusal.code)
+    return f"{refusal}; {step}" if step else str(refusal)
+
+
+def delete_offsets(groups: Groups, options: Options) -> None:
+    """`--delete-offsets`: whatever can be deleted; then fail if something could not."""
+    (group_id,) = options.group
+    partitions = partitions_of(groups, options.topic)
+    try:
+        results = groups.delete_offsets(group_id, partitions)
+    except RequestRefused as error:
+        raise Failed(f"{reason(error)}.") from error
+    show_results(group_id, results, options)
+    steps = {reason(refusal) for refusal in results.values() if refusal is not None}
+    if steps:
+        raise Failed(f"Some offsets of group '{group_id}' were not deleted: {'. '.join(sorted(steps))}.")
+
+
+def show_results(group_id: str, results: Mapping[TopicPartition, RequestRefused | None], options: Options) -> None:
+    """A line per partition."""
+    rows = [
+        (*partition, "Successful" if refusal is None else f"Error: {refusal}")
+        for partition, refusal in sorted(results.items())
+    ]
+    match choose_style(as_json=options.as_json):
+        case Style.JSON:
+            print_json(
+                {
+                    "group": group_id,
+                    "partitions": [
+                        {
+                            "topic": partition.topic,
+                            "partition": partition.partition,
+                            "error": None if refusal is None else str(refusal),
+                        }
+                        for partition, refusal in sorted(results.items())
+                    ],
+                }
+            )
+        case Style.PLAIN:
+            if not any(results.values()):
+                click.echo(f"Request succeeded for deleting offsets from group {group_id}.")
+            click.echo()
+            print_columns((Column("TOPIC", 15, grows=True), Column("PARTITION", 10), Column("STATUS", 15)), rows)
+        case Style.TABLE:
+            print_table(("Topic", "Partition", "Result"), rows)
