@@ -1,0 +1,293 @@
+"""Committed offsets: how far groups have read.
+
+A commit is checked by its group, if there is one; without one, only somebody who is no member may commit, and the
+first such commit makes the group: a classic one without members. Topics come here with their name, and with their id
+where that is known; offsets of a topic that was deleted and made again are not told for the new one.
+
+Commits are most of what a coordinator does: a commit costs a few microseconds and as many again for each partition.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.offset_delete.v0.response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kio.static.primitive import i32Timedelta
+
+from barnabas.machines.groups.classic_group import ClassicGroup
+from barnabas.machines.groups.classic_rebalance import SESSION_TIMER
+from barnabas.machines.groups.offset_expiry import OffsetExpiry
+from barnabas.machines.groups.offset_table import NO_PRODUCER, OffsetTable
+from barnabas.machines.groups.states import ClassicGroupState
+from barnabas.machines.groups.table import TimerKey
+from barnabas.machines.outcome import Outcome, Timer
+from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, IllegalGeneration
+from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.group_offsets import (
+    NO_RETENTION,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+
+    from barnabas.machines.groups.table import Asker, Group, GroupOutcome, GroupTable
+    from barnabas.protocol.group_offsets import (
+        OffsetCommitRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopics,
+    )
+
+MAX_RECORD_TEXT: Final = 0x7FFF
+"""How many bytes a text in a record may have, whatever the settings allow."""
+GROUP_ID_NOT_FOUND_SINCE: Final = 9
+"""The version of OffsetCommit from which on clients know the error that there is no such group."""
+_NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class OffsetRules:
+    """The rules of committed offsets."""
+
+    def __init__(self, table: GroupTable) -> None:
+        self._table = table
+        self.offsets = OffsetTable()
+        self._expiry = OffsetExpiry(table, self.offsets)
+
+    # OffsetCommit.
+
+    def commit(self, request: OffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """Commit offsets: all of them or, if the group or a partition's owner is not who should commit, none."""
+        try:
+            return self._commit(request, asker, now_ms)
+        except ApiError as error:
+            return Outcome(replies=((asker, _commit_refused(request, error.code)),))
+
+    def _commit(self, request: OffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        group_id = request.group_id
+        epoch = request.generation_id_or_member_epoch
+        group = self._table.groups.get(group_id)
+        check = None
+        if group is not None:
+            check = group.check_offset_commit(request.member_id, request.group_instance_id, epoch, asker.version)
+        elif epoch >= 0:
+            missing = GroupIdNotFound if asker.version >= GROUP_ID_NOT_FOUND_SINCE else IllegalGeneration
+            raise missing(f"there is no group {group_id}, so it has no member {request.member_id}")
+        limit = self._table.settings.offset_metadata_max_bytes
+        expire_timestamp = -1
+        if request.retention_time != NO_RETENTION:
+            expire_timestamp = now_ms + request.retention_time // _MILLISECOND
+        changes: list[CoordinatorRecord] = []
+        topics: list[OffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            name, topic_id = topic.name, topic.topic_id
+            results: list[OffsetCommitResponsePartition] = []
+            for partition in topic.partitions:
+                index, metadata = partition.partition_index, partition.committed_metadata or ""
+                if metadata and _is_too_large(metadata, limit):
+                    results.append(_result(index, ErrorCode.offset_metadata_too_large))
+                    continue
+                if check is not None:
+                    check(name, topic_id, index)
+                offset = partition.committed_offset
+                if expire_timestamp == -1:
+                    value = OffsetCommitValue(offset, partition.committed_leader_epoch, metadata, now_ms, -1, topic_id)
+                else:  # such a record has room for nothing else
+                    value = OffsetCommitValue(offset, -1, metadata, now_ms, expire_timestamp, None)
+                changes.append(CoordinatorRecord(OffsetCommitKey(group_id, name, index), value))
+                results.append(_result(index, ErrorCode.none))
+            topics.append(OffsetCommitResponseTopic(topic_id=topic_id, name=name, partitions=tuple(results)))
+        return Outcome(
+            changes=tuple(changes),
+            replies=((asker, OffsetCommitResponse(topics=tuple(topics))),),
+            timers=_session(group, request.member_id, now_ms),
+        )
+
+    # OffsetFetch.
+
+    def fetch(self, request: OffsetFetchRequestGroup, asker: Asker, now_ms: int, require_stable: bool) -> GroupOutcome:
+        """Tell the offsets of one group; one that does not exist has none."""
+        group_id = request.group_id
+        group = self._table.groups.get(group_id)
+        committed: Mapping[str, Mapping[int, OffsetCommitValue]] = {}
+        if group is not None:
+            try:
+                group.check_offset_fetch(request.member_id, request.member_epoch, now_ms)
+                committed = self.offsets.topics(group_id)
+            except GroupIdNotFound:
+                pass
+            except ApiError as error:
+                refused = OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
+                return Outcome(replies=((asker, refused),))
+        unstable = self.offsets.open_keys(group_id) if require_stable else ()
+        if request.topics is None:
+            topics = [_tell_all(group_id, topic, offsets, unstable) for topic, offsets in committed.items()]
+        else:
+            topics = [_tell(group_id, topic, committed.get(topic.name, {}), unstable) for topic in request.topics]
+        return Outcome(replies=((asker, OffsetFetchResponseGroup(group_id=group_id, topics=tuple(topics))),))
+
+    # OffsetDelete and DeleteGroups.
+
+    def delete(self, request: OffsetDeleteRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """Forget offsets, but not of topics that the group reads."""
+        changes: list[CoordinatorRecord] = []
+        topics: list[OffsetDeleteResponseTopic] = []
+        code = ErrorCode.none
+        try:
+            if (group := self._table.groups.get(request.group_id)) is None:
+                raise GroupIdNotFound(f"there is no group {request.group_id}")
+            group.check_offset_delete()
+            topics += [self._delete_topic(group, topic, changes) for topic in request.topics]
+        except ApiError as error:
+            code = error.code
+        response = OffsetDeleteResponse(error_code=code, throttle_time=_NO_THROTTLE, topics=tuple(topics))
+        return Outcome(changes=tuple(changes), replies=((asker, response),))
+
+    def _delete_topic(
+        self, group: Group, topic: OffsetDeleteRequestTopic, changes: list[CoordinatorRecord]
+    ) -> OffsetDeleteResponseTopic:
+        in_use = group.is_subscribed_to(topic.name)
+        code = ErrorCode.group_subscribed_to_topic if in_use else ErrorCode.none
+        for partition in topic.partitions:
+            key = OffsetCommitKey(group.group_id, topic.name, partition.partition_index)
+            if not in_use and (self.offsets.get(key) is not None or self.offsets.is_open(key)):
+                changes.append(CoordinatorRecord(key, None))
+        return OffsetDeleteResponseTopic(
+            name=topic.name,
+            partitions=tuple(
+                OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code)
+                for partition in topic.partitions
+            ),
+        )
+
+    def tombstones(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
+        """The records that remove all offsets of a group."""
+        return tuple(CoordinatorRecord(key, None) for key in self.offsets.keys(group_id))
+
+    # What happens by itself.
+
+    def expire(self, key: TimerKey, now_ms: int) -> GroupOutcome:
+        """A timer is due."""
+        return self._expiry.expire(key, now_ms)
+
+    def expire_offsets(self, now_ms: int) -> GroupOutcome:
+        """Remove offsets that are older than offsets.retention.minutes, and groups that have nothing else."""
+        return self._expiry.expire_offsets(now_ms)
+
+    def topics_deleted(self, names: Collection[str], now_ms: int) -> GroupOutcome:
+        """Remove the offsets of topics that are no more; the table has the image without them."""
+        return self._expiry.topics_deleted(names, now_ms)
+
+    # The log.
+
+    def loaded(self, now_ms: int) -> GroupOutcome:
+        """Begin to look for old offsets."""
+        return self._expiry.loaded(now_ms)
+
+    def replay(self, record: CoordinatorRecord, producer_id: int = NO_PRODUCER) -> None:
+        """An offset was committed or removed; `producer_id` says by whose transaction."""
+        key, value = record
+        assert isinstance(key, OffsetCommitKey)
+        if value is None:
+            self.offsets.remove(key)
+            return
+        assert isinstance(value, OffsetCommitValue)
+        groups = self._table.groups
+        group_id = key[0]
+        if group_id not in groups:
+            groups[group_id] = ClassicGroup(group_id)
+        if producer_id == NO_PRODUCER:
+            self.offsets.put(key, value)
+        else:
+            self.offsets.put_pending(key, value, producer_id)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """A transaction that committed offsets ended."""
+        self.offsets.end_transaction(producer_id, commit)
+
+
+def _is_too_large(metadata: str, limit: int) -> bool:
+    """Kafka counts UTF-16 units, whatever the name of the setting says."""
+    length = len(metadata)
+    if metadata.isascii():
+        return length > limit or length > MAX_RECORD_TEXT
+    return len(metadata.encode("utf-16-le")) // 2 > limit or len(metadata.encode()) > MAX_RECORD_TEXT
+
+
+@lru_cache(maxsize=4096)
+def _result(index: int, code: ErrorCode) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+
+def _commit_refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                partitions=tuple(_result(partition.partition_index, code) for partition in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _session(group: Group | None, member_id: str, now_ms: int) -> tuple[Timer, ...]:
+    """A commit is a sign of life of a member of a classic group."""
+    if isinstance(group, ClassicGroup) and group.state in (
+        ClassicGroupState.STABLE,
+        ClassicGroupState.PREPARING_REBALANCE,
+    ):
+        member = group.members[member_id]
+        return (Timer(TimerKey(SESSION_TIMER, group.group_id, member_id), now_ms + member.session_timeout_ms),)
+    return ()
+
+
+def _tell(
+    group_id: str,
+    asked: OffsetFetchRequestTopics,
+    committed: Mapping[int, OffsetCommitValue],
+    unstable: Collection[OffsetCommitKey],
+) -> OffsetFetchResponseTopics:
+    told: list[OffsetFetchResponsePartitions] = []
+    for index in asked.partition_indexes:
+        value = committed.get(index)
+        if value is not None and asked.topic_id and value.topic_id and value.topic_id != asked.topic_id:
+            value = None
+        told.append(_tell_one(OffsetCommitKey(group_id, asked.name, index), value, unstable))
+    return OffsetFetchResponseTopics(topic_id=asked.topic_id, name=asked.name, partitions=tuple(told))
+
+
+def _tell_all(
+    group_id: str, topic: str, committed: Mapping[int, OffsetCommitValue], unstable: Collection[OffsetCommitKey]
+) -> OffsetFetchResponseTopics:
+    told = [_tell_one(OffsetCommitKey(group_id, topic, index), value, unstable) for index, value in committed.items()]
+    return OffsetFetchResponseTopics(name=topic, partitions=tuple(told))
+
+
+def _tell_one(
+    key: OffsetCommitKey, value: OffsetCommitValue | None, unstable: Collection[OffsetCommitKey]
+) -> OffsetFetchResponsePartitions:
+    if unstable and key in unstable:
+        return OffsetFetchResponsePartitions(partition_index=key[2], error_code=ErrorCode.unstable_offset_commit)
+    if value is None:
+        return OffsetFetchResponsePartitions(partition_index=key[2])
+    return OffsetFetchResponsePartitions(
+        partition_index=key[2],
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+    )
