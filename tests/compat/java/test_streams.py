@@ -1,4 +1,4 @@
-"""Kafka Streams' word count, at least once: its own assignor, internal topics, and state that is kept in one of them."""
+"""Kafka Streams' word count, at least once: its own assignor, internal topics, state that is kept in one of them."""
 
 from __future__ import annotations
 
