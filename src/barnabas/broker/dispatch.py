@@ -12,7 +12,7 @@ import asyncio
 import logging
 from asyncio import isfuture
 from inspect import iscoroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.broker.caller import Caller
 from barnabas.broker.handlers import api_versions
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from barnabas.net.connection import Connection
 
 logger = logging.getLogger(__name__)
+
+CLIENT_ID: Final = framing.HEADER.size - 2
+"""Where the client id's length stands."""
 
 
 class Route:
@@ -61,11 +64,10 @@ class Dispatcher:
         route = self._routes.get(key)
         if route is None or not route.oldest <= version <= route.newest:
             return _unsupported(key, version, correlation_id)
-        body = framing.client_id_end(frame, length)
         known = connection.state
-        raw_client_id = frame[framing.HEADER.size : body]
-        if not isinstance(known, KnownClient) or known.raw_client_id != raw_client_id:
-            known = connection.state = _meet(connection, None if length < 0 else bytes(raw_client_id))
+        if not isinstance(known, KnownClient) or frame[CLIENT_ID : known.body] != known.raw_client_id:
+            known = connection.state = _meet(connection, frame, length)
+        body = known.body
         if version >= route.flexible_from:
             body = body + 1 if body < len(frame) and frame[body] == 0 else framing.skip_tags(frame, body)
         handler = route.handler
@@ -102,16 +104,18 @@ class Dispatcher:
 
 
 class KnownClient(NamedTuple):
-    """A connection's caller, and the bytes of the client id that it was made from."""
+    """A connection's caller, the client id with its length as it stands in every header, and where that ends."""
 
     raw_client_id: bytes
+    body: int
     caller: Caller
 
 
-def _meet(connection: Connection, raw_client_id: bytes | None) -> KnownClient:
-    client_id = None if raw_client_id is None else raw_client_id.decode(errors="replace")
+def _meet(connection: Connection, frame: memoryview, length: int) -> KnownClient:
+    body = framing.client_id_end(frame, length)
+    client_id = None if length < 0 else bytes(frame[framing.HEADER.size : body]).decode(errors="replace")
     caller = Caller(listener=connection.listener, address=connection.address, client_id=client_id)
-    return KnownClient(raw_client_id or b"", caller)
+    return KnownClient(bytes(frame[CLIENT_ID:body]), body, caller)
 
 
 def _when_done(api: Api, version: int, correlation_id: int, future: asyncio.Future[Any]) -> Parked:

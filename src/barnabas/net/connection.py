@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
-from barnabas.net.outbox import Broken, Outbox, Progress
+from barnabas.net.outbox import DONE, Broken, Outbox, Progress
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.framing import frame_size
 
@@ -249,9 +249,11 @@ class Connection:
         except Broken as error:
             self._broken(error)
             return
+        if progress is DONE:
+            return
         if progress is Progress.BLOCKED:
             self._wait_for_room()
-        elif progress is Progress.COLD:
+        else:
             self._warm_up()
 
     def _broken(self, error: Exception) -> None:
