@@ -77,7 +77,7 @@ def reopened(log: Log, files: FileSystem | None = None) -> Log:
     """Close the log cleanly and load it again."""
     log.close()
     path = log.log_dir
-    return Log(
+    again = Log(
         TP,
         store(path, files),
         f"{path}/{TP}",
@@ -85,6 +85,8 @@ def reopened(log: Log, files: FileSystem | None = None) -> Log:
         log_start_offset=log.log_start_offset,
         recovery_point=log.recovery_point,
     )
+    again.cleaned_to = log.cleaned_to
+    return again
 
 
 def recovered(log: Log, files: FileSystem | None = None) -> Log:
@@ -99,6 +101,7 @@ def recovered(log: Log, files: FileSystem | None = None) -> Log:
         log_start_offset=log.log_start_offset,
         recovery_point=log.recovery_point,
         high_watermark=log.high_watermark,
+        cleaned_to=log.cleaned_to,
     )
 
 

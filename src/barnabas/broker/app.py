@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.cleaning import Cleaning
 from barnabas.broker.clock import SystemClock, seconds_since_start
 from barnabas.broker.context import Broker
 from barnabas.broker.controller import Controller
@@ -121,6 +122,7 @@ class App:
         )
         self._dispatcher = Dispatcher(self.broker)
         self._housekeeping = Housekeeping(self.broker)
+        self._cleaning = Cleaning(self.broker)
         self._server: Server | None = None
 
     async def start(self) -> ReadyInfo:
@@ -141,6 +143,7 @@ class App:
         await broker.controller.start(_registration(config, bound))
         await broker.replicas.settled()
         self._housekeeping.start()
+        self._cleaning.start()
         self._server.accept()
         return ReadyInfo(
             tuple(each._replace(port=bound[each.name]) for each in config.listeners),
@@ -157,6 +160,7 @@ class App:
         """Take everything down, in an order that loses nothing."""
         broker = self.broker
         await self._housekeeping.stop()
+        await self._cleaning.stop()
         if self._server is not None:
             self._server.stop_listening()
             broker.replicas.wake_all()

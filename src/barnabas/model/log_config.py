@@ -48,6 +48,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def roll_ms(self) -> int:
+        """The age at which a segment is rolled; with compaction soon enough for max.compaction.lag.ms."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
+
+    @property
     def delete(self) -> bool:
         """Whether old segments are removed by time and size."""
         return "delete" in self.cleanup_policy

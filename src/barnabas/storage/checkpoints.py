@@ -3,6 +3,7 @@
     recovery-point-offset-checkpoint   up to where each log is known to be on disk
     replication-offset-checkpoint      the high watermarks
     log-start-offset-checkpoint        where logs begin, after records were deleted
+    cleaner-offset-checkpoint          up to where compaction has cleaned each log
     leader-epoch-checkpoint            in each partition: the leader epochs
     partition.metadata                 in each partition: the topic's id
     meta.properties                    whose directory this is
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANED: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"

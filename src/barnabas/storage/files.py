@@ -161,6 +161,11 @@ class FileSystem:
         """When the file was last written, in milliseconds since 1970."""
         return Path(path).stat().st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say when the file was last written."""
+        stamp = modified_ms * 1_000_000
+        os.utime(path, ns=(stamp, stamp))
+
     def exists(self, path: str) -> bool:
         """Whether there is something of this name."""
         return Path(path).exists()

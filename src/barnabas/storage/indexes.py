@@ -62,6 +62,11 @@ class _Index:
         return (on_file if on_file >= 0 else self._count()) + len(self._keys)
 
     @property
+    def size(self) -> int:
+        """The length that the file has once all entries are written."""
+        return self.entries * self._entry.size
+
+    @property
     def block_full(self) -> bool:
         """Whether enough entries have come together in memory to write them."""
         return len(self._keys) >= _PENDING

@@ -45,6 +45,7 @@ from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from barnabas.storage.segments import MARK_MS, ReadResult, Segments
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from barnabas.model.ids import TopicPartition
@@ -106,9 +107,11 @@ class Log(LogReader):
         log_start_offset: int,
         recovery_point: int,
         high_watermark: int,
+        cleaned_to: int | None = None,
     ) -> Log:
         """Load a log that was not closed cleanly. Reads files; runs in a thread."""
         log = cls(tp, store, path, config, log_start_offset=log_start_offset, recovery_point=recovery_point)
+        log.cleaned_to = cleaned_to
         log._load(clean=False).changes += 1
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         return log
@@ -288,12 +291,14 @@ class Log(LogReader):
             self._epochs.truncate_from_end(offset)
 
     def _truncate(self, segments: Segments, offset: int) -> None:
-        self._truncations += 1
+        self.truncations += 1
         end_offset = segments.truncate_to(offset)
         self._snapshots.remove_after(offset)
         logger.info("%s: cut the log at offset %d; it ended at %d", self._path, end_offset, self.log_end_offset)
         self.log_end_offset = end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
+        if self.cleaned_to is not None:
+            self.cleaned_to = min(self.cleaned_to, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.log_start_offset = min(self.log_start_offset, end_offset)
         first_offset = segments.all[0].base_offset
@@ -307,11 +312,12 @@ class Log(LogReader):
             self._truncate_fully(segments, start_offset)
 
     def _truncate_fully(self, segments: Segments, start_offset: int) -> None:
-        self._truncations += 1
+        self.truncations += 1
         segments.start_again(start_offset, self._store.clock.now_ms())
         self._snapshots.remove_after(-1)
         self._epochs.clear()
         self._producers = ProducerStates(start_offset)
+        self.cleaned_to = None
         logger.info("%s: dropped all, to go on at offset %d", self._path, start_offset)
         self.log_start_offset = self.log_end_offset = self.recovery_point = self.high_watermark = start_offset
         self._find_unstable()
@@ -346,6 +352,28 @@ class Log(LogReader):
                     self._snapshots.remove(base)
                 self._move_start(segments.all[0].base_offset)
             return count
+
+    def is_as_planned(self, old: Sequence[Segment], truncations: int) -> bool:
+        """Whether `old` are still segments of the log, and it was not cut since."""
+        segments = self._segments
+        if segments is None or truncations != self.truncations:
+            return False
+        return segments.holds(old)
+
+    def replace_segments(self, old: Sequence[Segment], sizes: Mapping[str, int], truncations: int) -> bool:
+        """Put the segment in `.swap` files, which have these `sizes`, in the place of `old`, neighbours before the end.
+
+        False if the log is not what it was. Waits for renames; runs in a thread.
+        """
+        with self._lock:
+            segments = self._segments
+            if segments is None or not self.is_as_planned(old, truncations):
+                return False
+            segments.replace(old, sizes)
+            for segment in old[1:]:
+                self._snapshots.remove(segment.base_offset)
+            self.has_aborted = any(not segment.txn_index.is_empty for segment in segments.all)
+            return True
 
     def _move_start(self, offset: int) -> None:
         if offset > self.log_start_offset:
@@ -396,13 +424,13 @@ class Log(LogReader):
                 epochs=self._epochs.entries,
                 epoch_changes=self._epochs.changes,
                 name_changes=segments.changes,
-                truncations=self._truncations,
+                truncations=self.truncations,
             )
             if end <= start and not self._flusher.is_behind(segments, self._epochs):
                 return True
         complete = self._flusher.sync(plan, self._snapshots)
         with self._lock:
-            if plan.truncations != self._truncations:
+            if plan.truncations != self.truncations:
                 return False
             for segment in complete:
                 segment.synced = True

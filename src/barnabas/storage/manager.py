@@ -24,7 +24,7 @@ from barnabas.model.errors import BarnabasError, NotLeaderOrFollower, StartupErr
 from barnabas.model.ids import NO_ID, TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.storage import checkpoints
-from barnabas.storage.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from barnabas.storage.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
@@ -162,6 +162,7 @@ class LogManager:
         recovery_points = store.read_checkpoint(RECOVERY_POINTS)
         log_starts = store.read_checkpoint(LOG_STARTS)
         high_watermarks = store.read_checkpoint(HIGH_WATERMARKS)
+        cleaned = store.read_checkpoint(CLEANED)
         partitions = self._find_partitions(store)
         if not clean and partitions:
             logger.info("%s was not closed cleanly: recovering %d logs", store.path, len(partitions))
@@ -179,8 +180,10 @@ class LogManager:
                     log_start_offset=log_start,
                     recovery_point=recovery_point,
                     high_watermark=high_watermark,
+                    cleaned_to=cleaned.get(tp),
                 )
             log = Log(tp, store, path, config, log_start_offset=log_start, recovery_point=recovery_point)
+            log.cleaned_to = cleaned.get(tp)
             if tp not in recovery_points or tp not in log_starts:
                 log.open()
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
@@ -201,6 +204,7 @@ class LogManager:
         self._written[store.path, RECOVERY_POINTS] = recovery_points
         self._written[store.path, LOG_STARTS] = log_starts
         self._written[store.path, HIGH_WATERMARKS] = high_watermarks
+        self._written[store.path, CLEANED] = cleaned
         store.loaded = True
         logger.info("loaded %d logs of %s in %.3f s", len(store.logs), store.path, time.monotonic() - started)
 
@@ -250,7 +254,7 @@ class LogManager:
         if not usable:
             raise StorageFailed(f"{tp} cannot be made: all log directories have failed")
         store = min(usable, key=lambda store: len(store.logs))
-        if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS)):
+        if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANED)):
             self._checkpoint(store)  # a deleted partition of the same name must not lend its offsets to the new one
         log = Log.create(tp, store, f"{store.path}/{tp}", config, topic_id)
         self._logs[tp] = store.logs[tp] = log
@@ -264,14 +268,14 @@ class LogManager:
                 return
             path = self._move_away(log, "delete")
             if path is not None:
-                store = self._directories[str(log.log_dir)]
+                store = self.store_of(log)
                 store.discard((path,), self._clock.now_ms() + log.config.file_delete_delay_ms, is_dir=True)
                 logger.info("deleted the log of %s", tp)
 
     def _move_away(self, log: Log, suffix: str) -> str | None:
         """Close a log and give its directory another name, if its disk allows; returns the name."""
         tp = log.tp
-        store = self._directories[str(log.log_dir)]
+        store = self.store_of(log)
         del self._logs[tp], store.logs[tp]
         ending = f"-{tp.partition}.{uuid.uuid4().hex}-{suffix}"
         path = f"{store.path}/{tp.topic[: _MAX_NAME - len(ending)]}{ending}"
@@ -350,6 +354,20 @@ class LogManager:
             self._write(store, RECOVERY_POINTS, {log.tp: log.recovery_point for log in logs})
             self._write(store, LOG_STARTS, {log.tp: log.log_start_offset for log in logs})
             self._write(store, HIGH_WATERMARKS, {log.tp: log.high_watermark for log in logs})
+            self._write_cleaned(store)
+
+    def checkpoint_cleaned(self, log: Log) -> None:
+        """Write up to where logs are clean, after `log` was cleaned. Waits for the disk."""
+        with self._checkpoint_lock:
+            self._write_cleaned(self.store_of(log))
+
+    def _write_cleaned(self, store: LogDirectory) -> None:
+        logs = list(store.logs.values())
+        self._write(store, CLEANED, {log.tp: log.cleaned_to for log in logs if log.cleaned_to is not None})
+
+    def store_of(self, log: Log) -> LogDirectory:
+        """The log directory that a log is in."""
+        return self._directories[str(log.log_dir)]
 
     def _write(self, store: LogDirectory, name: str, offsets: dict[TopicPartition, int]) -> None:
         if self._written.get((store.path, name)) != offsets:
@@ -360,16 +378,24 @@ class LogManager:
         """Remove the segments that retention says; returns how many. Runs in a thread."""
         removed = 0
         for log in self.logs():
-            if log.is_failed:
-                continue
-            try:
-                count = expired_segments(log, now_ms)
-                if count:
-                    removed += log.remove_segments(count, now_ms)
-                    logger.info("removed %d segments of %s; it starts at %d", count, log.tp, log.log_start_offset)
-            except (BarnabasError, OSError) as error:
-                logger.warning("retention of %s did not finish: %s", log.tp, error)
+            if not log.is_failed and log.upkeep.acquire(blocking=False):
+                try:
+                    removed += self.remove_expired(log, now_ms)
+                finally:
+                    log.upkeep.release()
         return removed
+
+    def remove_expired(self, log: Log, now_ms: int) -> int:
+        """Remove the segments of one log that retention says; returns how many. The caller has the log's upkeep."""
+        try:
+            count = expired_segments(log, now_ms)
+            if count:
+                count = log.remove_segments(count, now_ms)
+                logger.info("removed %d segments of %s; it starts at %d", count, log.tp, log.log_start_offset)
+        except (BarnabasError, OSError) as error:
+            logger.warning("retention of %s did not finish: %s", log.tp, error)
+            return 0
+        return count
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that wrote nothing for producer.id.expiration.ms."""

@@ -203,6 +203,13 @@ class ProducerStates:
         for producer_id in expired:
             del self._entries[producer_id]
 
+    def ends(self) -> dict[int, tuple[int, int]]:
+        """The last offset of each producer's data (-1 for none) and its epoch."""
+        return {
+            producer_id: (entry.batches[-1][1] if entry.batches else -1, entry.epoch)
+            for producer_id, entry in self._entries.items()
+        }
+
     def describe(self) -> list[ProducerInfo]:
         """What is known, for people."""
         return [

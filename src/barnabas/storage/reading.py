@@ -63,7 +63,7 @@ class LogReader:
         "_snapshots",
         "_store",
         "_topic_id",
-        "_truncations",
+        "cleaned_to",
         "config",
         "first_unstable_offset",
         "has_aborted",
@@ -73,6 +73,8 @@ class LogReader:
         "log_start_offset",
         "recovery_point",
         "tp",
+        "truncations",
+        "upkeep",
     )
 
     def __init__(
@@ -99,6 +101,12 @@ class LogReader:
         """Where the oldest open transaction begins, if there is one; known once the log is open."""
         self.has_aborted = False
         """Whether a transaction was ever aborted; known once the log is open."""
+        self.cleaned_to: int | None = None
+        """Where the part begins that compaction has not seen; None when it never ran."""
+        self.upkeep = threading.Lock()
+        """Held by whoever removes old segments, or cleans: the two must not cross."""
+        self.truncations = 0
+        """Grows when the log is cut, so that whoever looked before knows."""
         self.last_flush_ms = store.clock.now_ms()
         self._store = store
         self._path = path
@@ -109,7 +117,6 @@ class LogReader:
         self._snapshots = Snapshots(store.files, path)
         self._lock = threading.Lock()
         self._flush_lock = threading.Lock()
-        self._truncations = 0
         self._flusher = Flusher(store, path)
         self._closed = False
         self._closed_at = -1
@@ -152,6 +159,11 @@ class LogReader:
         return self._segments is not None
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the log takes no more calls."""
+        return self._closed
+
+    @property
     def segments(self) -> tuple[Segment, ...]:
         """The segments, oldest first."""
         return self._open().all
@@ -171,6 +183,12 @@ class LogReader:
     def flush_required(self) -> bool:
         """Whether flush.messages is reached: a producer waits for LogManager.flush_through before it is answered."""
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
+    def producer_ends(self) -> dict[int, tuple[int, int]]:
+        """For every producer that the log remembers, the last offset of its data (-1 for none) and its epoch."""
+        self._open()
+        with self._lock:
+            return self._producers.ends()
 
     def producers(self) -> list[ProducerInfo]:
         """The producers that the log remembers."""
@@ -212,6 +230,7 @@ class LogReader:
             self.config,
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
+            cleaned_to=self.cleaned_to or 0,
             clean=clean,
         )
         self._epochs = loaded.epochs
@@ -243,7 +262,7 @@ class LogReader:
         while True:
             with self._lock:
                 view = View(segments.all, segments.active.size, self.log_end_offset)
-                truncations, changes = self._truncations, segments.changes
+                truncations, changes = self.truncations, segments.changes
             end_offset = view.end_offset
             if offset < self.log_start_offset or offset > end_offset:
                 raise OffsetOutOfRange(
@@ -257,10 +276,10 @@ class LogReader:
                 self._check_removed(segments, changes, error)
                 continue
             except CorruptMessage:
-                if truncations == self._truncations:
+                if truncations == self.truncations:
                     raise
                 continue
-            if truncations == self._truncations:
+            if truncations == self.truncations:
                 return found
 
     def aborted_transactions(
@@ -297,17 +316,17 @@ class LogReader:
         segments = self._open()
         while True:
             with self._lock:
-                view, truncations, changes = segments.all, self._truncations, segments.changes
+                view, truncations, changes = segments.all, self.truncations, segments.changes
             try:
                 found = find(view)
             except FileNotFoundError as error:
                 self._check_removed(segments, changes, error)
                 continue
             except ApiError:
-                if truncations == self._truncations:
+                if truncations == self.truncations:
                     raise
                 continue
-            if truncations == self._truncations:
+            if truncations == self.truncations:
                 return found
 
     def epoch_at(self, offset: int) -> int:

@@ -3,8 +3,8 @@
 After a clean stop nothing is read again but the ends. After any other, the segments from the recovery point on are read
 batch by batch, and the CRC of each is checked: the first bad byte ends the log. What comes after it is removed, indexes
 and producer state are rebuilt, and a warning says what was cut. A log is always a prefix of what was written: a segment
-that does not begin where the one before it ends (its tail was lost with the power) is cut, too, except in compacted
-logs, which may have gaps.
+that does not begin where the one before it ends (its tail was lost with the power) is cut, too, except where Kafka's
+cleaner has been: it leaves gaps between segments, and ours does not.
 
 Before any of that, leftovers are dealt with: files being deleted or cleaned when the process ended are removed, and
 finished replacements (`.swap`) are put in place.
@@ -39,7 +39,7 @@ from barnabas.storage.segment import (
     Timestamped,
     file_name,
 )
-from barnabas.storage.segments import segment_number
+from barnabas.storage.segments import SWAP_SUFFIX, segment_number
 from barnabas.storage.txn_index import AbortedTransaction
 
 if TYPE_CHECKING:
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _CLEANED: Final = ".cleaned"
-_SWAP: Final = ".swap"
 _TEMPORARY: Final = ".tmp"
 _DIGITS: Final = 20
 _CHUNK: Final = 1 << 20
@@ -72,9 +71,19 @@ class LoadedLog:
 
 
 def load(
-    directory: LogDirectory, path: str, config: LogConfig, *, recovery_point: int, log_start_offset: int, clean: bool
+    directory: LogDirectory,
+    path: str,
+    config: LogConfig,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+    cleaned_to: int = 0,
+    clean: bool,
 ) -> LoadedLog:
-    """Load the log in `path`; unless the stop was clean, recover it first."""
+    """Load the log in `path`; unless the stop was clean, recover it first.
+
+    Between segments that begin at offset `cleaned_to` or before, there may be gaps.
+    """
     files = directory.files
     sizes, snapshot_offsets = _clear_leftovers(directory, path)
     now_ms = directory.clock.now_ms()
@@ -98,7 +107,7 @@ def load(
         unsynced_indexes = segments[flushed - 1]
         _repair_indexes(unsynced_indexes)
     if flushed < len(segments):
-        producers = _recover(directory, path, config, segments, flushed, snapshots, epochs)
+        producers = _recover(directory, path, segments, flushed, snapshots, epochs, cleaned_to)
     end_offset = segments[-1].next_offset() if segments else log_start_offset
     if end_offset < log_start_offset:
         logger.warning("removed all segments of %s: they end before the log start offset %d", path, log_start_offset)
@@ -242,21 +251,21 @@ def _finish_swaps(directory: LogDirectory, path: str, found: dict[str, int]) -> 
     for name in cleaned:
         files.remove(f"{path}/{name}")
         del found[name]
-    swaps = [name for name in found if name.endswith(_SWAP)]
+    swaps = [name for name in found if name.endswith(SWAP_SUFFIX)]
     if first_cleaned is not None:
         for name in [name for name in swaps if int(name[:_DIGITS]) >= first_cleaned]:
             files.remove(f"{path}/{name}")
             swaps.remove(name)
             del found[name]
-    for name in [name for name in swaps if name.endswith(LOG_SUFFIX + _SWAP)]:
+    for name in [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]:
         first = int(name[:_DIGITS])
         end = _end_of_file(directory, f"{path}/{name}", first)
-        for other in [other for other in found if other[:_DIGITS].isdecimal() and not other.endswith(_SWAP)]:
+        for other in [other for other in found if other[:_DIGITS].isdecimal() and not other.endswith(SWAP_SUFFIX)]:
             if first <= int(other[:_DIGITS]) < end:
                 files.remove(f"{path}/{other}")
                 del found[other]
     for name in swaps:
-        final = name.removesuffix(_SWAP)
+        final = name.removesuffix(SWAP_SUFFIX)
         files.rename(f"{path}/{name}", f"{path}/{final}")
         found[final] = found.pop(name)
         logger.info("put %s/%s in place of the segments it was made from", path, final)
@@ -269,6 +278,8 @@ def _end_of_file(directory: LogDirectory, path: str, base_offset: int) -> int:
     try:
         while len(head := handle.read(HEADER_SIZE, position)) == HEADER_SIZE:
             header = BatchHeader._make(HEADER.unpack(head))
+            if header.size < HEADER_SIZE:
+                raise CorruptMessage(f"{path} has no batch at byte {position}; remove it, and the old segments stay")
             end = header.last_offset + 1
             position += header.size
     finally:
@@ -329,13 +340,16 @@ class _IndexBuilder:
 def _recover(
     directory: LogDirectory,
     path: str,
-    config: LogConfig,
     segments: list[Segment],
     first: int,
     snapshots: Snapshots,
     epochs: LeaderEpochs,
+    cleaned_to: int,
 ) -> ProducerStates:
-    """Check the segments from number `first` on, cut what is bad, and drop the segments after that."""
+    """Check the segments from number `first` on, cut what is bad, and drop the segments after that.
+
+    A gap between two segments is bad, unless it ends at offset `cleaned_to` or before.
+    """
     start = segments[first].base_offset
     snapshots.remove_after(start)
     states = load_producers(segments[:first], snapshots, segments[0].base_offset, start)
@@ -343,7 +357,7 @@ def _recover(
     kept = first
     damage: str | None = None
     for segment in segments[first:]:
-        if segment.base_offset < expected or (segment.base_offset > expected and not config.compact):
+        if segment.base_offset < expected or (segment.base_offset > expected and segment.base_offset > cleaned_to):
             damage = f"{segment.path} begins at offset {segment.base_offset}, but the log before it ends at {expected}"
             break
         kept += 1

@@ -161,7 +161,7 @@ class Segment:
         """Make ready for appending: `roll_due` says when the segment has reached a limit of `config`."""
         self.index_interval = config.index_interval_bytes
         self._max_size = config.segment_bytes
-        self._max_ms = config.segment_ms - jitter_ms
+        self._max_ms = config.roll_ms - jitter_ms
         self._entries_left = min(  # one entry of the time index is kept for sealing
             config.segment_index_bytes // self.offset_index.ENTRY.size - self.offset_index.entries,
             config.segment_index_bytes // self.time_index.ENTRY.size - 1 - self.time_index.entries,
@@ -401,8 +401,10 @@ class Segment:
                 self._pool.rename(handle, handle.path + DELETED_SUFFIX)
                 marked.append(handle.path)
         if self._files.exists(self.txn_index.path):
-            self._files.rename(self.txn_index.path, self.txn_index.path + DELETED_SUFFIX)
-            marked.append(self.txn_index.path + DELETED_SUFFIX)
+            path = self.txn_index.path + DELETED_SUFFIX
+            self._files.rename(self.txn_index.path, path)
+            self.txn_index.path = path
+            marked.append(path)
         return marked
 
     def moved(self, directory: str) -> None:

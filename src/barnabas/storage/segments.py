@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
+from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.storage.segment import FileSlice, Segment
+from barnabas.storage.segment import FileSlice, Segment, file_name
 from barnabas.storage.txn_index import aborted_between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.txn_index import AbortedTransaction
 
+SWAP_SUFFIX: Final = ".swap"
+"""Of the files of a segment that replaces others; it counts from the moment when all of its files are named so."""
 MARK_MS: Final = 15_000
 _WARM_MARKS: Final = 2
 _WARM_BYTES: Final = 16 << 20
@@ -104,7 +107,7 @@ class Segments:
         self.all = segments
         self.active = segments[-1]
         self._warm_from = self._marked_size = self.active.size
-        jitter_ms = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        jitter_ms = min(self._config.segment_jitter_ms, self._config.roll_ms)
         self._jitter_ms = random.randrange(jitter_ms) if jitter_ms > 0 else 0
         self.active.activate(self._config, self._jitter_ms)
 
@@ -210,9 +213,29 @@ class Segments:
         removed, self.all = self.all[:count], self.all[count:]
         self._drop(removed)
 
+    def holds(self, segments: Sequence[Segment]) -> bool:
+        """Whether `segments` are there, one after another, with another one after them."""
+        first = segment_number(self.all, segments[0].base_offset)
+        following = self.all[first : first + len(segments) + 1]
+        return len(following) > len(segments) and all(map(is_, following, segments))
+
+    def replace(self, old: Sequence[Segment], sizes: Mapping[str, int]) -> None:
+        """Put the segment in `.swap` files, which have these `sizes`, in the place of `old`; it is on disk."""
+        first = segment_number(self.all, old[0].base_offset)
+        self._drop(old)
+        now_ms = self._store.clock.now_ms()
+        new = Segment(self._store.pool, self._path, old[0].base_offset, sizes, self._config, now_ms)
+        for suffix in sizes:
+            final = f"{self._path}/{file_name(new.base_offset, suffix)}"
+            self._store.files.rename(final + SWAP_SUFFIX, final)
+        new.sealed = new.synced = True
+        self.all = (*self.all[:first], new, *self.all[first + len(old) :])
+        self.changes += 1
+
     def _drop(self, segments: Iterable[Segment]) -> None:
         """Rename the segments' files, to be removed later."""
         due_ms = self._store.clock.now_ms() + self._config.file_delete_delay_ms
+        self.changes += 1  # before and after: whoever misses a file on the way looks again
         for segment in segments:
             segment.close()
             self._store.discard(tuple(segment.mark_deleted()), due_ms)

@@ -49,6 +49,11 @@ class TransactionIndex:
         """Whether no transaction was aborted."""
         return self._size == 0
 
+    @property
+    def size(self) -> int:
+        """The file's length."""
+        return self._size
+
     def entries(self) -> list[AbortedTransaction]:
         """All entries, in the order of their markers. Reads the file the first time."""
         return self.ended_since(0)

@@ -1,0 +1,105 @@
+"""Cleaning one log: gives a worker what it needs to know, and swaps in each new segment as it becomes ready.
+
+The caller has the log's upkeep, so no segment is removed by retention meanwhile. The log can still be cut or deleted:
+then the next swap finds it changed, and the cleaning ends without harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from barnabas.storage.cleaner.destination import discard
+from barnabas.storage.cleaner.report import LastCleaning
+from barnabas.storage.cleaner.rewrite import ProducerEnd
+from barnabas.storage.cleaner.swap import swap_in
+from barnabas.storage.cleaner.task import CleaningTask, SegmentFiles
+from barnabas.storage.segment import file_name
+
+if TYPE_CHECKING:
+    from barnabas.storage.cleaner.plan import LogToClean
+    from barnabas.storage.cleaner.process import Cleans
+    from barnabas.storage.cleaner.task import CleanedGroup, Limits
+    from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.files import FileSystem
+    from barnabas.storage.log import Log
+    from barnabas.storage.segment import Segment
+    from barnabas.storage.txn_index import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+
+def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits, now_ms: int) -> LastCleaning:
+    """Clean a log and note up to where; raises what `worker` raises, or StorageFailed. Runs in a thread."""
+    log = todo.log
+    started = time.monotonic()
+    by_base = {segment.base_offset: segment for segment in todo.segments}
+
+    def on_group(group: CleanedGroup) -> bool:
+        return swap_in(log, store, [by_base[base] for base in group.bases], group, todo.truncations)
+
+    try:
+        done = worker.clean(_task(todo, store.files, limits, now_ms), on_group)
+    except Exception:
+        _clear(log, store.files, todo.segments)
+        raise
+    log.cleaned_to = done.end_offset
+    return LastCleaning(
+        time_ms=now_ms,
+        seconds=round(time.monotonic() - started, 3),
+        first_dirty=todo.first_dirty,
+        cleaned_to=done.end_offset,
+        keys=done.keys,
+        **done.counts._asdict(),
+    )
+
+
+def _task(todo: LogToClean, files: FileSystem, limits: Limits, now_ms: int) -> CleaningTask:
+    log, config = todo.log, todo.log.config
+    return CleaningTask(
+        directory=str(log.directory),
+        segments=tuple(
+            SegmentFiles(
+                segment.base_offset,
+                segment.size,
+                segment.offset_index.size,
+                segment.time_index.size,
+                files.modified_ms(segment.path),
+            )
+            for segment in todo.segments
+        ),
+        first_dirty=todo.first_dirty,
+        end=todo.end,
+        aborted=tuple(_aborted(log, todo.end)),
+        producers={producer_id: ProducerEnd(*end) for producer_id, end in log.producer_ends().items()},
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        limits=limits,
+    )
+
+
+def _aborted(log: Log, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions that have a record before `end`; a marker may come later."""
+    return [
+        transaction
+        for segment in log.segments
+        if not segment.txn_index.is_empty
+        for transaction in segment.txn_index.entries()
+        if transaction.first_offset < end
+    ]
+
+
+def _clear(log: Log, files: FileSystem, segments: tuple[Segment, ...]) -> None:
+    """Remove what an unfinished cleaning left."""
+    directory = str(log.directory)
+    if not log.is_closed and not log.is_failed:
+        for segment in segments:
+            try:
+                discard(files, f"{directory}/{file_name(segment.base_offset, '')}")
+            except OSError as error:
+                logger.warning("could not remove what an unfinished cleaning left in %s: %s", directory, error)
+                return

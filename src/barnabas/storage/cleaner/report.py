@@ -1,0 +1,114 @@
+"""What the cleaner did, for people: one small file per log directory, beside its checkpoints.
+
+`barnabas-cleaner.json` has one entry for every partition that was cleaned or could not be: when, how far, how much. It
+is a note and nothing that the broker relies on: it is read at the start to be continued, and without it the account
+begins anew. Up to where a log is clean stands in `cleaner-offset-checkpoint`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.storage.cleaner.task import Counts
+from barnabas.storage.segment import LOG_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from barnabas.storage.files import FileSystem
+
+FILE: Final = "barnabas-cleaner.json"
+_DIGITS: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCleaning:
+    """The last time that a partition was cleaned."""
+
+    time_ms: int
+    seconds: float
+    first_dirty: int
+    """Where the dirty part began."""
+    cleaned_to: int
+    """Where it begins since."""
+    keys: int
+    records_in: int
+    records_out: int
+    bytes_in: int
+    bytes_out: int
+
+    @property
+    def counts(self) -> Counts:
+        """Records and bytes, before and after."""
+        return Counts(self.records_in, self.records_out, self.bytes_in, self.bytes_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """What is to be said of one partition."""
+
+    cleanings: int = 0
+    """How often it was cleaned."""
+    last: LastCleaning | None = None
+    uncleanable: str | None = None
+    """Why it is not cleaned any more, until the broker starts again."""
+
+
+def read_report(files: FileSystem, directory: str) -> dict[str, PartitionReport]:
+    """The reports of a log directory by partition; empty when there is none that can be read."""
+    try:
+        content = json.loads(files.read_file(f"{directory}/{FILE}"))
+        return {name: _decode(fields) for name, fields in content["partitions"].items()}
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def write_report(files: FileSystem, directory: str, reports: Mapping[str, PartitionReport]) -> None:
+    """Replace the reports of a log directory."""
+    content = {"version": 1, "partitions": {name: asdict(report) for name, report in sorted(reports.items())}}
+    files.write_file(f"{directory}/{FILE}", json.dumps(content, indent=1).encode(), sync=False)
+
+
+def _decode(fields: dict[str, Any]) -> PartitionReport:
+    last = fields["last"]
+    return PartitionReport(
+        cleanings=fields["cleanings"],
+        last=None if last is None else LastCleaning(**last),
+        uncleanable=fields["uncleanable"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Dirtiness:
+    """How much of a partition's sealed segments lies before and after the first dirty offset, going by file names."""
+
+    clean_bytes: int
+    dirty_bytes: int
+    active_bytes: int
+
+    @property
+    def ratio(self) -> float:
+        """What share of the sealed segments is dirty."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def dirtiness(directory: Path, first_dirty: int) -> Dirtiness:
+    """Look at the files of a partition's directory; nothing is opened."""
+    sizes = {
+        int(path.name[:_DIGITS]): path.stat().st_size
+        for path in directory.iterdir()
+        if path.name[_DIGITS:] == LOG_SUFFIX and path.name[:_DIGITS].isdecimal()
+    }
+    bases = sorted(sizes)
+    clean = dirty = 0
+    for base, end in pairwise(bases):
+        if base < first_dirty:
+            clean += sizes[base]
+        if end > first_dirty:
+            dirty += sizes[base]
+    return Dirtiness(clean, dirty, sizes[bases[-1]] if bases else 0)

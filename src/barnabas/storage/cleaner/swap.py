@@ -1,0 +1,50 @@
+"""Putting a new segment in the place of old ones, so that a crash at any moment leaves the old or the new.
+
+    .cleaned   the new segment's files, complete and on disk. After a crash they are removed
+    .swap      the same files, all renamed. From here on the new segment counts: recovery removes the old ones in its
+               range, and takes the suffix away
+    .deleted   the old segments' files, renamed; whoever reads them goes on, and they are removed later
+
+If `.cleaned` and `.swap` files of one segment are found together, the renaming was not done, and both are removed. The
+directory is synced after the first renaming, and again at the end, never while the log's lock is held.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.storage.cleaner.destination import CLEANED_SUFFIX, discard
+from barnabas.storage.segment import file_name
+from barnabas.storage.segments import SWAP_SUFFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.storage.cleaner.task import CleanedGroup
+    from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.log import Log
+    from barnabas.storage.segment import Segment
+
+
+def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: CleanedGroup, truncations: int) -> bool:
+    """Put a cleaned segment in place; False if the log is not what it was, and nothing was done. Waits for the disk."""
+    files, directory = store.files, str(log.directory)
+    prefix = f"{directory}/{file_name(group.bases[0], '')}"
+    if not log.is_as_planned(old, truncations):
+        discard(files, prefix)
+        return False
+    with store.writing(f"replacing segments of {directory}"):
+        try:
+            for suffix in group.sizes:
+                files.rename(prefix + suffix + CLEANED_SUFFIX, prefix + suffix + SWAP_SUFFIX)
+            files.sync_dir(directory)
+            if not log.replace_segments(old, group.sizes, truncations):
+                for suffix in group.sizes:
+                    files.remove(prefix + suffix + SWAP_SUFFIX)
+                return False
+            files.sync_dir(directory)
+        except FileNotFoundError:
+            if not log.is_closed:
+                raise
+            return False  # the partition was deleted meanwhile
+    return True
