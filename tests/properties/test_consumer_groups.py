@@ -1,0 +1,201 @@
+"""Whatever members and topics do, a partition has one owner at most, epochs rise, and a group comes to rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from barnabas.machines.groups.consumer_group import ConsumerGroup
+from barnabas.machines.groups.consumer_states import GROUP_TRANSITIONS, ConsumerGroupState
+from tests.support.consumer_groups import GROUP, Consumer, Coordinator, settle
+
+SLOTS = range(5)
+NAMES = ("orders", "payments", "parcels")
+SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
+    {"topics": ("orders",)},
+    {"topics": ("orders", "payments")},
+    {"topics": ("parcels",)},
+    {"topics": None, "subscribed_topic_regex": "p.*"},
+    {"topics": (), "subscribed_topic_regex": "orders|parcels"},
+)
+slots = st.sampled_from(SLOTS)
+
+
+def hard_state(group: object) -> object:
+    """Everything that the log holds."""
+    assert isinstance(group, ConsumerGroup)
+    soft = ("metadata_current", "regexes_stale", "asked_to_rejoin")
+    return {name: value for name, value in vars(group).items() if name not in soft}
+
+
+class Groups(RuleBasedStateMachine):
+    """Members that come, go, die and change their minds, some of them slow to give back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topics = {"orders": 3, "payments": 2}
+        self.generation = 0
+        self.coordinator = Coordinator(
+            self.topics, consumer_assignment_interval_ms=500, consumer_session_timeout_ms=5_000
+        )
+        self.consumers: dict[int, Consumer] = {}
+        self.joined = 0
+        self.epochs = (0, 0, 0)
+        self.state = ConsumerGroupState.EMPTY
+
+    def alive(self) -> list[Consumer]:
+        return list(self.consumers.values())
+
+    @rule(slot=slots, subscription=st.sampled_from(SUBSCRIPTIONS), static=st.booleans(), assignor=st.booleans())
+    def join(self, slot: int, subscription: dict[str, Any], static: bool, assignor: bool) -> None:
+        if slot in self.consumers:
+            return
+        self.joined += 1
+        fields = {key: value for key, value in subscription.items() if key != "topics"}
+        if static:
+            fields["instance_id"] = f"instance-{slot}"
+        if assignor:
+            fields["server_assignor"] = "range"
+        fields["rebalance_timeout_ms"] = 3_000
+        consumer = Consumer(self.coordinator, f"m{self.joined}", subscription["topics"], fields)
+        consumer.beat()
+        self.consumers[slot] = consumer
+
+    @rule(slot=slots, slow=st.booleans(), full=st.booleans())
+    def beat(self, slot: int, slow: bool, full: bool) -> None:
+        if (consumer := self.consumers.get(slot)) is not None:
+            consumer.keeps = slow
+            fields = {"topics": consumer.topics, **consumer.fields} if full else self._identity(consumer)
+            consumer.beat(**fields)
+
+    @rule(slot=slots, subscription=st.sampled_from(SUBSCRIPTIONS))
+    def subscribe(self, slot: int, subscription: dict[str, Any]) -> None:
+        if (consumer := self.consumers.get(slot)) is not None:
+            consumer.topics = subscription["topics"] or ()
+            consumer.fields["subscribed_topic_regex"] = subscription.get("subscribed_topic_regex", "")
+            consumer.beat(topics=consumer.topics, **consumer.fields)
+
+    @rule(slot=slots)
+    def lose_answer(self, slot: int) -> None:
+        if (consumer := self.consumers.get(slot)) is not None and consumer.epoch:
+            consumer.missed = True
+            self.coordinator.heartbeat(
+                member_id=consumer.member_id, epoch=consumer.epoch, owned=consumer.owned, **self._identity(consumer)
+            )
+
+    @rule(slot=slots)
+    def leave(self, slot: int) -> None:
+        if (consumer := self.consumers.pop(slot, None)) is not None:
+            static = "instance_id" in consumer.fields
+            consumer.leave(-2 if static else -1)
+
+    @rule(slot=slots)
+    def die(self, slot: int) -> None:
+        self.consumers.pop(slot, None)
+
+    @rule(ms=st.sampled_from([1, 100, 700, 2_000, 11_000]))
+    def wait(self, ms: int) -> None:
+        self.coordinator.advance(ms)
+
+    @rule(topics=st.dictionaries(st.sampled_from(NAMES), st.integers(1, 4)))
+    def change_topics(self, topics: dict[str, int]) -> None:
+        self.generation += any(topics.get(name, 0) < count for name, count in self.topics.items())
+        self.topics = topics
+        self.coordinator.set_topics(topics, self.generation)
+
+    @rule()
+    def reload(self) -> None:
+        self.coordinator = self.coordinator.reloaded()
+        for consumer in self.consumers.values():
+            consumer.coordinator = self.coordinator
+
+    @rule()
+    def rest(self) -> None:
+        for slot in [slot for slot, consumer in self.consumers.items() if self._is_barred(consumer)]:
+            del self.consumers[slot]
+        for consumer in self.alive():
+            consumer.keeps = False
+        for _ in range(8):
+            for consumer in self.alive():
+                consumer.beat(**self._identity(consumer))
+            self.coordinator.advance(1_600)
+        self._settle()
+        group = self.coordinator.table.groups.get(GROUP)
+        if not isinstance(group, ConsumerGroup) or not self.consumers:
+            return
+        assert group.state is ConsumerGroupState.STABLE
+        assert set(group.members) == {consumer.member_id for consumer in self.alive()}
+        had = [partition for consumer in self.alive() for partition in consumer.partitions()]
+        assert len(had) == len(set(had))
+        subscribed = [name for name in self.topics if group.is_subscribed_to(name)]
+        assert set(had) == {(name, index) for name in subscribed for index in range(self.topics[name])}
+
+    @invariant()
+    def one_owner(self) -> None:
+        group = self.coordinator.table.groups.get(GROUP)
+        if not isinstance(group, ConsumerGroup):
+            return
+        owners: dict[object, str] = {}
+        for member in group.members.values():
+            for assignment in (member.assigned, member.pending_revocation):
+                for topic, partitions in assignment.items():
+                    for partition in partitions:
+                        assert owners.setdefault((topic, partition), member.member_id) == member.member_id
+                        assert group.owner_of(topic, partition) == member.member_id
+
+    @invariant()
+    def nobody_reads_what_another_reads(self) -> None:
+        group = self.coordinator.table.groups.get(GROUP)
+        read: dict[object, str] = {}
+        for consumer in self.alive():
+            if isinstance(group, ConsumerGroup) and consumer.member_id in group.members:
+                for partition in consumer.partitions():
+                    assert read.setdefault(partition, consumer.member_id) == consumer.member_id
+
+    @invariant()
+    def epochs_rise(self) -> None:
+        group = self.coordinator.table.groups.get(GROUP)
+        if isinstance(group, ConsumerGroup):
+            epochs = (group.epoch, group.assignment_epoch, max((m.epoch for m in group.members.values()), default=0))
+            assert group.epoch >= self.epochs[0]
+            assert group.assignment_epoch >= self.epochs[1]
+            assert epochs[0] >= epochs[1] >= epochs[2]
+            self.epochs = epochs
+
+    @invariant()
+    def states_follow_the_table(self) -> None:
+        group = self.coordinator.table.groups.get(GROUP)
+        state = group.state if isinstance(group, ConsumerGroup) else ConsumerGroupState.EMPTY
+        if state is not self.state:
+            GROUP_TRANSITIONS.check(self.state, state)
+        self.state = state
+
+    def teardown(self) -> None:
+        group = self.coordinator.table.groups.get(GROUP)
+        if isinstance(group, ConsumerGroup):
+            assert hard_state(Coordinator(log=self.coordinator.log).table.groups[GROUP]) == hard_state(group)
+
+    def _settle(self) -> None:
+        for consumer in self.alive():
+            consumer.fields.pop("server_assignor", None)
+        settle(self.alive())
+
+    def _is_barred(self, consumer: Consumer) -> bool:
+        """Whether a member that lives and has its instance id keeps this one out."""
+        instance_id = consumer.fields.get("instance_id")
+        group = self.coordinator.table.groups.get(GROUP)
+        if instance_id is None or not isinstance(group, ConsumerGroup):
+            return False
+        holder = group.static_member(instance_id)
+        return holder is not None and holder.member_id != consumer.member_id
+
+    @staticmethod
+    def _identity(consumer: Consumer) -> dict[str, Any]:
+        return {name: value for name, value in consumer.fields.items() if name == "instance_id"}
+
+
+Groups.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestGroups = Groups.TestCase

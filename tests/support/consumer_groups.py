@@ -1,0 +1,244 @@
+"""A coordinator of consumer groups without a broker: what it decides is stored and replayed at once, timers are turned
+by hand, and its clients are honest about what they have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
+from kio.schema.errors import ErrorCode
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i32, i32Timedelta
+
+from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
+from barnabas.machines.groups.consumer import ConsumerRules
+from barnabas.machines.groups.consumer_group import ConsumerGroup
+from barnabas.machines.groups.settings import GroupSettings
+from barnabas.machines.groups.table import GroupTable, TimerKey
+from barnabas.protocol.coordinator_records import decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.machines.groups.consumer_states import ConsumerGroupState
+    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.protocol.coordinator_records import CoordinatorRecord
+
+GROUP = "a-group"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Client:
+    """Who asks."""
+
+    client_id: str = "a-client"
+    client_host: str = "/10.0.0.1"
+    version: int = 1
+
+
+def image_of(topics: Mapping[str, int], generation: int = 0) -> ClusterImage:
+    """A cluster with topics of so many partitions; topics of another generation were deleted and made again."""
+    images = {
+        name: TopicImage(
+            name, topic_id(name, generation), tuple(PartitionImage(index, 1, 0, (1,), (1,)) for index in range(count))
+        )
+        for name, count in topics.items()
+    }
+    return ClusterImage(topics=images, topic_names={topic.topic_id: name for name, topic in images.items()})
+
+
+def topic_id(name: str, generation: int = 0) -> UUID:
+    """The id of a topic of `image_of`."""
+    return UUID(bytes=name.encode().ljust(15, b"\0")[:15] + bytes([generation]))
+
+
+class Coordinator:
+    """The rules of consumer groups over a log in memory."""
+
+    def __init__(
+        self, topics: Mapping[str, int] | None = None, log: Iterable[CoordinatorRecord] = (), **settings: Any
+    ) -> None:
+        self._ids = 0
+        settings.setdefault("consumer_assignment_interval_ms", 0)
+        self.table = GroupTable(
+            new_id=self._new_id, settings=GroupSettings(**settings), image=image_of(topics or {"orders": 3})
+        )
+        self.rules = ConsumerRules(self.table)
+        self.log: list[CoordinatorRecord] = []
+        self.timers: dict[TimerKey, int] = {}
+        self.now_ms = 1_000_000
+        for record in log:
+            self._store(record)
+
+    def _new_id(self) -> str:
+        self._ids += 1
+        return f"id-{self._ids}"
+
+    @property
+    def group(self) -> ConsumerGroup:
+        """The one group that tests have."""
+        group = self.table.groups[GROUP]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def state(self) -> ConsumerGroupState:
+        """What the group is doing."""
+        return self.group.state
+
+    def run(self, outcome: GroupOutcome) -> list[Any]:
+        """Do what was decided; the answers."""
+        for record in outcome.changes:
+            self._store(record)
+        for timer in outcome.timers:
+            assert isinstance(timer.key, TimerKey)
+            if timer.at_ms is None:
+                self.timers.pop(timer.key, None)
+            else:
+                self.timers[timer.key] = timer.at_ms
+        return [answer for _, answer in outcome.replies]
+
+    def heartbeat(self, client: Client | None = None, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat as it is."""
+        (answer,) = self.run(self.rules.heartbeat(request(**fields), client or Client(), self.now_ms))
+        assert isinstance(answer, ConsumerGroupHeartbeatResponse)
+        return answer
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, with all that is due in it."""
+        until = self.now_ms + ms
+        while due := [(at_ms, key) for key, at_ms in self.timers.items() if at_ms <= until]:
+            self.now_ms, key = min(due)
+            del self.timers[key]
+            self.run(self.rules.expire(key, self.now_ms))
+        self.now_ms = until
+
+    def set_topics(self, topics: Mapping[str, int], generation: int = 0) -> None:
+        """Change the cluster's topics."""
+        before = self.table.image
+        self.table.image = image_of(topics, generation)
+        changed = {name for name in (*before.topics, *topics) if before.topic(name) != self.table.image.topic(name)}
+        self.run(self.rules.topics_changed(changed, self.now_ms))
+
+    def reloaded(self) -> Coordinator:
+        """The coordinator after its broker was started again."""
+        fresh = Coordinator(log=self.log)
+        fresh.table.image, fresh.table.settings = self.table.image, self.table.settings
+        fresh.now_ms = self.now_ms
+        fresh.run(fresh.rules.loaded(fresh.now_ms))
+        return fresh
+
+    def _store(self, record: CoordinatorRecord) -> None:
+        self.log.append(record)
+        read = decode(*encode(record))
+        assert read == record
+        self.rules.replay(read)
+
+
+def request(
+    *,
+    member_id: str = "m1",
+    epoch: int = 0,
+    topics: Iterable[str] | None = None,
+    owned: Mapping[UUID, Iterable[int]] | None = None,
+    rebalance_timeout_ms: int | None = None,
+    **fields: Any,
+) -> ConsumerGroupHeartbeatRequest:
+    """A heartbeat; one that joins has what it must have unless it is given."""
+    if epoch == 0:
+        rebalance_timeout_ms = 60_000 if rebalance_timeout_ms is None else rebalance_timeout_ms
+        owned = {} if owned is None else owned
+        if topics is None and "subscribed_topic_regex" not in fields:
+            topics = ["orders"]
+    timeout = timedelta(milliseconds=-1 if rebalance_timeout_ms is None else rebalance_timeout_ms)
+    return ConsumerGroupHeartbeatRequest(
+        group_id=GroupId(fields.pop("group_id", GROUP)),
+        member_id=member_id,
+        member_epoch=i32(epoch),
+        rebalance_timeout=i32Timedelta.parse(timeout),
+        subscribed_topic_names=None if topics is None else tuple(TopicName(name) for name in topics),
+        topic_partitions=None
+        if owned is None
+        else tuple(
+            TopicPartitions(topic_id=topic, partitions=tuple(i32(partition) for partition in sorted(partitions)))
+            for topic, partitions in owned.items()
+        ),
+        **fields,
+    )
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A client of the new protocol as it should be: it has what it was told to have, and says so."""
+
+    coordinator: Coordinator
+    member_id: str
+    topics: tuple[str, ...] | None = ("orders",)
+    fields: dict[str, Any] = field(default_factory=dict)
+    epoch: int = 0
+    owned: dict[UUID, frozenset[int]] = field(default_factory=dict)
+    keeps: bool = False
+    """Whether it is slow: it goes on reading what it was asked to give back."""
+    missed: bool = False
+    """Whether its last answer was lost, so it says everything and wants to be told everything."""
+    told: dict[UUID, frozenset[int]] = field(default_factory=dict)
+
+    def beat(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:
+        """Send a heartbeat, and do as the answer says."""
+        if self.epoch == 0:
+            self.owned = {}
+        if self.epoch == 0 or self.missed:
+            fields = {"topics": self.topics, "rebalance_timeout_ms": 60_000, **self.fields, **fields}
+        answer = self.coordinator.heartbeat(
+            member_id=self.member_id, epoch=self.epoch, **{"owned": self.owned, **fields}
+        )
+        if answer.error_code in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id):
+            self.epoch, self.owned, self.told = 0, {}, {}
+        elif answer.error_code is ErrorCode.none:
+            self.epoch = answer.member_epoch
+            self.missed = False
+            if answer.assignment is not None:
+                self.told = {
+                    topic.topic_id: frozenset(topic.partitions)
+                    for topic in answer.assignment.topic_partitions
+                    if topic.topic_id is not None
+                }
+            self.obey()
+        return answer
+
+    def obey(self) -> None:
+        """Give back what was asked back, unless it is slow, and take what it was given."""
+        kept = self.owned if self.keeps else {}
+        topics = self.told.keys() | kept.keys()
+        self.owned = {topic: self.told.get(topic, frozenset()) | kept.get(topic, frozenset()) for topic in topics}
+
+    def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
+        """Leave the group, for good or (-2) for a while."""
+        answer = self.coordinator.heartbeat(member_id=self.member_id, epoch=epoch, **self._identity())
+        self.epoch, self.owned, self.told = 0, {}, {}
+        return answer
+
+    def partitions(self) -> set[tuple[str, int]]:
+        """What it has, by name."""
+        names = self.coordinator.table.image.topic_names
+        return {(names[topic], index) for topic, indexes in self.owned.items() if topic in names for index in indexes}
+
+    def _identity(self) -> dict[str, Any]:
+        return {name: value for name, value in self.fields.items() if name == "instance_id"}
+
+
+def settle(consumers: Iterable[Consumer], rounds: int = 20) -> None:
+    """Let everybody send heartbeats until nothing changes."""
+    consumers = list(consumers)
+    for _ in range(rounds):
+        before = [(consumer.epoch, dict(consumer.owned)) for consumer in consumers]
+        for consumer in consumers:
+            consumer.beat()
+            consumer.coordinator.advance(1)
+        if before == [(consumer.epoch, consumer.owned) for consumer in consumers]:
+            return
+    raise AssertionError("the group does not come to rest")
