@@ -64,7 +64,7 @@ def state_of(listing: GroupListing) -> str:
 
 
 def selected(groups: Groups, options: Options) -> list[str]:
-    """The ids that --group or --all-groups stands for."""
+    """The ids that --group or --all-groups stands for, sorted."""
     if options.all_groups:
         return [listing.group_id for listing in groups.listing()]
-    return list(dict.fromkeys(options.group))
+    return sorted(set(options.group))
