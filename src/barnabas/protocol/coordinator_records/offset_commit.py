@@ -85,8 +85,17 @@ def _metadata(metadata: str) -> bytes:
 
 def decode_key(data: bytes) -> OffsetCommitKey:
     """The key in these bytes, whose type was looked at already."""
-    cursor = Cursor(data, 2, 0, flexible=False)
-    return OffsetCommitKey(STRING.read(cursor), STRING.read(cursor), INT32.read(cursor))
+    group, topic = _group_and_topic(data[2:-4])
+    return OffsetCommitKey(group, topic, _PARTITION.unpack(data[-4:])[0])
+
+
+@lru_cache(maxsize=4096)
+def _group_and_topic(data: bytes) -> tuple[str, str]:
+    cursor = Cursor(data, 0, 0, flexible=False)
+    group, topic = STRING.read(cursor), STRING.read(cursor)
+    if cursor.position != len(data):
+        raise InvalidRecord(f"{len(data) - cursor.position} bytes too many between the topic and the partition")
+    return group, topic
 
 
 def decode_value(data: bytes, version: int) -> OffsetCommitValue:
