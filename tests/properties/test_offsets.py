@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 RETENTION_MS: Final = 100
 GROUPS: Final = ("g", "h")
-PARTITIONS: Final = (("a", 0), ("a", 1), ("b", 0))
-PRODUCERS: Final = (1, 2, 3)
+PARTITIONS: Final = (("a", 0), ("b", 0))
+PRODUCERS: Final = (1, 2)
 
 groups = st.sampled_from(GROUPS)
 producers = st.sampled_from(PRODUCERS)
@@ -127,29 +127,33 @@ class Offsets(RuleBasedStateMachine):
             if commit and (key not in self.committed or self.committed[key].position < stored.position):
                 self.committed[key] = stored
 
-    @rule(group=groups, asked=st.lists(st.sampled_from(PARTITIONS), unique=True))
-    def delete(self, group: str, asked: list[tuple[str, int]]) -> None:
+    @rule(group=groups, what=st.sampled_from([*PARTITIONS, "group", "topic"]))
+    def remove(self, group: str, what: tuple[str, int] | str) -> None:
+        """One rule for all that is removed, so that something is there most of the time."""
         if group not in self.node.table.groups:
             return
+        if what == "group":
+            self._delete_group(group)
+        elif what == "topic":
+            self._delete_topic("a")
+        else:
+            assert isinstance(what, tuple)
+            self._delete(group, [what])
+
+    def _delete(self, group: str, asked: list[tuple[str, int]]) -> None:
         self._apply(self.node.rules.delete(delete_request(asked, group), ASKER, self.now_ms))
         for topic, partition in asked:
             self._forget(OffsetCommitKey(group, topic, partition))
 
-    @rule(group=groups)
-    def delete_group(self, group: str) -> None:
-        for record in (*self.node.rules.tombstones(group), *self._group_tombstones(group)):
+    def _delete_group(self, group: str) -> None:
+        for record in (*self.node.rules.tombstones(group), *self.node.table.groups[group].tombstones()):
             self.log.append((*encode(record), -1))
             self.node.replay(record)
         for key in [*self.committed, *self._open()]:
             if key.group == group:
                 self._forget(key)
 
-    def _group_tombstones(self, group: str) -> tuple[CoordinatorRecord, ...]:
-        found = self.node.table.groups.get(group)
-        return () if found is None else found.tombstones()
-
-    @rule(topic=st.sampled_from(["a", "b"]))
-    def delete_topic(self, topic: str) -> None:
+    def _delete_topic(self, topic: str) -> None:
         self._apply(self.node.rules.topics_deleted({topic}, self.now_ms))
         for key in [*self.committed, *self._open()]:
             if key.topic == topic:
