@@ -2,8 +2,8 @@
 
 Handlers know each message in one version, the newest. A request of an older version is brought up to it: fields that
 the older version lacks get their defaults. A response is brought down: fields that the older version lacks are left
-out, and fields that the newest version dropped get theirs. Where names do not tell how (a shape changed), the module
-`shapes` has a pair of functions for that API.
+out, and fields that the newest version dropped get theirs; so do nulls in fields that could not be null yet. Where
+names do not tell how (a shape changed), the module `shapes` has a pair of functions for that API.
 """
 
 from __future__ import annotations
@@ -47,19 +47,23 @@ def zero(message_class: type, **values: object) -> Any:
 @cache
 def _converter(source: type, target: type) -> Converter:
     present = {field.name: field for field in fields(source)}
-    copied: list[tuple[str, Converter | None]] = []
+    copied: list[tuple[str, Converter | None, object]] = []
     defaults: dict[str, object] = {}
     for field in fields(target):
         if field.name in present:
-            copied.append((field.name, _value_converter(present[field.name].type, field.type)))
+            null = None if _is_nullable(field.type) else _default(field)
+            copied.append((field.name, _value_converter(present[field.name].type, field.type), null))
         else:
             defaults[field.name] = _default(field)
 
     def convert_message(message: Any) -> Any:
         values = dict(defaults)
-        for name, value_converter in copied:
+        for name, value_converter, null in copied:
             value = getattr(message, name)
-            values[name] = value if value_converter is None or value is None else value_converter(value)
+            if value is None:
+                values[name] = null
+            else:
+                values[name] = value if value_converter is None else value_converter(value)
         return target(**values)
 
     return convert_message
@@ -76,6 +80,10 @@ def _value_converter(source: Any, target: Any) -> Converter | None:
     return None
 
 
+def _is_nullable(annotation: Any) -> bool:
+    return get_origin(annotation) is UnionType and NoneType in get_args(annotation)
+
+
 def _not_null(annotation: Any) -> Any:
     if get_origin(annotation) is UnionType:
         (annotation,) = (arm for arm in get_args(annotation) if arm is not NoneType)
@@ -85,7 +93,7 @@ def _not_null(annotation: Any) -> Any:
 def _default(field: Field[Any]) -> object:
     if field.default is not MISSING:
         return field.default
-    if get_origin(field.type) is UnionType and NoneType in get_args(field.type):
+    if _is_nullable(field.type):
         return None
     if get_origin(field.type) is tuple:
         return ()

@@ -28,12 +28,18 @@ from kio.static.primitive import i32
 
 from barnabas.broker.registry import APIS, RAW, Api
 from barnabas.model.errors import ErrorCode, InvalidFrame
-from barnabas.protocol import codec, shapes
+from barnabas.protocol import codec, group_offsets, shapes
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.metadata import NOT_ASKED, MetadataRequest, MetadataResponse
 
 NO_TIME: Any = timedelta(0)
+OWN_RESPONSES = {
+    ApiKey.METADATA: MetadataResponse,
+    ApiKey.OFFSET_COMMIT: group_offsets.OffsetCommitResponse,
+    ApiKey.OFFSET_FETCH: group_offsets.OffsetFetchResponse,
+}
+"""The classes that handlers answer with, where they are none of kio's."""
 VERSIONS = [
     pytest.param(api, version, id=f"{api.key.name}-{version}")
     for api in APIS
@@ -79,13 +85,13 @@ def filled(message_class: type) -> Any:
 def test_every_request_reaches_its_handler_in_the_newest_version(api: Api, version: int) -> None:
     request = filled(load_request_schema(api.key, version))
     message = decoded(api.key, version, api.newest, request)
-    assert isinstance(message, load_request_schema(api.key, api.newest))
+    assert isinstance(message, shapes.own_request(api.key) or load_request_schema(api.key, api.newest))
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_every_newest_response_is_written_in_every_version(api: Api, version: int) -> None:
     newest: type = load_response_schema(api.key, api.newest)
-    response = filled(MetadataResponse if api.key is ApiKey.METADATA else newest)
+    response = filled(OWN_RESPONSES.get(api.key, newest))
     assert type(encoded(api.key, version, response)) is load_response_schema(api.key, version)
 
 
@@ -220,3 +226,52 @@ class TestFindCoordinator:
         message = encoded(ApiKey.FIND_COORDINATOR, version, response)
         assert (message.error_code, message.node_id) == (ErrorCode.coordinator_not_available, -1)
         assert version == 0 or message.error_message == "none yet"
+
+
+class TestGroupOffsets:
+    def test_topics_have_what_their_version_names_them_by(self) -> None:
+        for version in range(2, 10):
+            (topic,) = self.commit(version).topics
+            assert (topic.name, topic.topic_id) == ("a", None)
+        request = filled(load_request_schema(ApiKey.OFFSET_COMMIT, 10))
+        by_id = replace(request, topics=(replace(request.topics[0], topic_id=UUID(int=7)),))
+        (topic,) = decoded(ApiKey.OFFSET_COMMIT, 10, 10, by_id).topics
+        assert (topic.name, topic.topic_id) == ("", UUID(int=7))
+
+    def test_a_retention_time_is_asked_for_in_versions_2_to_4_only(self) -> None:
+        day = timedelta(days=1)
+        assert [self.commit(version, retention_time=day).retention_time for version in (2, 3, 4)] == [day] * 3
+        assert self.commit(5).retention_time == group_offsets.NO_RETENTION
+
+    def commit(self, version: int, **values: object) -> Any:
+        request = filled(load_request_schema(ApiKey.OFFSET_COMMIT, version))
+        return decoded(ApiKey.OFFSET_COMMIT, version, 10, replace(request, **values))
+
+    def test_one_group_is_fetched_up_to_version_7_and_many_after(self) -> None:
+        for version in range(1, 11):
+            request = filled(load_request_schema(ApiKey.OFFSET_FETCH, version))
+            (group,) = decoded(ApiKey.OFFSET_FETCH, version, 10, request).groups
+            assert group.group_id
+            assert len(group.topics) == 1
+
+    def test_an_error_of_the_only_group_is_the_error_of_the_response(self) -> None:
+        group = group_offsets.OffsetFetchResponseGroup(group_id="g", error_code=ErrorCode.not_coordinator)
+        answer = encoded(ApiKey.OFFSET_FETCH, 7, group_offsets.OffsetFetchResponse(groups=(group,)))
+        assert answer.error_code is ErrorCode.not_coordinator
+
+
+def test_up_to_version_2_one_member_leaves_and_its_error_is_that_of_the_response() -> None:
+    request = filled(load_request_schema(ApiKey.LEAVE_GROUP, 2))
+    (member,) = decoded(ApiKey.LEAVE_GROUP, 2, 5, request).members
+    assert member.member_id == request.member_id
+    response = filled(load_response_schema(ApiKey.LEAVE_GROUP, 5))
+    failed = replace(response.members[0], error_code=ErrorCode.unknown_member_id)
+    told = replace(response, error_code=ErrorCode.none, members=(failed,))
+    assert encoded(ApiKey.LEAVE_GROUP, 2, told).error_code is ErrorCode.unknown_member_id
+    assert encoded(ApiKey.LEAVE_GROUP, 3, told).error_code is ErrorCode.none
+
+
+def test_nulls_that_an_older_version_does_not_know_become_empty() -> None:
+    response = zero(load_response_schema(ApiKey.JOIN_GROUP, 9), protocol_name=None)
+    assert encoded(ApiKey.JOIN_GROUP, 7, response).protocol_name is None
+    assert encoded(ApiKey.JOIN_GROUP, 6, response).protocol_name == ""
