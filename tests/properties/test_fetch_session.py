@@ -32,9 +32,7 @@ class Sessions(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         ids = count(1)
-        self.cache = FetchSessionCache(
-            slots=SLOTS, eviction_ms=1000, new_id=lambda: next(ids), topic_name=lambda _: None
-        )
+        self.cache = FetchSessionCache(slots=SLOTS, eviction_ms=1000, new_id=lambda: next(ids))
         self.now_ms = 0
         self.state = dict.fromkeys(NUMBERS, (0, 0, 0))
         """What the broker has: error, high watermark, log start offset."""

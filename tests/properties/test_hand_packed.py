@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import struct
 import sys
 from dataclasses import replace
 from datetime import timedelta
@@ -109,8 +110,8 @@ def test_fetch_requests_are_read_as_kio_reads_them(version: int, data: st.DataOb
     theirs: Any = entity_reader(type(message))(raw, 0)[0]
     by_id = version >= fetch.TOPIC_IDS
 
-    def key(topic: Any) -> str | UUID:
-        return (topic.topic_id or UUID(int=0)) if by_id else topic.topic
+    def key(topic: Any) -> str | bytes:
+        return (topic.topic_id or UUID(int=0)).bytes if by_id else topic.topic
 
     assert [tuple(p) for p in ours.partitions] == [
         (
@@ -135,6 +136,45 @@ def test_fetch_requests_are_read_as_kio_reads_them(version: int, data: st.DataOb
     assert ours.session_epoch == getattr(theirs, "session_epoch", -1)
     replica = theirs.replica_state.replica_id if version >= fetch_request.REPLICA_STATE else theirs.replica_id
     assert ours.replica_id == replica
+
+
+@pytest.mark.parametrize("version", range(fetch.TOPIC_IDS, FETCH_VERSIONS.stop))
+@settings(max_examples=15, deadline=None)
+@given(
+    numbers=st.tuples(I32, I32, I32, st.integers(-1, 3), I32, I32),
+    wanted=st.tuples(IDS, I32, I32, I64, I32, I64, I32),
+    forgotten=st.booleans(),
+    rack=st.sampled_from(["", "a"]),
+    replica=st.sampled_from([-1, 3]),
+)
+def test_a_fetch_request_for_one_partition_is_read_as_any_other(
+    version: int, numbers: tuple[int, ...], wanted: tuple[Any, ...], forgotten: bool, rack: str, replica: int
+) -> None:
+    max_wait, min_bytes, max_bytes, isolation, session_id, session_epoch = numbers
+    topic_id, *fields = wanted
+    body = struct.pack(">iiib", max_wait, min_bytes, max_bytes, isolation)
+    if version < fetch_request.REPLICA_STATE:
+        body = struct.pack(">i", replica) + body
+    body += struct.pack(">ii", session_id, session_epoch) + b"\x02" + topic_id.bytes + b"\x02"
+    body += struct.pack(">iiqiqi", *fields) + b"\0\0"
+    body += b"\x02" + topic_id.bytes + b"\x02" + struct.pack(">i", 5) + b"\0" if forgotten else b"\x01"
+    body += bytes((len(rack) + 1,)) + rack.encode()
+    if version >= fetch_request.REPLICA_STATE and replica >= 0:
+        body += b"\x01\x01\x0d" + struct.pack(">iq", replica, 7) + b"\0"
+    else:
+        body += b"\0"
+    assert fetch_request.unpack(memoryview(body), 0, version) == (
+        replica,
+        max_wait,
+        min_bytes,
+        max_bytes,
+        isolation == 1,
+        session_id,
+        session_epoch,
+        [(topic_id.bytes, *fields)],
+        [(topic_id.bytes, 5)] if forgotten else [],
+        rack,
+    )
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -201,30 +241,25 @@ def test_produce_responses_are_written_as_kio_writes_them(version: int, topics: 
                     st.none() | st.tuples(st.integers(0, 2**31 - 1), I32),
                     st.none() | st.tuples(st.integers(0, 2**31 - 1), I64),
                 ),
+                min_size=1,
                 max_size=4,
             ),
         ),
         max_size=3,
+        unique_by=(lambda topic: topic[0], lambda topic: topic[1]),
     ),
 )
 def test_fetch_responses_are_written_as_kio_writes_them(version: int, error: int, topics: list[Any]) -> None:
-    packed = fetch.pack(
-        9,
-        version,
-        error,
-        3,
-        [
-            fetch.FetchedTopic(
-                name,
-                topic_id,
-                [
-                    fetch.FetchedPartition(index, code, hw, lso, start, aborted, sum(map(len, slices)), slices, *tags)
-                    for index, code, hw, lso, start, aborted, slices, *tags in partitions
-                ],
-            )
-            for name, topic_id, partitions in topics
-        ],
-    )
+    by_id = version >= fetch.TOPIC_IDS
+    results = [
+        fetch.FetchedPartition(
+            fetch_request.WantedPartition(topic_id.bytes if by_id else name, index, -1, 0, -1, -1, 0),
+            code, hw, lso, start, aborted, sum(map(len, slices)), slices, *tags,
+        )
+        for name, topic_id, partitions in topics
+        for index, code, hw, lso, start, aborted, slices, *tags in partitions
+    ]  # fmt: skip
+    packed = fetch.pack(9, version, error, 3, results)
     ours = b"".join(packed)
     prefix = 9 if version >= fetch.FLEXIBLE else 8
     assert int.from_bytes(ours[:4], "big") == len(ours) - 4

@@ -71,7 +71,6 @@ async def running_parts(
                     slots=10,
                     eviction_ms=120_000,
                     new_id=iter(range(1, 1000)).__next__,
-                    topic_name=lambda topic_id: cache.image.topic_names.get(topic_id),
                 ),
                 producer_ids=ProducerIdSource(controller.allocate_producer_ids),
                 groups=groups,

@@ -44,7 +44,6 @@ from barnabas.storage.manager import LogManager
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from uuid import UUID
 
     from barnabas.broker.settings import Changed
     from barnabas.model.config.broker import BrokerConfig
@@ -113,7 +112,6 @@ class App:
                 slots=number("max.incremental.fetch.session.cache.slots"),
                 eviction_ms=SESSION_EVICTION_MS,
                 new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
-                topic_name=lambda topic_id: _topic_name(metadata, topic_id),
             ),
             groups=Groups(
                 replicas=replicas, metadata=metadata, settings=settings, clock=clock, executor=self._executor
@@ -204,11 +202,6 @@ def _raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(ValueError, OSError):  # the system may allow less than its limit says
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _topic_name(metadata: MetadataCache, topic_id: UUID) -> str | None:
-    topic = metadata.topic_by_id(topic_id)
-    return None if topic is None else topic.name
 
 
 def _name_strays(image: ClusterImage, logs: LogManager) -> None:

@@ -198,6 +198,13 @@ class ReplicaManager:
             raise self._not_led(topic, index)
         return partition
 
+    def current_leader(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
+        """Id and epoch of the leader that the cluster's image names; None if there is no such partition."""
+        found = self._metadata.topic_by_id(UUID(bytes=topic)) if isinstance(topic, bytes) else None
+        name = topic if isinstance(topic, str) else "" if found is None else found.name
+        image = self._metadata.partition(name, index)
+        return None if image is None else (image.leader, image.leader_epoch)
+
     def _not_led(self, topic: str | bytes, index: int) -> ApiError:
         if isinstance(topic, bytes):
             found = self._metadata.topic_by_id(UUID(bytes=topic))

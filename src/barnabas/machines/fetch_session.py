@@ -26,10 +26,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
-from uuid import UUID
 
 from barnabas.model.errors import ErrorCode
-from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -40,9 +38,9 @@ FINAL_EPOCH: Final = -1
 UNKNOWN: Final = -1
 """An offset or epoch that nobody named, and the preferred read replica when there is none."""
 
-_Key: TypeAlias = "tuple[int | str, int]"
-Topic: TypeAlias = "UUID | str"
-"""How a request names a topic: by id from Fetch v13 on, by name before."""
+Topic: TypeAlias = "str | bytes"
+"""How a request names a topic: by the 16 bytes of its id from Fetch v13 on, by name before."""
+_Key: TypeAlias = "tuple[Topic, int]"
 Wanted: TypeAlias = "tuple[Topic, int, int, int, int, int, int]"
 """What a request says of a partition, in the order of the wire: topic, partition, the client's current leader epoch,
 the offset to fetch, the last fetched record's epoch, the fetcher's log start offset, and how many bytes at most."""
@@ -62,21 +60,11 @@ class SessionPartition:
         "told_high_watermark",
         "told_log_start_offset",
         "topic",
-        "topic_id",
     )
 
-    def __init__(self, wanted: Wanted, topic_name: Callable[[UUID], str | None]) -> None:
-        topic = wanted[0]
-        self.topic: str | None
-        """None while no topic of this id is known."""
-        self.topic_id: UUID
-        """NO_ID in requests that name topics."""
-        self.key: _Key
+    def __init__(self, wanted: Wanted) -> None:
+        self.key: _Key = wanted[:2]
         """What the partition is known by within its session."""
-        if isinstance(topic, UUID):
-            self.topic, self.topic_id, self.key = topic_name(topic), topic, (topic.int, wanted[1])
-        else:
-            self.topic, self.topic_id, self.key = topic, NO_ID, (topic, wanted[1])
         self.told_high_watermark = UNKNOWN
         self.told_log_start_offset = UNKNOWN
         self.ask(wanted)
@@ -84,7 +72,7 @@ class SessionPartition:
     def ask(self, wanted: Wanted) -> None:
         """Take over what a request says."""
         (
-            _,
+            self.topic,
             self.partition,
             self.current_leader_epoch,
             self.fetch_offset,
@@ -94,7 +82,8 @@ class SessionPartition:
         ) = wanted
 
     def __repr__(self) -> str:
-        return f"<SessionPartition {self.topic or self.topic_id}-{self.partition} at {self.fetch_offset}>"
+        topic = self.topic if isinstance(self.topic, str) else self.topic.hex()
+        return f"<SessionPartition {topic}-{self.partition} at {self.fetch_offset}>"
 
 
 class PartitionResult(Protocol):
@@ -239,7 +228,6 @@ class FetchSession:
         "mature",
         "privileged",
         "rank",
-        "unresolved",
         "use_ids",
     )
 
@@ -260,8 +248,6 @@ class FetchSession:
         self._order: tuple[SessionPartition, ...] | None = None
         self.rank = (privileged, len(self._partitions), session_id)
         """Its worth when a slot is needed, as last filed by the cache; the lowest goes first."""
-        self.unresolved = use_ids and any(part.topic is None for part in self._partitions.values())
-        """Whether a topic id may still have no name."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -280,37 +266,20 @@ class FetchSession:
             self._partitions[key] = partition
             self._order = None
 
-    def update(
-        self,
-        partitions: Iterable[Wanted],
-        forgotten: Iterable[tuple[Topic, int]],
-        topic_name: Callable[[UUID], str | None],
-    ) -> None:
+    def update(self, partitions: Iterable[Wanted], forgotten: Iterable[_Key]) -> None:
         """Take over what an incremental request says."""
         known = self._partitions
         for wanted in partitions:
-            topic = wanted[0]
-            partition = known.get((topic.int if isinstance(topic, UUID) else topic, wanted[1]))
+            partition = known.get(wanted[:2])
             if partition is not None:
                 partition.ask(wanted)
-                continue
-            added = SessionPartition(wanted, topic_name)
-            known[added.key] = added
-            self._order = None
-            if added.topic is None:
-                self.unresolved = True
-        for topic, number in forgotten:
-            if known.pop((topic.int if isinstance(topic, UUID) else topic, number), None) is not None:
+            else:
+                added = SessionPartition(wanted)
+                known[added.key] = added
                 self._order = None
-
-    def resolve(self, topic_name: Callable[[UUID], str | None]) -> None:
-        """Look for the names of topic ids that were unknown so far."""
-        self.unresolved = False
-        for partition in self._partitions.values():
-            if partition.topic is None:
-                partition.topic = topic_name(partition.topic_id)
-                if partition.topic is None:
-                    self.unresolved = True
+        for key in forgotten:
+            if known.pop(key, None) is not None:
+                self._order = None
 
 
 class FetchSessionCache:
@@ -320,21 +289,13 @@ class FetchSessionCache:
     `eviction_ms`; else, for a follower's session, a consumer's; else one in use for longer than `eviction_ms` that has
     fewer partitions. If there is none, the client goes on with full fetches.
 
-    `new_id` gives random numbers from 1 to 2**31 - 1; `topic_name` gives the name of a topic id, or None.
+    `new_id` gives random numbers from 1 to 2**31 - 1.
     """
 
-    def __init__(
-        self,
-        *,
-        slots: int,
-        eviction_ms: int,
-        new_id: Callable[[], int],
-        topic_name: Callable[[UUID], str | None],
-    ) -> None:
+    def __init__(self, *, slots: int, eviction_ms: int, new_id: Callable[[], int]) -> None:
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._new_id = new_id
-        self._topic_name = topic_name
         self._sessions: dict[int, FetchSession] = {}
         """By id, the longest unused first."""
         self._evictable_by_all: list[tuple[bool, int, int]] = []
@@ -357,7 +318,7 @@ class FetchSessionCache:
         session_id: int,
         epoch: int,
         partitions: Sequence[Wanted],
-        forgotten: Sequence[tuple[Topic, int]],
+        forgotten: Sequence[_Key],
         *,
         use_ids: bool,
         follower: bool,
@@ -378,14 +339,12 @@ class FetchSessionCache:
         if session.use_ids is not use_ids:
             return FetchContext((), ErrorCode.fetch_session_topic_id_error)
         if partitions or forgotten:
-            session.update(partitions, forgotten, self._topic_name)
+            session.update(partitions, forgotten)
         if not len(session):
             self._remove(session_id)
             return FetchContext(self._requested(partitions))
         self._touch(session, now_ms)
         session.epoch = next_epoch(epoch)
-        if session.unresolved:
-            session.resolve(self._topic_name)
         return IncrementalFetch(session)
 
     def open(self, partitions: Sequence[SessionPartition], *, use_ids: bool, privileged: bool, now_ms: int) -> int:
@@ -401,13 +360,13 @@ class FetchSessionCache:
             insort(self._evictable_by_privileged, session.rank)
         return session_id
 
-    def _requested(self, partitions: Iterable[Wanted]) -> tuple[SessionPartition, ...]:
+    @staticmethod
+    def _requested(partitions: Iterable[Wanted]) -> list[SessionPartition]:
         """The partitions of a request that stands for itself; the last word counts if one is named twice."""
-        requested: dict[_Key, SessionPartition] = {}
-        for wanted in partitions:
-            partition = SessionPartition(wanted, self._topic_name)
-            requested[partition.key] = partition
-        return tuple(requested.values())
+        requested = [SessionPartition(wanted) for wanted in partitions]
+        if len(requested) > 1:
+            requested = list({partition.key: partition for partition in requested}.values())
+        return requested
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.last_used_ms = now_ms

@@ -7,13 +7,13 @@ sendfile. Nothing in this module touches a record. A test holds the bytes equal 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from barnabas.protocol.varint import uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from uuid import UUID
 
 FLEXIBLE: Final = 12
 TOPIC_IDS: Final = 13
@@ -31,34 +31,49 @@ PARTITION_V5: Final = struct.Struct(">ihqqq")
 """... and the log start offset."""
 LEADER_TAG: Final = struct.Struct(">bbiib")
 DIVERGING_TAG: Final = struct.Struct(">bbiqb")
+NO_TAGS: Final = b"\0\0\0"
+"""After the last partition: none of its own, of its topic, and of the response."""
 
+Topic = str | bytes
+"""A topic as the wire names it: by name up to version 12, by the 16 bytes of its id from 13 on."""
+
+
+class Asked(Protocol):
+    """What a fetch asked for."""
+
+    @property
+    def topic(self) -> Topic:
+        """The topic."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition."""
+        ...
+
+
+Wanted = TypeVar("Wanted", bound=Asked)
 Slice = TypeVar("Slice")
 
 
-class FetchedPartition(NamedTuple, Generic[Slice]):
-    """What one partition answers."""
+class FetchedPartition(NamedTuple, Generic[Wanted, Slice]):
+    """What one partition has to say."""
 
-    partition: int
-    error: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: Sequence[tuple[int, int]] | None
+    partition: Wanted
+    """Whose answer this is."""
+    error: int = 0
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted: Sequence[tuple[int, int]] | None = None
     """Producer id and first offset of aborted transactions; None unless the client reads committed data only."""
-    size: int
-    slices: Sequence[Slice]
+    size: int = 0
+    slices: Sequence[Slice] = ()
     leader: tuple[int, int] | None = None
     """Leader id and epoch, for a client that asked the wrong broker or with the wrong epoch."""
-    diverging: tuple[int, int] | None = None
+    diverging_epoch: tuple[int, int] | None = None
     """Epoch and end offset from which on the fetcher's log is not ours."""
-
-
-class FetchedTopic(NamedTuple, Generic[Slice]):
-    """A topic, by name up to version 12 and by id from 13 on."""
-
-    name: str
-    topic_id: UUID
-    partitions: Sequence[FetchedPartition[Slice]]
+    preferred_read_replica: int = -1
 
 
 def pack(
@@ -66,27 +81,30 @@ def pack(
     version: int,
     error: int,
     session_id: int,
-    topics: Sequence[FetchedTopic[Slice]],
+    results: Sequence[FetchedPartition[Wanted, Slice]],
 ) -> list[bytes | Slice]:
-    """The whole frame as bytes and file slices, in the order in which they go out."""
+    """The whole frame as bytes and file slices, in the order in which they go out.
+
+    Results of one topic that follow each other are put together.
+    """
     flexible = version >= FLEXIBLE
+    if flexible and len(results) == 1:
+        result = results[0]
+        if not (result.aborted or result.leader or result.diverging_epoch):
+            return _pack_one(correlation_id, error, session_id, result)
     parts: list[bytes | Slice] = []
     out = bytearray(4)
     out += INT32.pack(correlation_id)
     if flexible:
         out.append(0)
     out += SESSION_HEAD.pack(0, error, session_id) if version >= SESSIONS else INT32.pack(0)
+    topics = _by_topic(results)
     out += uvarint(len(topics) + 1) if flexible else INT32.pack(len(topics))
     sent = 0
-    for topic in topics:
-        if version >= TOPIC_IDS:
-            out += topic.topic_id.bytes
-        else:
-            name = topic.name.encode()
-            out += uvarint(len(name) + 1) if flexible else INT16.pack(len(name))
-            out += name
-        out += uvarint(len(topic.partitions) + 1) if flexible else INT32.pack(len(topic.partitions))
-        for partition in topic.partitions:
+    for partitions in topics:
+        out += _pack_topic(partitions[0].partition.topic, flexible)
+        out += uvarint(len(partitions) + 1) if flexible else INT32.pack(len(partitions))
+        for partition in partitions:
             _pack_partition(out, version, partition)
             if partition.size:
                 parts.append(bytes(out))
@@ -111,9 +129,66 @@ def pack(
     return parts
 
 
-def _pack_partition(out: bytearray, version: int, partition: FetchedPartition[Slice]) -> None:
+def _pack_one(
+    correlation_id: int, error: int, session_id: int, result: FetchedPartition[Wanted, Slice]
+) -> list[bytes | Slice]:
+    """The commonest response, packed by one struct: one partition without tags, in a flexible version."""
+    wanted, code, high_watermark, last_stable, log_start, aborted, size, slices, *_ = result
+    topic = _pack_topic(wanted.topic, flexible=True)
+    layout = _one_result(len(topic))
+    length = uvarint(size + 1)
+    head = layout.pack(
+        layout.size - 4 + len(length) + size + len(NO_TAGS),
+        correlation_id,
+        0,
+        0,
+        error,
+        session_id,
+        2,
+        topic,
+        2,
+        wanted.partition,
+        code,
+        high_watermark,
+        last_stable,
+        log_start,
+        0 if aborted is None else 1,
+        -1,
+    )
+    if not size:
+        return [head + length + NO_TAGS]
+    return [head + length, *slices, NO_TAGS]
+
+
+@cache
+def _one_result(topic_size: int) -> struct.Struct:
+    """The frame up to the size of its records; topics differ in their names' lengths only, so there are few."""
+    return struct.Struct(f">iibihib{topic_size}sbihqqqbi")
+
+
+def _by_topic(results: Sequence[FetchedPartition[Wanted, Slice]]) -> list[list[FetchedPartition[Wanted, Slice]]]:
+    topics: list[list[FetchedPartition[Wanted, Slice]]] = []
+    last: Topic | None = None
+    for result in results:
+        topic = result.partition.topic
+        if topic != last:
+            last = topic
+            topics.append([])
+        topics[-1].append(result)
+    return topics
+
+
+def _pack_topic(topic: Topic, flexible: bool) -> bytes:
+    if isinstance(topic, bytes):
+        return topic
+    name = topic.encode()
+    return (uvarint(len(name) + 1) if flexible else INT16.pack(len(name))) + name
+
+
+def _pack_partition(out: bytearray, version: int, partition: FetchedPartition[Wanted, Slice]) -> None:
     """Everything of a partition up to its records."""
-    index, error, high_watermark, last_stable, log_start, aborted, size, *_ = partition
+    wanted, error, high_watermark, last_stable, log_start, aborted, size, *_ = partition
+    index = wanted.partition
     if version >= LOG_START:
         out += PARTITION_V5.pack(index, error, high_watermark, last_stable, log_start)
     else:
@@ -132,8 +207,8 @@ def _pack_partition(out: bytearray, version: int, partition: FetchedPartition[Sl
     out += uvarint(size + 1) if flexible else INT32.pack(size)
 
 
-def _pack_tags(partition: FetchedPartition[Slice]) -> bytes:
-    leader, diverging = partition.leader, partition.diverging
+def _pack_tags(partition: FetchedPartition[Wanted, Slice]) -> bytes:
+    leader, diverging = partition.leader, partition.diverging_epoch
     if leader is None and diverging is None:
         return b"\0"
     first = b"" if diverging is None else DIVERGING_TAG.pack(0, 13, *diverging, 0)

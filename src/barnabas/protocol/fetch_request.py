@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.fetch import FLEXIBLE, PREFERRED_REPLICA, SESSIONS, TOPIC_IDS
@@ -26,12 +25,19 @@ PARTITION_V5: Final = struct.Struct(">iqqi")
 PARTITION_V9: Final = struct.Struct(">iiqqi")
 PARTITION_V12: Final = struct.Struct(">iiqiqi")
 REPLICA: Final = struct.Struct(">iq")
+ONE: Final = struct.Struct(">iiibiiB16sBiiqiqibbbbb")
+"""From version 15 on, a whole request for one partition by its topic's id."""
+ONE_REST: Final = [0, 0, 1, 1, 0]
+"""... and what follows the partition: no tags, no forgotten topics, no rack."""
+
+Topic = str | bytes
+"""A topic as the wire names it: by name up to version 12, by the 16 bytes of its id from 13 on."""
 
 
 class WantedPartition(NamedTuple):
     """Where in a partition to read, and how much."""
 
-    topic: str | UUID
+    topic: Topic
     partition: int
     current_leader_epoch: int
     fetch_offset: int
@@ -51,16 +57,51 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     partitions: list[WantedPartition]
-    forgotten: list[tuple[str | UUID, int]]
+    forgotten: list[tuple[Topic, int]]
     rack: str
 
 
 def unpack(data: memoryview, position: int, version: int) -> FetchRequest:
     """Read the request whose body starts at `position`; raises InvalidFrame."""
     try:
+        if version >= REPLICA_STATE and len(data) == position + ONE.size:
+            request = _unpack_one(data, position)
+            if request is not None:
+                return request
         return _unpack(data, position, version)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise InvalidFrame(f"FETCH request of version {version} cannot be read: {error}") from error
+
+
+def _unpack_one(data: memoryview, position: int) -> FetchRequest | None:
+    """A request of exactly ONE.size bytes, read by one struct if it is for one partition; None if it is not.
+
+    A consumer of one partition sends such, in a session and without. A fifth of the time of going over the fields.
+    """
+    (
+        max_wait_ms,
+        min_bytes,
+        max_bytes,
+        isolation,
+        session_id,
+        session_epoch,
+        topics,
+        topic,
+        partitions,
+        index,
+        epoch,
+        offset,
+        last_epoch,
+        log_start,
+        most,
+        *rest,
+    ) = ONE.unpack_from(data, position)
+    if topics != 2 or partitions != 2 or rest != ONE_REST:
+        return None
+    wanted = WantedPartition(topic, index, epoch, offset, last_epoch, log_start, most)
+    return FetchRequest(
+        -1, max_wait_ms, min_bytes, max_bytes, isolation == 1, session_id, session_epoch, [wanted], [], ""
+    )
 
 
 def _unpack(data: memoryview, position: int, version: int) -> FetchRequest:
@@ -79,7 +120,7 @@ def _unpack(data: memoryview, position: int, version: int) -> FetchRequest:
     count, position = _count(data, position, flexible)
     for _ in range(count):
         position = _topic(data, position, version, partitions)
-    forgotten: list[tuple[str | UUID, int]] = []
+    forgotten: list[tuple[Topic, int]] = []
     if version >= SESSIONS:
         count, position = _count(data, position, flexible)
         for _ in range(count):
@@ -130,7 +171,7 @@ def _topic(data: memoryview, position: int, version: int, into: list[WantedParti
     return skip_tags(data, position) if flexible else position
 
 
-def _forgotten(data: memoryview, position: int, version: int, into: list[tuple[str | UUID, int]]) -> int:
+def _forgotten(data: memoryview, position: int, version: int, into: list[tuple[Topic, int]]) -> int:
     flexible = version >= FLEXIBLE
     topic, position = _topic_key(data, position, version)
     count, position = _count(data, position, flexible)
@@ -141,13 +182,13 @@ def _forgotten(data: memoryview, position: int, version: int, into: list[tuple[s
     return skip_tags(data, position) if flexible else position
 
 
-def _topic_key(data: memoryview, position: int, version: int) -> tuple[str | UUID, int]:
+def _topic_key(data: memoryview, position: int, version: int) -> tuple[Topic, int]:
     if version < TOPIC_IDS:
         return _text(data, position, version >= FLEXIBLE)
     end = position + 16
     if end > len(data):
         raise InvalidFrame("the FETCH request ends inside a topic id")
-    return UUID(bytes=bytes(data[position:end])), end
+    return bytes(data[position:end]), end
 
 
 def _replica_id(data: memoryview, position: int) -> int:

@@ -23,8 +23,8 @@ from barnabas.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ORDERS = UUID(int=7)
-LATER = UUID(int=8)
+ORDERS = UUID(int=7).bytes
+LATER = UUID(int=8).bytes
 EVICTION_MS = 120_000
 
 
@@ -52,8 +52,8 @@ class Client:
 
     def begin(
         self,
-        topics: dict[UUID | str, list[int]] | None = None,
-        forget: dict[UUID | str, list[int]] | None = None,
+        topics: dict[bytes | str, list[int]] | None = None,
+        forget: dict[bytes | str, list[int]] | None = None,
         *,
         offset: int = 0,
     ) -> FetchContext:
@@ -78,41 +78,35 @@ class Client:
 
     def fetch(
         self,
-        topics: dict[UUID | str, list[int]] | None = None,
-        forget: dict[UUID | str, list[int]] | None = None,
+        topics: dict[bytes | str, list[int]] | None = None,
+        forget: dict[bytes | str, list[int]] | None = None,
         *,
         offset: int = 0,
     ) -> list[str]:
         return self.finish(self.begin(topics, forget, offset=offset))
 
 
-def wanted(topic: UUID | str, partition: int, offset: int = 0) -> tuple[UUID | str, int, int, int, int, int, int]:
+def wanted(topic: bytes | str, partition: int, offset: int = 0) -> tuple[bytes | str, int, int, int, int, int, int]:
     return (topic, partition, -1, offset, -1, -1, 1000)
 
 
 def names(partition: SessionPartition) -> str:
-    return f"{partition.topic}-{partition.partition}"
+    topic = partition.topic if isinstance(partition.topic, str) else partition.topic.hex().lstrip("0")
+    return f"{topic}-{partition.partition}"
 
 
 def listed(context: FetchContext) -> list[str]:
     return [names(partition) for partition in context.partitions]
 
 
-@pytest.fixture
-def topic_names() -> dict[UUID, str]:
-    return {ORDERS: "orders"}
-
-
-def make_cache(topic_names: dict[UUID, str] | None = None, slots: int = 1000) -> FetchSessionCache:
+def make_cache(slots: int = 1000) -> FetchSessionCache:
     ids = count(1)
-    return FetchSessionCache(
-        slots=slots, eviction_ms=EVICTION_MS, new_id=lambda: next(ids), topic_name=(topic_names or {}).get
-    )
+    return FetchSessionCache(slots=slots, eviction_ms=EVICTION_MS, new_id=lambda: next(ids))
 
 
 @pytest.fixture
-def cache(topic_names: dict[UUID, str]) -> FetchSessionCache:
-    return make_cache(topic_names)
+def cache() -> FetchSessionCache:
+    return make_cache()
 
 
 def refused(context: FetchContext, error: ErrorCode) -> None:
@@ -280,33 +274,18 @@ class TestWhatIsTold:
 
 
 class TestTopicIds:
-    def test_ids_are_resolved_to_names(self, cache: FetchSessionCache) -> None:
+    def test_an_id_stays_what_the_client_called_it(self, cache: FetchSessionCache) -> None:
         client = Client(cache, use_ids=True)
         context = client.begin({ORDERS: [0]})
-        assert [(part.topic, part.topic_id) for part in context.partitions] == [("orders", ORDERS)]
-
-    def test_an_unknown_id_is_resolved_when_the_topic_appears(
-        self, cache: FetchSessionCache, topic_names: dict[UUID, str]
-    ) -> None:
-        client = Client(cache, use_ids=True)
-        assert client.fetch({ORDERS: [0], LATER: [0]}) == ["orders-0", "None-0"]
-        assert client.fetch({LATER: [1]}) == ["None-1"]
-        topic_names[LATER] = "later"
-        assert listed(client.begin()) == ["orders-0", "later-0", "later-1"]
-
-    def test_an_id_added_later_and_unknown_is_resolved_too(
-        self, cache: FetchSessionCache, topic_names: dict[UUID, str]
-    ) -> None:
-        client = Client(cache, use_ids=True)
-        client.fetch({ORDERS: [0]})
-        client.fetch({LATER: [0]})
-        topic_names[LATER] = "later"
-        assert listed(client.begin({LATER: [0]})) == ["orders-0", "later-0"]
+        assert [part.topic for part in context.partitions] == [ORDERS]
+        client.finish(context)
+        assert client.fetch({ORDERS: [1], LATER: [0]}) == ["7-1", "8-0"]
+        assert listed(client.begin()) == ["7-0", "7-1", "8-0"]
 
     def test_ids_are_forgotten_by_id(self, cache: FetchSessionCache) -> None:
         client = Client(cache, use_ids=True)
         client.fetch({ORDERS: [0, 1], LATER: [0]})
-        assert listed(client.begin(forget={ORDERS: [1], LATER: [0]})) == ["orders-0"]
+        assert listed(client.begin(forget={ORDERS: [1], LATER: [0]})) == ["7-0"]
 
     @pytest.mark.parametrize("use_ids", [True, False])
     def test_a_session_keeps_to_ids_or_to_names(self, cache: FetchSessionCache, use_ids: bool) -> None:
@@ -315,7 +294,7 @@ class TestTopicIds:
         client.use_ids = not use_ids
         refused(client.begin(), ErrorCode.fetch_session_topic_id_error)
         client.use_ids = use_ids
-        assert listed(client.begin()) == ["orders-0"]
+        assert listed(client.begin()) == ["7-0" if use_ids else "orders-0"]
 
 
 class TestEviction:
@@ -333,7 +312,7 @@ class TestEviction:
 
     def test_ids_in_use_are_not_given_again(self) -> None:
         numbers = iter([0, 5, 5, 0, 6])
-        cache = FetchSessionCache(slots=2, eviction_ms=1, new_id=lambda: next(numbers), topic_name=lambda _: None)
+        cache = FetchSessionCache(slots=2, eviction_ms=1, new_id=lambda: next(numbers))
         clients = [Client(cache), Client(cache)]
         for client in clients:
             client.fetch({"a": [0]})

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.broker.cold_logs import open_all
 from barnabas.model.errors import (
@@ -25,9 +25,7 @@ from barnabas.model.errors import (
     NotLeaderOrFollower,
     OffsetOutOfRange,
     StorageFailed,
-    UnknownTopicId,
 )
-from barnabas.model.ids import NO_ID
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import fetch as wire
 from barnabas.protocol.fetch_request import FetchRequest, unpack
@@ -45,24 +43,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-NOTHING: Final = -1
 CURRENT_LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
 
-
-class Fetched(NamedTuple):
-    """What one partition has to say."""
-
-    partition: SessionPartition
-    error: int = ErrorCode.none
-    high_watermark: int = NOTHING
-    last_stable_offset: int = NOTHING
-    log_start_offset: int = NOTHING
-    size: int = 0
-    slices: Sequence[FileSlice] = ()
-    diverging_epoch: tuple[int, int] | None = None
-    preferred_read_replica: int = NOTHING
-    leader: tuple[int, int] | None = None
-    aborted: Sequence[tuple[int, int]] = ()
+Fetched: TypeAlias = "wire.FetchedPartition[SessionPartition, FileSlice]"
 
 
 class Cold(Exception):
@@ -158,8 +141,8 @@ class Fetch:
             self._parked.resolve(HANG_UP)
 
     def _partitions(self) -> list[Partition]:
-        get = self._broker.replicas.get
-        found = [get(one.topic, one.partition) for one in self._context.partitions if one.topic is not None]
+        led = self._broker.replicas.led
+        found = [led(one.topic, one.partition) for one in self._context.partitions]
         return [partition for partition in found if partition is not None]
 
     def _forget(self) -> None:
@@ -200,45 +183,41 @@ class Fetch:
         return results, total, urgent
 
     def _read_one(self, wanted: SessionPartition, left: int, first: bool) -> Fetched:
-        if wanted.topic is None:
-            raise UnknownTopicId(f"no topic has the id {wanted.topic_id}")
         partition = self._broker.replicas.find(wanted.topic, wanted.partition)
-        leader, log = partition.leader, partition.log
+        leader, log, request = partition.leader, partition.log, self._request
         if self._unreadable and wanted.key in self._unreadable:
             raise self._unreadable[wanted.key]
-        if wanted.topic_id is not NO_ID and wanted.topic_id != partition.topic_id:
-            raise UnknownTopicId(f"{wanted.topic} has another id now: it was deleted and made again")
-        if self._request.replica_id >= 0:
-            raise NotLeaderOrFollower(f"broker {self._request.replica_id} is no replica of {partition.tp}")
+        if request.replica_id >= 0:
+            raise NotLeaderOrFollower(f"broker {request.replica_id} is no replica of {partition.tp}")
         leader.check_epoch(wanted.current_leader_epoch)
-        offset, read_committed = wanted.fetch_offset, self._request.read_committed
+        offset, read_committed = wanted.fetch_offset, request.read_committed
         high_watermark = leader.high_watermark
         if not log.is_open and (read_committed or offset < high_watermark or wanted.last_fetched_epoch >= 0):
             raise self._closed(wanted, log)
         stable = leader.last_stable_offset(log.first_unstable_offset)
         visible = stable if read_committed else high_watermark
         start = log.log_start_offset
+        aborted: Sequence[tuple[int, int]] | None = () if read_committed else None
         if wanted.last_fetched_epoch >= 0 and (diverging := self._diverges(wanted, partition)) is not None:
-            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, diverging_epoch=diverging)
+            return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, diverging_epoch=diverging)
         if offset >= visible or offset < start:
             if not start <= offset <= log.log_end_offset:
                 raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {log.log_end_offset}, not {offset}")
-            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start)
+            return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted)
         most = min(wanted.max_bytes, left)
         if most <= 0 and not first:
-            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start)
+            return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted)
         try:
             slices, size = found = log.read(offset, most, visible, first, may_block=False)
         except ColdRead:
             raise Cold(wanted, lambda: log.read(offset, most, visible, first)) from None
-        if not (read_committed and log.has_aborted):
-            return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, size, slices)
-        try:
-            transactions = log.aborted_transactions(offset, found, visible, may_block=False)
-        except ColdRead:
-            raise Cold(wanted, lambda: log.aborted_transactions(offset, found, visible)) from None
-        aborted = [(one.producer_id, one.first_offset) for one in transactions]
-        return Fetched(wanted, ErrorCode.none, high_watermark, stable, start, size, slices, aborted=aborted)
+        if read_committed and log.has_aborted:
+            try:
+                transactions = log.aborted_transactions(offset, found, visible, may_block=False)
+            except ColdRead:
+                raise Cold(wanted, lambda: log.aborted_transactions(offset, found, visible)) from None
+            aborted = [(one.producer_id, one.first_offset) for one in transactions]
+        return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, size, slices)
 
     def _closed(self, wanted: SessionPartition, log: Log) -> Cold:
         """The log is not loaded yet: load it, and while a thread is at it the others that were asked for."""
@@ -262,37 +241,14 @@ class Fetch:
 
     def _failed(self, wanted: SessionPartition, error: ApiError) -> Fetched:
         leader = None
-        if error.code in CURRENT_LEADER_ERRORS and wanted.topic is not None:
-            image = self._broker.metadata.partition(wanted.topic, wanted.partition)
-            leader = None if image is None else (image.leader, image.leader_epoch)
-        return Fetched(wanted, int(error.code), leader=leader)
+        if error.code in CURRENT_LEADER_ERRORS:
+            leader = self._broker.replicas.current_leader(wanted.topic, wanted.partition)
+        aborted = () if self._request.read_committed else None
+        return wire.FetchedPartition(wanted, int(error.code), aborted=aborted, leader=leader)
 
     def _answer(self, results: list[Fetched]) -> Answer:
         session_id, error, told = self._context.finish(results, self._broker.clock.now_ms())
-        read_committed = self._request.read_committed
-        topics: list[wire.FetchedTopic[FileSlice]] = []
-        last: tuple[object, object] | None = None
-        partitions: list[wire.FetchedPartition[FileSlice]] = []
         for one in told:
-            wanted = one.partition
-            if (key := (wanted.topic, wanted.topic_id)) != last:
-                last = key
-                partitions = []
-                topics.append(wire.FetchedTopic(wanted.topic or "", wanted.topic_id, partitions))
             for piece in one.slices:
                 piece.file.acquire()
-            partitions.append(
-                wire.FetchedPartition(
-                    wanted.partition,
-                    one.error,
-                    one.high_watermark,
-                    one.last_stable_offset,
-                    one.log_start_offset,
-                    one.aborted if read_committed else None,
-                    one.size,
-                    one.slices,
-                    one.leader,
-                    one.diverging_epoch,
-                )
-            )
-        return wire.pack(self._correlation_id, self._version, error, session_id, topics)
+        return wire.pack(self._correlation_id, self._version, error, session_id, told)
