@@ -14,9 +14,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
+from barnabas.machines.controller.image import INTERNAL_TOPICS
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import (
     ApiError,
+    InvalidTopic,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     StorageFailed,
@@ -77,20 +79,23 @@ class Wanted(NamedTuple):
 class Partition:
     """One partition that this broker leads."""
 
-    __slots__ = ("_commit_waiters", "_manager", "_watchers", "leader", "log", "topic_id", "tp")
+    __slots__ = ("_commit_waiters", "_manager", "_watchers", "is_internal", "leader", "log", "topic_id", "tp")
 
     def __init__(self, manager: ReplicaManager, tp: TopicPartition, log: Log, leader: PartitionLeader) -> None:
         self.tp = tp
         self.log = log
         self.leader = leader
         self.topic_id = log.topic_id
+        self.is_internal = tp.topic in INTERNAL_TOPICS
         self._manager = manager
         self._commit_waiters: deque[CommitWaiter] = deque()
         self._watchers: set[Watcher] = set()
         log.high_watermark = leader.high_watermark
 
     def check(self, batch: bytes | memoryview, now_ms: int, version: int) -> BatchHeader:
-        """Refuse a batch that must not be stored; returns its header."""
+        """Refuse a client's batch that must not be stored; returns its header."""
+        if self.is_internal:
+            raise InvalidTopic(f"Cannot append to internal topic {self.tp.topic}: only brokers write there")
         return validation.check(batch, self.log.config, now_ms, version)
 
     def check_enough_replicas(self) -> None:

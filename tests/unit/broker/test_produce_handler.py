@@ -324,3 +324,12 @@ def test_what_cannot_be_synced_is_not_acknowledged_and_the_other_disk_goes_on(tm
         assert (disks.stored(disks.bad), disks.stored(disks.good)) == ([0], [0, 3])
 
     disks.run(story, flush_messages="1")
+
+
+async def test_clients_do_not_write_to_the_topics_of_brokers(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        made = await make_topic(broker, "__consumer_offsets")
+        frame = produce_request(13, {("__consumer_offsets", made.topic_id, 0): batch()})
+        answer = await answer_of(produce(broker, CALLER, 13, 5, frame, 0))
+        assert [result.error_code for result in produced(13, answer)] == [ErrorCode.invalid_topic_exception]
+        assert broker.replicas.find("__consumer_offsets", 0).log.log_end_offset == 0

@@ -1,0 +1,372 @@
+"""Groups through their handlers, over real logs: members, offsets, and what is left after a reload."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.offset_delete.v0.request import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+
+from barnabas.broker import internal_topics
+from barnabas.broker.handlers import group_admin, group_offsets, groups
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
+from barnabas.machines.acls import GROUP_OPERATIONS
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol.conversion import zero
+from barnabas.protocol.group_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tests.support.images import CALLER
+from tests.support.parts import make_topic, running_parts
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from barnabas.broker.context import Broker
+
+PROPERTIES = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
+
+
+@asynccontextmanager
+async def coordinating(path: Path, **properties: str) -> AsyncIterator[Broker]:
+    """A broker with topic `t` of two partitions, ready to coordinate."""
+    settings = PROPERTIES | {name.replace("_", "."): text for name, text in properties.items()}
+    async with running_parts(path, settings) as broker:
+        await make_topic(broker, "t", 2)
+        await internal_topics.make(broker, CONSUMER_OFFSETS)
+        await broker.groups.runtime.loaded()
+        yield broker
+
+
+async def answer(result: Any) -> Any:
+    return await asyncio.wait_for(result, 5) if asyncio.isfuture(result) or asyncio.iscoroutine(result) else result
+
+
+async def reload(broker: Broker) -> None:
+    """Drop every coordinator and build it again from its log."""
+    runtime = broker.groups.runtime
+    for shard in list(runtime.shards()):
+        runtime._lost(shard.partition)
+        runtime._led(shard.partition)
+    await runtime.loaded()
+
+
+def join_request(group: str, member_id: str = "") -> JoinGroupRequest:
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff")
+    request = zero(
+        JoinGroupRequest,
+        group_id=group,
+        member_id=member_id,
+        session_timeout=timedelta(seconds=10),
+        rebalance_timeout=timedelta(seconds=10),
+        protocol_type="consumer",
+        protocols=(protocol,),
+    )
+    return cast("JoinGroupRequest", request)
+
+
+async def joined(broker: Broker, group: str) -> tuple[str, int]:
+    """A member that is alone in its group and has its assignment; its id and generation."""
+    first = await answer(groups.join_group(broker, join_request(group), CALLER, 9))
+    assert first.error_code is ErrorCode.member_id_required
+    member = first.member_id
+    second = await answer(groups.join_group(broker, join_request(group, member), CALLER, 9))
+    assert second.error_code is ErrorCode.none
+    assert second.leader == member
+    synced = await answer(
+        groups.sync_group(
+            broker,
+            zero(
+                SyncGroupRequest,
+                group_id=group,
+                member_id=member,
+                generation_id=second.generation_id,
+                protocol_type="consumer",
+                protocol_name="range",
+                assignments=(SyncGroupRequestAssignment(member_id=member, assignment=b"all of it"),),
+            ),
+            CALLER,
+            5,
+        )
+    )
+    assert (synced.error_code, synced.assignment) == (ErrorCode.none, b"all of it")
+    return member, second.generation_id
+
+
+async def heartbeat(broker: Broker, group: str, member: str, generation: int) -> ErrorCode:
+    request = zero(HeartbeatRequest, group_id=group, member_id=member, generation_id=generation)
+    code: ErrorCode = (await answer(groups.heartbeat(broker, request, CALLER, 4))).error_code
+    return code
+
+
+async def commit(
+    broker: Broker,
+    group: str,
+    offsets: dict[int, int],
+    *,
+    topic: str = "t",
+    topic_id: UUID | None = None,
+    member: str = "",
+    generation: int = -1,
+    metadata: str = "",
+    version: int = 9,
+) -> dict[int, ErrorCode]:
+    request = OffsetCommitRequest(
+        group_id=group,
+        member_id=member,
+        generation_id_or_member_epoch=generation,
+        topics=(
+            OffsetCommitRequestTopic(
+                name=topic if topic_id is None else "",
+                topic_id=topic_id,
+                partitions=tuple(
+                    OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=offset, committed_metadata=metadata
+                    )
+                    for index, offset in offsets.items()
+                ),
+            ),
+        ),
+    )
+    response = await answer(group_offsets.offset_commit(broker, request, CALLER, version))
+    return {part.partition_index: part.error_code for topic in response.topics for part in topic.partitions}
+
+
+async def committed(broker: Broker, group: str, version: int = 9) -> dict[tuple[str, int], int]:
+    """Everything that the group has committed."""
+    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=None),))
+    response = await answer(group_offsets.offset_fetch(broker, request, CALLER, version))
+    (only,) = response.groups
+    assert only.error_code is ErrorCode.none
+    return {
+        (topic.name, part.partition_index): part.committed_offset for topic in only.topics for part in topic.partitions
+    }
+
+
+async def listed(broker: Broker, **filters: Any) -> dict[str, tuple[str, str]]:
+    response = await answer(group_admin.list_groups(broker, zero(ListGroupsRequest, **filters), CALLER))
+    assert response.error_code is ErrorCode.none
+    return {group.group_id: (group.group_type, group.group_state) for group in response.groups}
+
+
+async def test_a_member_joins_commits_and_leaves(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        member, generation = await joined(broker, "g")
+        assert await heartbeat(broker, "g", member, generation) is ErrorCode.none
+        assert await heartbeat(broker, "g", member, generation + 1) is ErrorCode.illegal_generation
+        assert await heartbeat(broker, "g", "nobody", generation) is ErrorCode.unknown_member_id
+        assert await commit(broker, "g", {0: 5, 1: 7}, member=member, generation=generation) == {
+            0: ErrorCode.none,
+            1: ErrorCode.none,
+        }
+        assert await commit(broker, "g", {0: 6}, member=member, generation=generation - 1) == {
+            0: ErrorCode.illegal_generation
+        }
+        assert await committed(broker, "g") == {("t", 0): 5, ("t", 1): 7}
+        leaving = LeaveGroupRequest(group_id=join_request("g").group_id, members=(MemberIdentity(member_id=member),))
+        left = await answer(groups.leave_group(broker, leaving, CALLER, 5))
+        assert [each.error_code for each in left.members] == [ErrorCode.none]
+        assert await listed(broker) == {"g": ("classic", "Empty")}
+
+
+async def test_a_reload_gives_the_same_members_generation_and_offsets(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        member, generation = await joined(broker, "g")
+        await commit(broker, "g", {0: 5}, member=member, generation=generation)
+        await commit(broker, "simple", {1: 9})
+        await reload(broker)
+        assert await listed(broker) == {"g": ("classic", "Stable"), "simple": ("classic", "Empty")}
+        assert await heartbeat(broker, "g", member, generation) is ErrorCode.none
+        assert await committed(broker, "g") == {("t", 0): 5}
+        assert await committed(broker, "simple") == {("t", 1): 9}
+
+
+async def test_commits_by_id_and_to_what_does_not_exist(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        topic = broker.metadata.topic("t")
+        assert topic is not None
+        assert await commit(broker, "g", {0: 5, 2: 5}, topic_id=topic.topic_id, version=10) == {
+            0: ErrorCode.none,
+            2: ErrorCode.unknown_topic_or_partition,
+        }
+        stranger = broker.controller._make_id()
+        assert await commit(broker, "g", {0: 5}, topic_id=stranger, version=10) == {0: ErrorCode.unknown_topic_id}
+        assert await commit(broker, "g", {0: 5}, topic="nowhere") == {0: ErrorCode.unknown_topic_or_partition}
+        assert await committed(broker, "g") == {("t", 0): 5}
+        request = OffsetFetchRequest(
+            groups=(
+                OffsetFetchRequestGroup(
+                    group_id="g",
+                    topics=(
+                        OffsetFetchRequestTopics(topic_id=topic.topic_id, partition_indexes=(0,)),
+                        OffsetFetchRequestTopics(topic_id=stranger, partition_indexes=(0,)),
+                    ),
+                ),
+            )
+        )
+        response = await answer(group_offsets.offset_fetch(broker, request, CALLER, 10))
+        found = {each.topic_id: each.partitions[0] for each in response.groups[0].topics}
+        assert found[topic.topic_id].committed_offset == 5
+        assert found[stranger].error_code is ErrorCode.unknown_topic_id
+
+
+async def test_metadata_has_a_limit(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, offset_metadata_max_bytes="10") as broker:
+        assert await commit(broker, "g", {0: 1}, metadata="x" * 11) == {0: ErrorCode.offset_metadata_too_large}
+        assert await commit(broker, "g", {0: 1}, metadata="x" * 10) == {0: ErrorCode.none}
+
+
+async def test_groups_are_described_and_deleted_one_by_one(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        member, _ = await joined(broker, "busy")
+        await commit(broker, "idle", {0: 3})
+        described = await answer(
+            group_admin.describe_groups(
+                broker,
+                zero(DescribeGroupsRequest, groups=("busy", "idle", "none"), include_authorized_operations=True),
+                CALLER,
+                6,
+            )
+        )
+        assert [(group.group_state, group.error_code) for group in described.groups] == [
+            ("Stable", ErrorCode.none),
+            ("Empty", ErrorCode.none),
+            ("Dead", ErrorCode.group_id_not_found),
+        ]
+        assert [each.member_id for each in described.groups[0].members] == [member]
+        assert described.groups[0].authorized_operations == GROUP_OPERATIONS
+        old = await answer(
+            group_admin.describe_groups(broker, zero(DescribeGroupsRequest, groups=("none",)), CALLER, 5)
+        )
+        assert (old.groups[0].group_state, old.groups[0].error_code) == ("Dead", ErrorCode.none)
+        deleted = await answer(
+            group_admin.delete_groups(
+                broker, zero(DeleteGroupsRequest, groups_names=("busy", "idle", "none", "")), CALLER
+            )
+        )
+        assert {result.group_id: result.error_code for result in deleted.results} == {
+            "busy": ErrorCode.non_empty_group,
+            "idle": ErrorCode.none,
+            "none": ErrorCode.group_id_not_found,
+            "": ErrorCode.invalid_group_id,
+        }
+        await reload(broker)
+        assert await listed(broker) == {"busy": ("classic", "Stable")}
+        assert await committed(broker, "idle") == {}
+
+
+async def test_lists_are_filtered_by_state_and_type(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        await joined(broker, "busy")
+        await commit(broker, "idle", {0: 3})
+        assert set(await listed(broker)) == {"busy", "idle"}
+        assert set(await listed(broker, states_filter=("sTaBLE",))) == {"busy"}
+        assert set(await listed(broker, types_filter=("Consumer",))) == set()
+        assert set(await listed(broker, types_filter=("classic",), states_filter=("Empty",))) == {"idle"}
+
+
+async def test_the_coordinator_assigns_where_the_members_ask_for_it(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        topic = broker.metadata.topic("t")
+        assert topic is not None
+        request = zero(
+            ConsumerGroupHeartbeatRequest,
+            group_id="new",
+            member_id="m-1",
+            rebalance_timeout=timedelta(seconds=30),
+            subscribed_topic_names=("t",),
+            server_assignor="uniform",
+            topic_partitions=(),
+        )
+        response = await answer(groups.consumer_group_heartbeat(broker, request, CALLER, 1))
+        assert response.error_code is ErrorCode.none
+        assert {part.topic_id: set(part.partitions) for part in response.assignment.topic_partitions} == {
+            topic.topic_id: {0, 1}
+        }
+        described = await answer(
+            group_admin.consumer_group_describe(
+                broker, zero(ConsumerGroupDescribeRequest, group_ids=("new", "none")), CALLER
+            )
+        )
+        assert [group.error_code for group in described.groups] == [ErrorCode.none, ErrorCode.group_id_not_found]
+        assert [member.member_id for member in described.groups[0].members] == ["m-1"]
+        assert (await listed(broker))["new"][0] == "consumer"
+        await reload(broker)
+        assert (await listed(broker))["new"][0] == "consumer"
+
+
+async def test_offsets_of_a_deleted_topic_go_with_it(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        await make_topic(broker, "gone")
+        await commit(broker, "g", {0: 3}, topic="gone")
+        await commit(broker, "g", {0: 4})
+        await broker.controller.delete_topics(["gone"])
+        assert await committed(broker, "g") == {("t", 0): 4}
+        await reload(broker)
+        assert await committed(broker, "g") == {("t", 0): 4}
+
+
+async def test_offsets_can_be_deleted(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        await commit(broker, "g", {0: 3, 1: 4})
+        request = zero(
+            OffsetDeleteRequest,
+            group_id="g",
+            topics=(
+                zero(
+                    OffsetDeleteRequestTopic,
+                    name="t",
+                    partitions=(
+                        zero(OffsetDeleteRequestPartition, partition_index=0),
+                        zero(OffsetDeleteRequestPartition, partition_index=9),
+                    ),
+                ),
+            ),
+        )
+        response = await answer(group_offsets.offset_delete(broker, request, CALLER, 0))
+        (topic,) = response.topics
+        assert {part.partition_index: part.error_code for part in topic.partitions} == {
+            0: ErrorCode.none,
+            9: ErrorCode.unknown_topic_or_partition,
+        }
+        assert await committed(broker, "g") == {("t", 1): 4}
+
+
+async def test_an_empty_group_id_is_for_commits_only(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        response = await answer(groups.join_group(broker, join_request(""), CALLER, 9))
+        assert response.error_code is ErrorCode.invalid_group_id
+        assert await commit(broker, "", {0: 3}) == {0: ErrorCode.none}
+
+
+async def test_whoever_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, group_initial_rebalance_delay_ms="60000") as broker:
+        first = await answer(groups.join_group(broker, join_request("g"), CALLER, 9))
+        waiting = groups.join_group(broker, join_request("g", first.member_id), CALLER, 9)
+        assert asyncio.isfuture(waiting)
+        broker.groups.runtime.resign()
+        assert (await asyncio.wait_for(waiting, 5)).error_code is ErrorCode.not_coordinator
+        again = await answer(groups.join_group(broker, join_request("g"), CALLER, 9))
+        assert again.error_code is ErrorCode.not_coordinator
