@@ -20,6 +20,8 @@ from kio.schema.consumer_group_heartbeat.v1.response import Assignment, TopicPar
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import i32, i32Timedelta
 
+from barnabas.machines.groups.classic_group import ClassicGroup
+from barnabas.machines.groups.classic_in_consumer import ClassicInConsumer
 from barnabas.machines.groups.consumer_checks import (
     NOT_GIVEN,
     check_epoch,
@@ -36,12 +38,11 @@ from barnabas.machines.groups.consumer_member import (
     LEAVE_STATIC_EPOCH,
     Member,
     current_record,
-    member_record,
-    removal_records,
-    target_record,
+    replacement,
 )
 from barnabas.machines.groups.consumer_progress import REBALANCE, SESSION, Progress, cancel_timers
 from barnabas.machines.groups.consumer_states import MemberState
+from barnabas.machines.groups.conversion import Conversion
 from barnabas.machines.groups.patterns import matching
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft, Outcome
@@ -54,9 +55,13 @@ if TYPE_CHECKING:
 
     from kio.schema.consumer_group_describe.v1.response import DescribedGroup
     from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest
+    from kio.schema.heartbeat.v4 import HeartbeatRequest
+    from kio.schema.join_group.v9 import JoinGroupRequest
+    from kio.schema.leave_group.v5 import LeaveGroupRequest
+    from kio.schema.sync_group.v5 import SyncGroupRequest
 
     from barnabas.machines.groups.consumer_member import Partitions
-    from barnabas.machines.groups.table import Asker, GroupDraft, GroupOutcome, GroupTable
+    from barnabas.machines.groups.table import Asker, Group, GroupDraft, GroupOutcome, GroupTable
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -69,6 +74,8 @@ class ConsumerRules:
     def __init__(self, table: GroupTable) -> None:
         self._table = table
         self._progress = Progress(table)
+        self._conversion = Conversion(table, self._progress)
+        self._classic_members = ClassicInConsumer(table, self._progress, self._conversion)
 
     def heartbeat(self, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int) -> GroupOutcome:
         """A member joins, leaves, or tells that it is there and what it has."""
@@ -91,6 +98,22 @@ class ConsumerRules:
         draft.reply(asker, response)
         return draft.outcome()
 
+    def classic_join(self, request: JoinGroupRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """JoinGroup for a consumer group."""
+        return self._classic_members.join(self._consumer_group(request.group_id), request, asker, now_ms)
+
+    def classic_sync(self, request: SyncGroupRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """SyncGroup for a consumer group."""
+        return self._classic_members.sync(self._consumer_group(request.group_id), request, asker, now_ms)
+
+    def classic_heartbeat(self, request: HeartbeatRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """Heartbeat for a consumer group."""
+        return self._classic_members.heartbeat(self._consumer_group(request.group_id), request, asker, now_ms)
+
+    def leave_group(self, request: LeaveGroupRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """LeaveGroup for a consumer group."""
+        return self._classic_members.leave(self._consumer_group(request.group_id), request, asker, now_ms)
+
     def expire(self, key: TimerKey, now_ms: int) -> GroupOutcome:
         """A member was not heard of, or did not do what it was asked to: it is removed."""
         draft: GroupDraft = Draft()
@@ -98,7 +121,7 @@ class ConsumerRules:
         if isinstance(group, ConsumerGroup) and (member := group.members.get(key.member_id)) is not None:
             gives_back = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEAVE_STATIC_EPOCH
             if key.kind != REBALANCE or gives_back:
-                self._fence(group, (member,), draft, now_ms)
+                self._conversion.remove(group, (member,), draft, now_ms)
         return draft.outcome()
 
     def replay(self, record: CoordinatorRecord) -> None:
@@ -151,6 +174,12 @@ class ConsumerRules:
         """Nobody waits for an answer here: heartbeats are answered at once."""
         return Outcome()
 
+    def _consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self._table.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise GroupIdNotFound(f"group {group_id} is not a consumer group")
+        return group
+
     def _consumer_groups(self) -> list[ConsumerGroup]:
         return [group for group in self._table.groups.values() if isinstance(group, ConsumerGroup)]
 
@@ -158,7 +187,8 @@ class ConsumerRules:
         self, request: ConsumerGroupHeartbeatRequest, asker: Asker, draft: GroupDraft, now_ms: int
     ) -> ConsumerGroupHeartbeatResponse:
         joins = request.member_epoch == JOIN_EPOCH
-        group = self._group_of(request.group_id, joins, draft, now_ms)
+        found = self._table.groups.get(request.group_id)
+        group = self._group_of(found, request.group_id, joins, draft, now_ms)
         settings = self._table.settings_of(request.group_id)
         check_room(group, request.member_id, settings.consumer_max_size)
         owned = _owned(request)
@@ -168,6 +198,8 @@ class ConsumerRules:
         target = self._progress.target(group, change, old, new, draft, now_ms)
         member = self._progress.reconcile(group, change, target, new, owned, draft, now_ms)
         self._hold_session(group, member, draft, now_ms)
+        if isinstance(found, ClassicGroup):
+            self._conversion.dissolve(found, draft)
         is_full = (
             request.rebalance_timeout != NOT_GIVEN
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -183,12 +215,16 @@ class ConsumerRules:
             assignment=_assignment(member) if tells else None,
         )
 
-    def _group_of(self, group_id: str, joins: bool, draft: GroupDraft, now_ms: int) -> ConsumerGroup:
-        group = self._table.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            return group
+    def _group_of(
+        self, found: Group | None, group_id: str, joins: bool, draft: GroupDraft, now_ms: int
+    ) -> ConsumerGroup:
+        """The group as it will be: a new one, or a classic one in its new shape, if somebody joins it."""
+        if isinstance(found, ConsumerGroup):
+            return found
         if not joins:
             raise GroupIdNotFound(f"group {group_id} is not a consumer group")
+        if isinstance(found, ClassicGroup):
+            return self._conversion.upgraded(found, draft, now_ms)
         return ConsumerGroup(group_id)
 
     def _member_of(
@@ -210,14 +246,15 @@ class ConsumerRules:
             return group.members.get(member_id) or Member(member_id=member_id)
         if holder.classic is None:
             check_released(group, holder, member_id)
-        return replace_member(group, holder, member_id, draft)
+        member, records = replacement(group.group_id, holder, member_id, group.targets.get(holder.member_id, {}))
+        draft.changes.extend(records)
+        cancel_timers(group.group_id, holder.member_id, draft)
+        return member
 
     def _leave(
         self, request: ConsumerGroupHeartbeatRequest, draft: GroupDraft, now_ms: int
     ) -> ConsumerGroupHeartbeatResponse:
-        group = self._table.groups.get(request.group_id)
-        if not isinstance(group, ConsumerGroup):
-            raise GroupIdNotFound(f"group {request.group_id} is not a consumer group")
+        group = self._consumer_group(request.group_id)
         if request.instance_id is None:
             member = group.member(request.member_id)
         else:
@@ -225,7 +262,7 @@ class ConsumerRules:
         if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
             draft.changes.append(current_record(group.group_id, member.away()))
         else:
-            self._fence(group, (member,), draft, now_ms)
+            self._conversion.remove(group, (member,), draft, now_ms)
         return ConsumerGroupHeartbeatResponse(
             throttle_time=_NO_TIME,
             error_code=ErrorCode.none,
@@ -234,28 +271,12 @@ class ConsumerRules:
             heartbeat_interval=_NO_TIME,
         )
 
-    def _fence(self, group: ConsumerGroup, members: Collection[Member], draft: GroupDraft, now_ms: int) -> None:
-        """Remove members, and with the last of the consumer protocol the group's own protocol."""
-        self._progress.remove(group, members, draft)
-
     def _hold_session(self, group: ConsumerGroup, member: Member, draft: GroupDraft, now_ms: int) -> None:
         if member.classic is None:
             timeout_ms = self._table.settings_of(group.group_id).consumer_session_timeout_ms
         else:
             timeout_ms = member.classic.session_timeout_ms
         draft.set_timer(TimerKey(SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
-
-
-def replace_member(group: ConsumerGroup, holder: Member, member_id: str, draft: GroupDraft) -> Member:
-    """Write that somebody else takes the place of a static member, with all that it has."""
-    member = holder.renamed(member_id)
-    group_id = group.group_id
-    draft.changes.extend(removal_records(group_id, holder.member_id))
-    draft.changes.append(member_record(group_id, member))
-    draft.changes.append(target_record(group_id, member_id, group.targets.get(holder.member_id, {})))
-    draft.changes.append(current_record(group_id, member))
-    cancel_timers(group_id, holder.member_id, draft)
-    return member
 
 
 def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> Member:

@@ -310,7 +310,7 @@ def _optional(name: str | Member | None) -> tuple[str, ...]:
 def _protocols(member: Member | None) -> tuple[str, ...]:
     if member is None or member.classic is None:
         return ()
-    return tuple(protocol.name for protocol in member.classic.supported_protocols)
+    return tuple({protocol.name: None for protocol in member.classic.supported_protocols})
 
 
 def _move(counts: Counter[str], old: Iterable[str], new: Iterable[str]) -> None:

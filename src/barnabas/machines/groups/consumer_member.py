@@ -196,6 +196,19 @@ def removal_records(group_id: str, member_id: str) -> tuple[CoordinatorRecord, .
     )
 
 
+def replacement(
+    group_id: str, holder: Member, member_id: str, target: Partitions
+) -> tuple[Member, tuple[CoordinatorRecord, ...]]:
+    """Whoever takes the place of a static member, with all that it has and is to have, and the records that say so."""
+    member = holder.renamed(member_id)
+    return member, (
+        *removal_records(group_id, holder.member_id),
+        member_record(group_id, member),
+        target_record(group_id, member_id, target),
+        current_record(group_id, member),
+    )
+
+
 def _written_assignment(assignment: Assignment) -> tuple[CurrentTopicPartitions, ...]:
     written = []
     for topic in sorted(assignment):

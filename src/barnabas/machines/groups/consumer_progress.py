@@ -65,6 +65,10 @@ class Progress:
         for name in names:
             self._topic_hashes.pop(name, None)
 
+    def hash_of(self, topics: Collection[str]) -> int:
+        """The hash of a group that reads these topics."""
+        return group_hash(topics, self._table.image, self._topic_hashes)
+
     def subscribe(self, group: ConsumerGroup, old: Member, new: Member, draft: GroupDraft, now_ms: int) -> Change:
         """Write that `old` became `new`, and raise the group's epoch if that changes what anybody is to read."""
         group_id = group.group_id
@@ -81,10 +85,10 @@ class Progress:
         epoch = group.epoch
         if raises or not group.metadata_current:
             topics = group.topics_without((old,), (new,)).union(*(found.topics for found in resolved.values()))
-            hashed = group_hash(topics, self._table.image, self._topic_hashes)
+            hashed = self.hash_of(topics)
             if raises or hashed != group.metadata_hash:
                 epoch += 1
-                draft.changes.append(_epoch_record(group_id, epoch, hashed))
+                draft.changes.append(epoch_record(group_id, epoch, hashed))
             if group.has_partition_metadata:
                 draft.changes.append(CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id), None))
             group.metadata_current = True
@@ -157,8 +161,8 @@ class Progress:
         for regex, found in group.resolved.items():
             if left[regex] > 0:
                 topics |= found.topics
-        hashed = group_hash(topics, self._table.image, self._topic_hashes)
-        draft.changes.append(_epoch_record(group_id, group.epoch + 1, hashed))
+        hashed = self.hash_of(topics)
+        draft.changes.append(epoch_record(group_id, group.epoch + 1, hashed))
         for member in members:
             cancel_timers(group_id, member.member_id, draft)
 
@@ -213,5 +217,6 @@ def _topics(resolved: Mapping[str, ResolvedRegex], regex: str) -> frozenset[str]
     return frozenset() if found is None else found.topics
 
 
-def _epoch_record(group_id: str, epoch: int, hashed: int) -> CoordinatorRecord:
+def epoch_record(group_id: str, epoch: int, hashed: int) -> CoordinatorRecord:
+    """The epoch of a group, and the hash of the topics that it was raised for."""
     return CoordinatorRecord(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, hashed))

@@ -88,13 +88,15 @@ def make_target(
         partitions = assignment.get(member_id, {})
         if partitions != group.targets.get(member_id):
             records.append(target_record(group.group_id, member_id, partitions))
-    records.append(
-        CoordinatorRecord(
-            ConsumerGroupTargetAssignmentMetadataKey(group.group_id),
-            ConsumerGroupTargetAssignmentMetadataValue(epoch, now_ms),
-        )
-    )
+    records.append(target_epoch_record(group.group_id, epoch, now_ms))
     return Target(epoch, assignment.get(member.member_id, {})), records
+
+
+def target_epoch_record(group_id: str, epoch: int, made_ms: int) -> CoordinatorRecord:
+    """Which epoch the target assignment is for, and when it was made."""
+    return CoordinatorRecord(
+        ConsumerGroupTargetAssignmentMetadataKey(group_id), ConsumerGroupTargetAssignmentMetadataValue(epoch, made_ms)
+    )
 
 
 def _spec(

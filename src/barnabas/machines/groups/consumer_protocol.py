@@ -1,0 +1,115 @@
+"""What consumers of the classic protocol say to each other inside JoinGroup and SyncGroup: subscriptions, assignments.
+
+In a classic group those bytes are the clients' own affair. In a consumer group the broker speaks for the leader, so it
+reads what classic members subscribe to, and writes what they are assigned in the version that they speak.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment, TopicPartition
+from kio.schema.consumer_protocol_subscription import v0, v1, v2, v3
+from kio.schema.types import TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+from kio.static.primitive import i32
+
+from barnabas.model.errors import InvalidFrame, InvalidRecord
+from barnabas.protocol import bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from barnabas.machines.controller.image import ClusterImage
+    from barnabas.machines.groups.consumer_member import Partitions
+
+_NEWEST: Final = 3
+_VERSION_BYTES: Final = 2
+_MAX_ELEMENTS: Final = 100_000
+_SUBSCRIPTIONS: Final = tuple(version.ConsumerProtocolSubscription for version in (v0, v1, v2, v3))
+_write_assignment: Final = entity_writer(ConsumerProtocolAssignment)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a classic consumer wants to read, and what it still has."""
+
+    topics: frozenset[str]
+    owned: Mapping[str, frozenset[int]]
+    """Empty of members that give everything back before they join, as those of version 0 do."""
+    rack_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicAssignment:
+    """What a classic consumer was assigned by the leader of its group."""
+
+    partitions: Mapping[str, frozenset[int]]
+    has_user_data: bool
+    """Whether the leader's assignor left bytes of its own, which nobody else can make."""
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """The subscription in these bytes; a version that is not known is read as the newest. Raises InvalidRecord."""
+    read = _read(_SUBSCRIPTIONS[min(_version(data), _NEWEST)], data)
+    return Subscription(
+        topics=frozenset(read.topics),
+        owned=_by_topic(getattr(read, "owned_partitions", ())),
+        rack_id=getattr(read, "rack_id", None) or None,
+    )
+
+
+def read_assignment(data: bytes) -> ClassicAssignment:
+    """The assignment in these bytes; none at all is empty. All versions have the same fields. Raises InvalidRecord."""
+    if not data:
+        return ClassicAssignment({}, has_user_data=False)
+    _version(data)
+    read = _read(ConsumerProtocolAssignment, data)
+    return ClassicAssignment(_by_topic(read.assigned_partitions), has_user_data=bool(read.user_data))
+
+
+def write_assignment(partitions: Partitions, image: ClusterImage, subscription: bytes) -> bytes:
+    """An assignment in the version that a member's subscription is in; topics that are gone are left out."""
+    version = min(_version(subscription), _NEWEST)
+    topics = tuple(
+        TopicPartition(
+            topic=TopicName(image.topic_names[topic_id]),
+            partitions=tuple(i32(partition) for partition in sorted(partitions[topic_id])),
+        )
+        for topic_id in sorted(partitions)
+        if topic_id in image.topic_names
+    )
+    out = BytesIO()
+    out.write(version.to_bytes(_VERSION_BYTES, "big"))
+    _write_assignment(out, ConsumerProtocolAssignment(assigned_partitions=topics, user_data=None))
+    return out.getvalue()
+
+
+def by_id(partitions: Mapping[str, frozenset[int]], image: ClusterImage) -> dict[UUID, frozenset[int]]:
+    """Partitions by the id of their topic instead of its name; topics that are gone are left out."""
+    found = ((image.topic(name), indexes) for name, indexes in partitions.items())
+    return {topic.topic_id: indexes for topic, indexes in found if topic is not None and indexes}
+
+
+def _version(data: bytes) -> int:
+    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+    if len(data) < _VERSION_BYTES or version < 0:
+        raise InvalidRecord("the bytes of the consumer protocol have no version")
+    return version
+
+
+def _read(message: type[Any], data: bytes) -> Any:
+    try:
+        readable = bounds.check(message, memoryview(data), _VERSION_BYTES, _MAX_ELEMENTS)
+        read, _ = entity_reader(message)(readable.toreadonly(), 0)
+    except (InvalidFrame, SerialError, ValueError, OverflowError) as error:
+        raise InvalidRecord(f"the bytes of the consumer protocol cannot be read: {error}") from None
+    return read
+
+
+def _by_topic(topics: Any) -> dict[str, frozenset[int]]:
+    return {topic.topic: frozenset(topic.partitions) for topic in topics}
