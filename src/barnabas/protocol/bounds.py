@@ -24,6 +24,7 @@ Bytes = Sequence[int]
 Walker = Callable[[Bytes, int, "Walk"], int]
 """Takes the message, a position and the state of the walk; returns the position after what it walked."""
 
+MAX_STRING: Final = 0x7FFF
 FIXED_SIZES: Final = {
     "bool": 1,
     "int8": 1,
@@ -138,7 +139,7 @@ def _field_walker(field: Field[Any], flexible: bool, tagged: bool) -> Walker:
     else:
         kafka_type = field.metadata["kafka_type"]
         size = FIXED_SIZES.get(kafka_type)
-        one = _skip(size) if size else _blob(flexible, length_bytes=2 if kafka_type == "string" else 4)
+        one = _skip(size) if size else _blob(flexible, is_string=kafka_type == "string")
     if is_array:
         return _array(one, size, flexible, optional)
     if is_dataclass(inner) and optional and not tagged:
@@ -163,8 +164,9 @@ def _length(data: Bytes, position: int, length_bytes: int) -> tuple[int, int]:
     return int.from_bytes(data[position:end], "big", signed=True), end
 
 
-def _blob(flexible: bool, length_bytes: int) -> Walker:
-    """A string or bytes, null included."""
+def _blob(flexible: bool, is_string: bool) -> Walker:
+    """A string or bytes, null included. A string has at most 32,767 bytes, also where its length could say more."""
+    length_bytes = 2 if is_string else 4
 
     def walk(data: Bytes, position: int, state: Walk) -> int:
         if flexible:
@@ -174,6 +176,8 @@ def _blob(flexible: bool, length_bytes: int) -> Walker:
             length, position = _length(data, position, length_bytes)
         if length < -1:
             raise InvalidFrame(f"negative length {length} before byte {position}")
+        if is_string and length > MAX_STRING:
+            raise InvalidFrame(f"a string of {length} bytes before byte {position}; Kafka's have at most {MAX_STRING}")
         end = position + max(length, 0)
         if end > len(data):
             raise InvalidFrame(f"length {length} before byte {position} goes beyond the message's {len(data)} bytes")

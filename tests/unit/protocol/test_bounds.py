@@ -53,6 +53,15 @@ def test_null_stands_only_where_the_schema_allows_it() -> None:
         bounds.check(OldCreateTopics, memoryview(b"\xff\xff\xff\xff" + b"\0" * 5), 0, 1000)
 
 
+def test_strings_are_no_longer_than_kafkas_even_where_their_length_could_say_more() -> None:
+    def frame(length: int) -> memoryview:
+        return memoryview(b"\x02" + b"\0" * 16 + uvarint(length + 1) + b"t" * length + b"\0\0\0\0")
+
+    bounds.check(MetadataRequest, frame(32_767), 0, 1000)
+    with pytest.raises(InvalidFrame, match="32767"):
+        bounds.check(MetadataRequest, frame(32_768), 0, 1000)
+
+
 def test_the_number_of_elements_is_limited() -> None:
     topics = 500
     raw = bytes((0xF5, 0x03)) + (b"\0" * 16 + b"\x02a\0") * topics + b"\0\0\0"
