@@ -30,7 +30,7 @@ class Scene:
         self.connection = Connection(bootstrap, seconds=10)
         self.tag = uuid.uuid4().hex[:8]
         """Part of every topic's name, so that a Kafka which stays up can be used again."""
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._ids: dict[str, Any] = {}
 
     def ask(self, key: int, version: int, body: dict[str, Any]) -> Any:
@@ -41,7 +41,7 @@ class Scene:
             if "was closed" not in str(error):
                 raise
             self.connection.socket.close()
-            self.connection = Connection(self._bootstrap, seconds=10)
+            self.connection = Connection(self.bootstrap, seconds=10)
             return "closed"
 
     def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> dict[str, Any]:
@@ -66,6 +66,12 @@ class Scene:
                 data = [{**topic, "partition_data": [{"index": 0, "records": records}]}]
                 self.connection.ask(PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
         return topic
+
+    def versions(self, key: int) -> range:
+        """What this broker advertises for an API."""
+        advertised = self.connection.ask(API_VERSIONS, 0, {}).api_keys
+        [found] = [api for api in advertised if api.api_key == key]
+        return range(found.min_version, found.max_version + 1)
 
     def has_producer_ids(self) -> bool:
         """Whether producer ids are given out yet: Kafka gets its first block of them when the first is asked for."""

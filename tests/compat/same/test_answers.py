@@ -379,13 +379,6 @@ def without(answer: Any, names: set[str]) -> Any:
     return [without(item, names) for item in answer] if isinstance(answer, list) else answer
 
 
-def versions(scene: Scene, key: int) -> range:
-    """What this broker advertises for an API."""
-    advertised = scene.connection.ask(API_VERSIONS, 0, {}).api_keys
-    [found] = [api for api in advertised if api.api_key == key]
-    return range(found.min_version, found.max_version + 1)
-
-
 def known(key: int, version: int) -> bool:
     """Whether messages of this version can be written and read here."""
     try:
@@ -406,7 +399,7 @@ def test_the_answer_is_the_same(scenes: tuple[Scene, Scene], name: str) -> None:
     key, body, *rest = CASES[name]
     first = rest[0] if rest else 0
     ours, theirs = scenes
-    asked = [version for version in versions(theirs, key) if version >= first and known(key, version)]
+    asked = [version for version in theirs.versions(key) if version >= first and known(key, version)]
     assert asked
     differences = {}
     for version in asked:
