@@ -48,7 +48,7 @@ def _why_not(group_id: str, refusal: RequestRefused) -> str:
 
 
 def remark_on(group: GroupInfo) -> None:
-    """Say what one should know before reading the rest."""
+    """Say what one should know before reading the rest; tables say it above themselves."""
     if group.state == "Empty":
         remark(f"Consumer group '{group.group_id}' has no active members.")
     elif group.state in REBALANCING:
@@ -111,10 +111,11 @@ def show_offsets(groups: Groups, found: Collection[GroupInfo], style: Style, *, 
         )
         return
     for group, rows in shown.items():
-        remark_on(group)
         if style is Style.TABLE:
             _print_offset_table(group, rows, verbose=verbose)
-        elif rows:
+            continue
+        remark_on(group)
+        if rows:
             _print_offset_lines(group, rows, verbose=verbose)
 
 
@@ -170,11 +171,11 @@ def show_members(found: Iterable[GroupInfo], style: Style, *, verbose: bool) -> 
         )
         return
     for group in found:
-        remark_on(group)
         if style is Style.TABLE:
             _print_member_table(group, verbose=verbose)
-        else:
-            _print_member_lines(group, verbose=verbose)
+            continue
+        remark_on(group)
+        _print_member_lines(group, verbose=verbose)
 
 
 def _member_json(member: GroupMember) -> dict[str, object]:
@@ -266,11 +267,11 @@ def show_states(found: Iterable[GroupInfo], style: Style, *, verbose: bool) -> N
     if style is Style.JSON:
         print_json([_heading_json(group) | {"memberCount": len(group.members)} for group in found])
         return
-    for group in found:
-        remark_on(group)
-        if style is Style.PLAIN:
+    if style is Style.PLAIN:
+        for group in found:
+            remark_on(group)
             _print_state_lines(group, verbose=verbose)
-    if style is Style.TABLE and found:
+    elif found:
         more = ("Epoch", "Target epoch") if verbose else ()
         print_table(
             ("Group", "Coordinator", "Assignor", "State", *more, "Members"),

@@ -53,6 +53,8 @@ def reset_offsets(groups: Groups, options: Options) -> None:
         if options.from_file and group_id not in filed:
             raise Failed(f"{options.from_file} has no offsets of group {group_id}.")
         plan[group_id] = new_offsets(groups, options, committed, filed.get(group_id, {}), moment)
+        if not plan[group_id]:
+            remark(f"Group {group_id} has committed nothing, so --all-topics leaves nothing to reset: use --topic.")
     if options.execute:
         for group_id, offsets in plan.items():
             groups.commit(group_id, offsets)
@@ -187,7 +189,7 @@ def show_plan(plan: Plan, before: Mapping[str, Mapping[TopicPartition, Committed
                     ],
                 }
             )
-        case Style.PLAIN:
+        case Style.PLAIN if rows:
             click.echo()
             columns = (
                 Column("GROUP", 15, grows=True),
@@ -196,9 +198,7 @@ def show_plan(plan: Plan, before: Mapping[str, Mapping[TopicPartition, Committed
                 Column("NEW-OFFSET"),
             )
             print_columns(columns, rows)
-        case Style.TABLE if not rows:
-            remark("There is nothing to reset.")
-        case Style.TABLE:
+        case Style.TABLE if rows:
             title = "New offset" if options.execute else "Would become"
             print_table(
                 ("Group", "Topic", "Partition", "Committed", title),

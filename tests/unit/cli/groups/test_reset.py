@@ -102,6 +102,12 @@ def test_a_group_that_does_not_exist_is_made(run: Run, groups: FakeGroups) -> No
     assert offsets_of(groups, "n") == [30, 30, 30]
 
 
+def test_nothing_to_reset_is_said(run: Run) -> None:
+    result = run("groups", "--reset-offsets", "--group", "n", "--all-topics", "--to-latest", "--dry-run")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == ("Group n has committed nothing, so --all-topics leaves nothing to reset: use --topic.\n")
+
+
 def test_a_group_with_members_is_left_alone(run: Run, groups: FakeGroups) -> None:
     groups.add("busy", member("a", ("orders", 0)))
     result = run("groups", "--reset-offsets", "--all-groups", "--topic", "orders", "--to-latest", "--execute")
