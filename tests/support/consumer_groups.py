@@ -1,5 +1,5 @@
-"""A coordinator of consumer groups without a broker: what it decides is stored and replayed at once, timers are turned
-by hand, and its clients are honest about what they have.
+"""A coordinator of groups without a broker: what it decides is stored and replayed at once, timers are turned by hand,
+and its clients, of both protocols, are honest about what they have.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from kio.schema.consumer_group_describe.v1.response import DescribedGroup
 from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions
 from kio.schema.errors import ErrorCode
@@ -16,8 +17,9 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
 from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
-from barnabas.machines.groups.consumer import ConsumerRules
+from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.consumer_group import ConsumerGroup
+from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable, TimerKey
 from barnabas.protocol.coordinator_records import decode, encode
@@ -32,13 +34,14 @@ if TYPE_CHECKING:
 GROUP = "a-group"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Client:
-    """Who asks."""
+    """Who asks, and what it was answered."""
 
     client_id: str = "a-client"
     client_host: str = "/10.0.0.1"
     version: int = 1
+    answers: list[Any] = field(default_factory=list)
 
 
 def image_of(topics: Mapping[str, int], generation: int = 0) -> ClusterImage:
@@ -58,7 +61,7 @@ def topic_id(name: str, generation: int = 0) -> UUID:
 
 
 class Coordinator:
-    """The rules of consumer groups over a log in memory."""
+    """A coordinator over a log in memory."""
 
     def __init__(
         self, topics: Mapping[str, int] | None = None, log: Iterable[CoordinatorRecord] = (), **settings: Any
@@ -68,7 +71,7 @@ class Coordinator:
         self.table = GroupTable(
             new_id=self._new_id, settings=GroupSettings(**settings), image=image_of(topics or {"orders": 3})
         )
-        self.rules = ConsumerRules(self.table)
+        self.rules = GroupCoordinator(self.table)
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.now_ms = 1_000_000
@@ -86,12 +89,19 @@ class Coordinator:
         assert isinstance(group, ConsumerGroup)
         return group
 
+    @property
+    def classic_group(self) -> ClassicGroup:
+        """The one group that tests have, while it is classic."""
+        group = self.table.groups[GROUP]
+        assert isinstance(group, ClassicGroup)
+        return group
+
     def state(self) -> ConsumerGroupState:
         """What the group is doing."""
         return self.group.state
 
-    def run(self, outcome: GroupOutcome) -> list[Any]:
-        """Do what was decided; the answers."""
+    def run(self, outcome: GroupOutcome) -> None:
+        """Do what was decided, and give everybody their answers."""
         for record in outcome.changes:
             self._store(record)
         for timer in outcome.timers:
@@ -100,13 +110,25 @@ class Coordinator:
                 self.timers.pop(timer.key, None)
             else:
                 self.timers[timer.key] = timer.at_ms
-        return [answer for _, answer in outcome.replies]
+        for asker, answer in outcome.replies:
+            assert isinstance(asker, Client)
+            asker.answers.append(answer)
 
     def heartbeat(self, client: Client | None = None, **fields: Any) -> ConsumerGroupHeartbeatResponse:
         """Send a heartbeat as it is."""
-        (answer,) = self.run(self.rules.heartbeat(request(**fields), client or Client(), self.now_ms))
+        client = client or Client()
+        self.run(self.rules.consumer_group_heartbeat(request(**fields), client, self.now_ms))
+        (answer,) = client.answers
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)
         return answer
+
+    def describe(self) -> DescribedGroup:
+        """The group as tools see it."""
+        client = Client()
+        self.run(self.rules.describe_consumer(GROUP, client, self.now_ms))
+        (described,) = client.answers
+        assert isinstance(described, DescribedGroup)
+        return described
 
     def advance(self, ms: int) -> None:
         """Let time pass, with all that is due in it."""

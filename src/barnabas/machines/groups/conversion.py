@@ -11,6 +11,7 @@ so the log never holds both or none.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.machines.groups.classic import ClassicRules
@@ -24,13 +25,14 @@ from barnabas.machines.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.groups.target import target_epoch_record
 from barnabas.model.errors import ErrorCode, GroupIdNotFound, InvalidRecord
-from barnabas.protocol.coordinator_records import ClassicMemberMetadata
+from barnabas.protocol.coordinator_records import ClassicMemberMetadata, GroupMetadataValue
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from barnabas.machines.groups.consumer_progress import Progress
     from barnabas.machines.groups.table import GroupDraft, GroupTable
+    from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +130,7 @@ class Conversion:
             subscription = classic_member.metadata(classic.protocol or "")
             classic_member.assignment = write_assignment(target, self._table.image, subscription)
         draft.changes.extend(group.tombstones())
-        draft.changes.append(classic.record(now_ms))
+        draft.changes.append(_record(classic, now_ms, rebalances=rebalance_reason is not None))
         for member_id in group.members:
             cancel_timers(group.group_id, member_id, draft)
         self._classic.adopt(draft, classic, now_ms, rebalance_reason)
@@ -169,6 +171,19 @@ class Conversion:
             assigned=with_epoch(by_id(assignment.partitions, self._table.image), epoch),
             classic=ClassicMemberMetadata(member.session_timeout_ms, member.protocols),
         )
+
+
+def _record(classic: ClassicGroup, now_ms: int, *, rebalances: bool) -> CoordinatorRecord:
+    """The group for the log.
+
+    One that is to rebalance is written with the generation that it is about to begin: should the broker die before the
+    rebalance is done, members find that they are behind and join, and what the last member left does not stay unread.
+    """
+    record = classic.record(now_ms)
+    if not rebalances:
+        return record
+    assert isinstance(record.value, GroupMetadataValue)
+    return record._replace(value=replace(record.value, generation=classic.generation + 1))
 
 
 def _classic_member(member: Member) -> ClassicMember:

@@ -279,7 +279,7 @@ class TestAssigning:
             [("orders", 0), ("payments", 0)],
             [("orders", 1), ("payments", 1)],
         ]
-        assert coordinator.rules.describe(coordinator.group).assignor_name == "range"
+        assert coordinator.describe().assignor_name == "range"
 
     def test_an_assignor_that_is_no_longer_configured_is_not_used(self) -> None:
         coordinator = Coordinator()

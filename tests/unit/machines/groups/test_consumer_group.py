@@ -96,7 +96,7 @@ def test_description(group: ConsumerGroup) -> None:
     first = Consumer(coordinator, "m1", keeps=True, fields={"rack_id": "r", "instance_id": "i"})
     for consumer in (first, Consumer(coordinator, "m2"), first):
         consumer.beat()
-    described = coordinator.rules.describe(coordinator.group)
+    described = coordinator.describe()
     assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 3, 3)
     assert described.assignor_name == "uniform"
     member = described.members[0]
