@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from tests.support.wire import Connection
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS = 11, 12, 13, 14, 15, 16
@@ -40,6 +43,38 @@ def assignment(topic: str, *partitions: int) -> bytes:
     """What a leader hands over for a member."""
     head = struct.pack(">hi", 1, 1) + _string(topic)
     return head + struct.pack(f">i{len(partitions)}ii", len(partitions), *partitions, -1)
+
+
+def parse_assignment(data: bytes) -> list[tuple[str, int]]:
+    """The partitions in an assignment that some leader made; none in an empty one."""
+    if not data:
+        return []
+    (topics,) = struct.unpack_from(">i", data, 2)
+    at, found = 6, []
+    for _ in range(topics):
+        (size,) = struct.unpack_from(">h", data, at)
+        topic = data[at + 2 : at + 2 + size].decode()
+        at += 2 + size
+        (count,) = struct.unpack_from(">i", data, at)
+        found += [(topic, partition) for partition in struct.unpack_from(f">{count}i", data, at + 4)]
+        at += 4 + 4 * count
+    return found
+
+
+def owners(connection: Connection, group: str) -> tuple[str, dict[str, list[tuple[str, int]]]]:
+    """The state of a group of either protocol, and what each of its members holds, as the broker sees it."""
+    [found] = connection.ask(CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [group]}).groups
+    if found.error_code == 0:
+        return found.group_state, {
+            member.member_id: [
+                (place.topic_name, partition)
+                for place in member.assignment.topic_partitions
+                for partition in place.partitions
+            ]
+            for member in found.members
+        }
+    [found] = connection.ask(DESCRIBE_GROUPS, 5, {"groups": [group]}).groups
+    return found.group_state, {member.member_id: parse_assignment(member.member_assignment) for member in found.members}
 
 
 def joining(group: str, topic: str, member_id: str = "", **other: Any) -> dict[str, Any]:

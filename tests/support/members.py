@@ -137,13 +137,17 @@ class Member(threading.Thread, ABC):
             try:
                 while not self._leaving.is_set():
                     self._obey()
-                    self.read += self.poll()
+                    self.received(self.poll())
                     self.owned = frozenset(self.assignment())
             finally:
                 self.close()
         except Exception as error:  # shown by whoever waits for this member
             self.failure = error
         self.owned = frozenset()
+
+    def received(self, reads: list[Read]) -> None:
+        """Take what came."""
+        self.read += reads
 
     def _obey(self) -> None:
         while not self._commands.empty():
@@ -188,9 +192,13 @@ class Member(threading.Thread, ABC):
         """All that was ever taken from it."""
         return frozenset(place for change in list(self.changes) if not change.given for place in change.places)
 
+    def begin_to_leave(self) -> None:
+        """Close the client when the present poll is over."""
+        self._leaving.set()
+
     def leave(self) -> None:
         """Close the client and wait for it."""
-        self._leaving.set()
+        self.begin_to_leave()
         self.join(PATIENCE)
         assert not self.is_alive(), f"{self.name} did not end within {PATIENCE:g} s"
 
