@@ -1,1 +1,69 @@
-"""Thin Python clients over confluent-kafka."""
+"""Thin Python clients over confluent-kafka (librdkafka): `Producer`, `Consumer`, `Admin`, and twins for asyncio.
+
+    producer.py     records in, futures out             aio/            the same with `await`
+    consumer.py     topics as an iterator               semantics.py    how often a record is processed
+    admin.py        topics, configs, offsets            serializers.py  keys and values as bytes
+    groups.py       consumer groups                     partitioners.py which partition a record goes to
+
+Names are loaded when they are first asked for: what only administers does not wait for the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from barnabas.clients.admin import Admin, NewTopic
+    from barnabas.clients.aio import AsyncAdmin, AsyncConsumer, AsyncDelivery, AsyncProducer
+    from barnabas.clients.consumer import Consumer
+    from barnabas.clients.delivery import Delivery
+    from barnabas.clients.producer import Producer
+    from barnabas.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
+    from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
+    from barnabas.clients.serializers import BYTES, JSON, STRING, Avro, Protobuf
+
+__all__ = [
+    "BYTES",
+    "JSON",
+    "STRING",
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncDelivery",
+    "AsyncProducer",
+    "Avro",
+    "Consumer",
+    "ConsumerRecord",
+    "Delivery",
+    "NewTopic",
+    "Producer",
+    "Protobuf",
+    "RecordMetadata",
+    "TopicPartition",
+    "at_least_once",
+    "at_most_once",
+    "stored_with_result",
+]
+
+_MODULES = {
+    "admin": ("Admin", "NewTopic"),
+    "aio": ("AsyncAdmin", "AsyncConsumer", "AsyncDelivery", "AsyncProducer"),
+    "consumer": ("Consumer",),
+    "delivery": ("Delivery",),
+    "producer": ("Producer",),
+    "records": ("ConsumerRecord", "RecordMetadata", "TopicPartition"),
+    "semantics": ("at_least_once", "at_most_once", "stored_with_result"),
+    "serializers": ("BYTES", "JSON", "STRING", "Avro", "Protobuf"),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,23 +8,38 @@ and then says only that it failed.
 
 from __future__ import annotations
 
-import importlib
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.addresses import connect
-from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, LibraryMissing, RequestRefused
+from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, open_client, properties
+from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, RequestRefused, error_code
+from barnabas.clients.library import load, load_kafka
+from barnabas.clients.records import as_milliseconds
 from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from concurrent.futures import Future
+    from datetime import datetime
 
     from confluent_kafka import KafkaError
 
 DEFAULT_TIMEOUT = 10.0
 CONNECT_TIMEOUT = 3.0
 METADATA_TIMEOUT = 5.0
+RETRY_SECONDS = 0.05
+LEADER_IS_ELSEWHERE = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.leader_not_available,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+    }
+)
+"""Answers after which the same question is asked of another leader."""
 NO_TOPIC_ID = "A" * 22
 _URL_SAFE = str.maketrans("+/", "-_")
 """librdkafka writes ids in plain base64, Kafka in the form that is safe in addresses and file names."""
@@ -85,27 +100,34 @@ class Admin:
 
     def __init__(
         self,
-        bootstrap_servers: str,
+        bootstrap_servers: str = DEFAULT_BOOTSTRAP_SERVERS,
         *,
-        properties: Mapping[str, str] | None = None,
         timeout: float = DEFAULT_TIMEOUT,
+        config: Mapping[str, Any] | None = None,
+        **kafka_properties: Any,
     ) -> None:
-        """Connect; `properties` are librdkafka's, `timeout` (seconds) holds for each call.
+        """Connect. `timeout` (seconds) holds for each call, `config` and further keywords are Kafka's properties.
 
         Raises LibraryMissing without confluent-kafka, InvalidClientConfig for properties it does not take, and
         BrokerUnreachable when no address takes a connection.
         """
         self._bootstrap_servers = bootstrap_servers
         self._timeout = timeout
-        self._kafka = _load_library()
-        self._client = self._new_client(properties or {})
+        load("confluent_kafka.admin", "clients")
+        self._kafka = load_kafka()
+        found = {"log_level": 0, "logger": None, **properties(bootstrap_servers, config, kafka_properties, {})}
+        self._client = open_client(self._kafka.admin, "AdminClient", found)
         connect(bootstrap_servers, min(timeout, CONNECT_TIMEOUT)).socket.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        del self._client
+        self.close()
+
+    def close(self) -> None:
+        """End; closing twice does nothing."""
+        self._client = None
 
     def topic_names(self) -> list[str]:
         """All topics, internal ones too, sorted."""
@@ -134,9 +156,9 @@ class Admin:
         """Ids of the brokers that are up."""
         return frozenset(self._metadata().brokers)
 
-    def describe_topics(self, names: Iterable[str]) -> list[TopicInfo]:
+    def describe_topics(self, names: str | Iterable[str]) -> list[TopicInfo]:
         """The named topics, in the order of the names."""
-        wanted = list(names)
+        wanted = [names] if isinstance(names, str) else list(names)
         if not wanted:
             return []
         futures = self._client.describe_topics(self._kafka.TopicCollection(wanted), request_timeout=self._timeout)
@@ -161,8 +183,31 @@ class Admin:
             for resource, future in futures.items()
         }
 
-    def create_topic(self, topic: NewTopic) -> None:
-        """Make a topic; returns when the cluster has it."""
+    def create_topic(
+        self,
+        topic: NewTopic | str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        *,
+        configs: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> None:
+        """Make a topic, given by its name and what it should have, or as a NewTopic; returns when the cluster has it.
+
+        Without a number of partitions or replicas the broker's defaults hold. With `exist_ok` a topic that is there
+        already is left as it is.
+        """
+        if isinstance(topic, str):
+            topic = NewTopic(
+                name=topic, partitions=partitions, replication_factor=replication_factor, configs=configs or {}
+            )
+        try:
+            self._create(topic)
+        except RequestRefused as error:
+            if error.code != ErrorCode.topic_already_exists or not exist_ok:
+                raise
+
+    def _create(self, topic: NewTopic) -> None:
         kwargs: dict[str, Any] = {"config": dict(topic.configs)}
         if topic.assignment:
             kwargs["replica_assignment"] = [list(replicas) for replicas in topic.assignment]
@@ -194,22 +239,62 @@ class Admin:
         futures = self._client.incremental_alter_configs([resource], request_timeout=self._timeout)
         self._result(futures[resource])
 
-    def delete_topics(self, names: Iterable[str]) -> None:
+    def delete_topics(self, names: str | Iterable[str]) -> None:
         """Delete topics and all they hold; returns when the cluster no longer shows them."""
-        wanted = list(names)
+        wanted = [names] if isinstance(names, str) else list(names)
         if not wanted:
             return
         futures = self._client.delete_topics(wanted, **self._deadlines())
         for name in wanted:
             self._result(futures[name])
 
-    def _new_client(self, properties: Mapping[str, str]) -> Any:
-        try:
-            return self._kafka.admin.AdminClient(
-                {"log_level": 0, **properties, "bootstrap.servers": self._bootstrap_servers}
-            )
-        except self._kafka.KafkaException as error:
-            raise InvalidClientConfig(error.args[0].str()) from error
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic. Raises RequestRefused if there is no such topic."""
+        (found,) = self.describe_topics(topic)
+        return [TopicPartition(topic, info.partition) for info in found.partitions]
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset of each partition."""
+        return self._offsets(partitions, self._kafka.admin.OffsetSpec.earliest())
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition."""
+        return self._offsets(partitions, self._kafka.admin.OffsetSpec.latest())
+
+    def offsets_at(
+        self, when: datetime | int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a moment (a datetime, or milliseconds); None where nothing is that young."""
+        spec = self._kafka.admin.OffsetSpec.for_timestamp(as_milliseconds(when))
+        return {
+            partition: offset if offset >= 0 else None for partition, offset in self._offsets(partitions, spec).items()
+        }
+
+    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete what lies before these offsets (-1: everything); returns where each partition begins now."""
+        wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in before.items()]
+        if not wanted:
+            return {}
+        found = self._of_leaders(lambda: self._client.delete_records(wanted, **self._deadlines()))
+        return {partition: deleted.low_watermark for partition, deleted in found.items()}
+
+    def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+        wanted = {self._kafka.TopicPartition(*partition): spec for partition in partitions}
+        if not wanted:
+            return {}
+        found = self._of_leaders(lambda: self._client.list_offsets(wanted, request_timeout=self._timeout))
+        return {partition: listed.offset for partition, listed in found.items()}
+
+    def _of_leaders(self, ask: Callable[[], Mapping[Any, Future[Any]]]) -> dict[TopicPartition, Any]:
+        """What the leaders of partitions answer; they are asked again while a leader has just changed or begun."""
+        deadline = time.monotonic() + self._timeout
+        while True:
+            try:
+                return {TopicPartition(p.topic, p.partition): self._result(f) for p, f in ask().items()}
+            except RequestRefused as error:
+                if error.code not in LEADER_IS_ELSEWHERE or time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
 
     def _deadlines(self) -> dict[str, float]:
         """The broker gets a little less time than we wait, so that its own answer arrives first."""
@@ -232,32 +317,13 @@ class Admin:
 
     def _translated(self, error: KafkaError, deadline: float) -> Exception:
         if error.code() >= 0:
-            return RequestRefused(_error_code(error.code()), error.str() or error.name())
+            return RequestRefused(error_code(error.code()), error.str() or error.name())
         if error.code() in (error._TRANSPORT, error._TIMED_OUT, error._ALL_BROKERS_DOWN):
             return self._silence(deadline)
         return BrokerUnreachable(f"{self._bootstrap_servers}: {error.str()}")
 
     def _silence(self, deadline: float) -> BrokerSilent:
         return BrokerSilent(f"{self._bootstrap_servers} takes connections but gave no answer within {deadline:g} s")
-
-
-def _load_library() -> Any:
-    """The package confluent_kafka with its module admin, imported when first needed: it takes 60 ms."""
-    try:
-        importlib.import_module("confluent_kafka.admin")
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise LibraryMissing(
-            f"this needs confluent-kafka, which is not installed ({error}); "
-            "install it with: pip install 'barnabas[clients]'"
-        ) from error
-
-
-def _error_code(value: int) -> ErrorCode:
-    try:
-        return ErrorCode(value)
-    except ValueError:
-        return ErrorCode.unknown_server_error
 
 
 def _topic_info(found: Any) -> TopicInfo:

@@ -1,25 +1,57 @@
 """What can go wrong on the client's side of the wire.
 
 BarnabasError
-├── LibraryMissing       the extra `clients` is not installed
-├── BrokerUnreachable    no broker answers: nothing was asked of it, or nobody knows what became of it
-    │   └── BrokerSilent     something takes connections there, and does not answer
-└── RequestRefused       a broker answered with an error code
+├── LibraryMissing          a library that the client needs is not installed
+├── InvalidClientConfig     a property or argument that means nothing
+├── BrokerUnreachable       no broker answers: nothing was asked of it, or nobody knows what became of it
+│   └── BrokerSilent        something takes connections there, and does not answer
+├── RequestRefused          a broker answered with an error code
+├── ClientFailed            librdkafka gave up by itself; `name` is its own name for it
+├── ClientClosed            the client was closed before
+├── SerializationFailed     a key or value could not be made into bytes
+├── DeserializationFailed   bytes of a record could not be read; the record's place and bytes are in it
+├── BufferFull              the producer's buffer had no room in time, or none at all
+├── NotDelivered            records that were sent did not arrive
+└── TransactionAborted      a transaction was given up; nothing of it is visible to readers of committed data
+    └── ProducerFenced      another producer with the same transactional id took over; this one has to close
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from barnabas.model.errors import BarnabasError, ErrorCode
 
-__all__ = ["BrokerSilent", "BrokerUnreachable", "InvalidClientConfig", "LibraryMissing", "RequestRefused"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.model.ids import TopicPartition
+
+__all__ = [
+    "BrokerSilent",
+    "BrokerUnreachable",
+    "BufferFull",
+    "ClientClosed",
+    "ClientFailed",
+    "DeserializationFailed",
+    "InvalidClientConfig",
+    "LibraryMissing",
+    "NotDelivered",
+    "ProducerFenced",
+    "RequestRefused",
+    "SerializationFailed",
+    "TransactionAborted",
+    "error_code",
+    "translated",
+]
 
 
 class LibraryMissing(BarnabasError):
-    """A library of the extra `clients` is not installed; the message says how to install it."""
+    """A library of an extra is not installed; the message says how to install it."""
 
 
 class InvalidClientConfig(BarnabasError):
-    """A client property that librdkafka does not know or take; the message names it."""
+    """A client property that is not known or not taken; the message names it."""
 
 
 class BrokerUnreachable(BarnabasError):
@@ -36,3 +68,76 @@ class RequestRefused(BarnabasError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class ClientFailed(BarnabasError):
+    """librdkafka failed without a broker's word; `name` is its own name, as `_MAX_POLL_EXCEEDED`."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class ClientClosed(BarnabasError):
+    """The client was closed before it was asked for this."""
+
+
+class SerializationFailed(BarnabasError):
+    """A key or value could not be made into bytes; nothing was sent."""
+
+
+class DeserializationFailed(BarnabasError):
+    """A key or value of a record could not be read.
+
+    The consumer stays at that record: `consumer.seek(error.partition, error.offset + 1)` steps over it.
+    """
+
+    def __init__(self, message: str, *, partition: TopicPartition, offset: int, data: bytes) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
+        self.data = data
+
+
+class BufferFull(BarnabasError):
+    """The producer's buffer has no room for this record; it was not sent."""
+
+
+class NotDelivered(BarnabasError):
+    """Records that were sent did not arrive. `errors` has the reasons of the first of them, `count` how many."""
+
+    def __init__(self, count: int, errors: Sequence[Exception]) -> None:
+        what = "1 record was" if count == 1 else f"{count} records were"
+        reasons = list(dict.fromkeys(map(str, errors)))
+        more = f" (and {len(reasons) - 3} other reasons)" if len(reasons) > 3 else ""
+        super().__init__(f"{what} not delivered: {'; '.join(reasons[:3])}{more}")
+        self.count = count
+        self.errors = tuple(errors)
+
+
+class TransactionAborted(BarnabasError):
+    """The transaction could not be committed and was given up; the message says why."""
+
+
+class ProducerFenced(TransactionAborted):
+    """A newer producer has this transactional id. Close this one: it can do nothing more."""
+
+
+def translated(error: Any, doing: str = "") -> BarnabasError:
+    """An error of librdkafka (KafkaError) as one of ours; `doing` says what was being done, as "commit"."""
+    prefix = f"{doing}: " if doing else ""
+    if error.code() >= 0:
+        return RequestRefused(error_code(error.code()), prefix + (error.str() or error.name()))
+    if error.code() in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE):
+        return BrokerUnreachable(prefix + error.str())
+    if error.code() in (error._TIMED_OUT, error._MSG_TIMED_OUT, error._TIMED_OUT_QUEUE):
+        return BrokerSilent(f"{prefix}no broker answered in time ({error.str()})")
+    return ClientFailed(error.name(), prefix + error.str())
+
+
+def error_code(value: int) -> ErrorCode:
+    """Kafka's code of this number; numbers that are not known yet count as unknown_server_error."""
+    try:
+        return ErrorCode(value)
+    except ValueError:
+        return ErrorCode.unknown_server_error

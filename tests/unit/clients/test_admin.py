@@ -50,7 +50,7 @@ def test_a_peer_that_says_nothing_is_given_up() -> None:
 
 def test_properties_that_librdkafka_does_not_take_are_named() -> None:
     with pytest.raises(InvalidClientConfig, match=r"no\.such\.thing"):
-        Admin("127.0.0.1:1", properties={"no.such.thing": "1"})
+        Admin("127.0.0.1:1", config={"no.such.thing": "1"})
 
 
 def test_without_the_library_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,246 @@
+"""The producer for asyncio.
+
+librdkafka's answers arrive in the pump's thread, or in `send` when many records are sent; they are collected, and the
+event loop is woken once per collection, not once per record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from barnabas.clients.config import log
+from barnabas.clients.delivery import delivery_error
+from barnabas.clients.errors import NotDelivered
+from barnabas.clients.pump import POLL_EVERY
+from barnabas.clients.records import RecordMetadata
+from barnabas.clients.sending import K, ProducerBase, V
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Generator
+    from datetime import datetime
+    from types import TracebackType
+
+    from barnabas.clients.aio.consumer import AsyncConsumer
+    from barnabas.clients.delivery import Failures
+    from barnabas.clients.records import Headers
+    from barnabas.model.errors import BarnabasError
+
+__all__ = ["AsyncDelivery", "AsyncProducer"]
+
+_ROOM_SECONDS = 0.01
+"""How long a sender waits for room in the buffer before it looks again."""
+
+
+class AsyncDelivery(asyncio.Future[RecordMetadata]):
+    """A record on its way. Awaiting it gives its RecordMetadata, or raises what went wrong.
+
+    A failure that nobody awaits is raised by `flush` and `close`.
+    """
+
+    def __init__(self, failures: Failures, topic: str, *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.topic = topic
+        self._failures = failures
+        self._told = False
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        self._told = True
+        if self.done():
+            self._failures.seen(self)
+        return super().__await__()
+
+    __iter__ = __await__
+
+    def result(self) -> RecordMetadata:
+        """Where the record went; raises if it did not arrive, or if that is not known yet."""
+        self._failures.seen(self)
+        return super().result()
+
+    def exception(self) -> BaseException | None:
+        """Why the record did not arrive; None if it did. Raises InvalidStateError if that is not known yet."""
+        self._failures.seen(self)
+        return super().exception()
+
+    def add_done_callback(self, callback: Callable[[Any], object], *, context: Any = None) -> None:
+        """Call `callback(delivery)` in the event loop when it is known what became of the record."""
+        self._told = True
+        self._failures.seen(self)
+        super().add_done_callback(callback, context=context)
+
+    def settle(self, answer: RecordMetadata | BarnabasError, *, remember: bool = True) -> None:
+        """Set the result, unless nobody wants it any more."""
+        if self.cancelled():
+            return
+        if isinstance(answer, RecordMetadata):
+            self.set_result(answer)
+            return
+        self.set_exception(answer)
+        super().exception()  # asyncio need not warn of what `flush` and `close` will raise
+        if remember and not self._told:
+            self._failures.add(self, answer)
+
+
+class AsyncProducer(ProducerBase[K, V]):
+    """Sends records, within one event loop. Close it, or use it in an `async with`."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except NotDelivered as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | datetime | None = None,
+        on_delivery: Callable[[AsyncDelivery], object] | None = None,
+    ) -> AsyncDelivery:
+        """Put a record into the buffer, and return the future that says where it went.
+
+        Awaiting `send` waits for room in the buffer (see `when_full`), awaiting what it returns waits for the broker.
+        Records of one partition arrive in the order in which they were sent. `on_delivery(delivery)` is called in the
+        event loop. Raises SerializationFailed, BufferFull, ClientClosed.
+        """
+        loop = self._loop
+        if loop is None:
+            loop = self._begin()
+        if not self._counted(topic):
+            await asyncio.to_thread(self._count, topic)
+        delivery = AsyncDelivery(self._shared.failures, topic, loop=loop)
+        if on_delivery is not None:
+            delivery.add_done_callback(on_delivery)
+
+        def settle(error: Any, message: Any) -> None:
+            self._settled(delivery, error, message)
+
+        arguments = self._arguments(topic, value, key, partition, headers, timestamp, settle)
+        pump = self._pump
+        pump.sends += 1
+        if not pump.sends % POLL_EVERY:
+            self._client.poll(0)
+        try:
+            self._produce(arguments)
+        except BufferError:
+            await self._when_buffer_is_full(delivery, arguments)
+        return delivery
+
+    async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  (the same as in `Producer`)
+        """Wait until it is known of every record that was sent whether it arrived.
+
+        Raises NotDelivered for those that did not and that nobody has awaited, TimeoutError if the time is over.
+        """
+        self._check_open()
+        await asyncio.to_thread(self._wait_for_all, timeout)
+        await asyncio.sleep(0)  # what was just collected is settled first
+        self._shared.failures.raise_any()
+
+    async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  (the same as in `Producer`)
+        """Send what is left and end. What is not delivered after `timeout` seconds is given up.
+
+        Without a timeout that is decided by `delivery_timeout`. Raises NotDelivered like `flush`, also for what was
+        given up. Closing twice does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        await asyncio.to_thread(self._end, timeout)
+        await asyncio.sleep(0)
+        self._shared.failures.raise_any()
+
+    @asynccontextmanager
+    async def transaction(self, consumer: AsyncConsumer[Any, Any] | None = None) -> AsyncIterator[None]:
+        """Everything sent in the block becomes visible together at its end, or never if it ends with an error.
+
+        With a consumer, the offsets of the records that it handed out become part of it: read, process and write
+        exactly once. After an error the consumer is back where it was. Raises TransactionAborted, ProducerFenced.
+        """
+        transactions = self._transactional()
+        self._check_open()
+        await asyncio.to_thread(transactions.begin)
+        try:
+            yield
+            if consumer is not None:
+                group = await consumer.group_metadata()
+                await asyncio.to_thread(transactions.send_offsets, consumer.handed_out(), group)
+            await asyncio.to_thread(transactions.commit)
+        except BaseException:
+            if transactions.open:
+                await asyncio.to_thread(transactions.abort)
+            await asyncio.sleep(0)
+            self._shared.failures.forget()
+            if consumer is not None:
+                await consumer.take_back()
+            raise
+        if consumer is not None:
+            consumer.mark_committed()
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions a topic has now."""
+        self._check_open()
+        return await asyncio.to_thread(self._count, topic)
+
+    def _begin(self) -> asyncio.AbstractEventLoop:
+        self._check_open()
+        self._collected = deque[tuple[AsyncDelivery, "RecordMetadata | BarnabasError"]]()
+        self._woken = False
+        self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    def _settled(self, delivery: AsyncDelivery, error: Any, message: Any) -> None:
+        """Collect an answer; in whichever thread polls."""
+        answer: RecordMetadata | BarnabasError
+        if error is not None:
+            answer = delivery_error(error, delivery.topic)
+        else:
+            timestamp = message.timestamp()[1]
+            answer = RecordMetadata(delivery.topic, message.partition(), message.offset(), timestamp)
+        self._collected.append((delivery, answer))
+        if not self._woken:
+            self._woken = True
+            assert self._loop is not None
+            try:
+                self._loop.call_soon_threadsafe(self._hand_over)
+            except RuntimeError:
+                log.warning("the event loop is closed, and its producer is not: answers to records are lost")
+
+    def _hand_over(self) -> None:
+        """Settle what was collected; in the event loop. Whatever is collected from here on wakes it again."""
+        self._woken = False
+        collected = self._collected
+        while collected:
+            delivery, answer = collected.popleft()
+            delivery.settle(answer)
+
+    async def _when_buffer_is_full(self, delivery: AsyncDelivery, arguments: tuple[Any, ...]) -> None:
+        if self._when_full == "discard":
+            delivery.settle(self._discarded(delivery.topic), remember=False)
+            return
+        deadline = time.monotonic() + (self._max_block if self._when_full == "block" else 0)
+        while True:
+            if time.monotonic() >= deadline:
+                raise self._buffer_full(delivery.topic, self._max_block if self._when_full == "block" else 0)
+            self._client.poll(0)
+            await asyncio.sleep(_ROOM_SECONDS)
+            try:
+                self._produce(arguments)
+            except BufferError:
+                continue
+            return

@@ -1,0 +1,148 @@
+"""The producer: records in, futures out.
+
+    with Producer("localhost:9092", value_serializer=JSON) as producer:
+        producer.send("orders", {"id": 7}, key="customer-1")
+
+Leaving the block sends what is left and raises NotDelivered if something did not arrive and nobody has asked about it:
+a record is never lost in silence.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
+
+from barnabas.clients.delivery import Delivery
+from barnabas.clients.errors import NotDelivered
+from barnabas.clients.pump import POLL_EVERY
+from barnabas.clients.sending import K, ProducerBase, V
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import datetime
+    from types import TracebackType
+
+    from barnabas.clients.consumer import Consumer
+    from barnabas.clients.records import Headers
+
+__all__ = ["Producer"]
+
+_ROOM_SLICE = 0.01
+"""How long a sender waits for room before it looks again: the pump may be told of it first."""
+
+
+class Producer(ProducerBase[K, V]):
+    """Sends records. One producer serves any number of threads and topics; close it, or use it in a `with`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except NotDelivered as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))
+
+    def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        key: K | None = None,
+        *,
+        partition: int | None = None,
+        headers: Headers | None = None,
+        timestamp: int | datetime | None = None,
+        on_delivery: Callable[[Delivery], object] | None = None,
+    ) -> Delivery:
+        """Send a record, and return the future that says where it went.
+
+        Records of one partition arrive in the order in which they were sent. `on_delivery(delivery)` is called when it
+        is known what became of the record, in a thread of the producer or in one that calls it: it should be quick.
+
+        Raises SerializationFailed, BufferFull (see `when_full`), ClientClosed.
+        """
+        if not self._counted(topic):
+            self._count(topic)
+        delivery = Delivery(self._shared, topic, on_delivery)
+        arguments = self._arguments(topic, value, key, partition, headers, timestamp, delivery.settle)
+        pump = self._pump
+        pump.sends += 1
+        if not pump.sends % POLL_EVERY:
+            self._client.poll(0)
+        try:
+            self._produce(arguments)
+        except BufferError:
+            self._when_buffer_is_full(delivery, arguments)
+        return delivery
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until it is known of every record that was sent whether it arrived.
+
+        Raises NotDelivered for those that did not and that nobody has asked about, TimeoutError if the time is over.
+        """
+        self._check_open()
+        self._wait_for_all(timeout)
+        self._shared.failures.raise_any()
+
+    def close(self, timeout: float | None = None) -> None:
+        """Send what is left and end. What is not delivered after `timeout` seconds is given up.
+
+        Without a timeout that is decided by `delivery_timeout`. Raises NotDelivered like `flush`, also for what was
+        given up. Closing twice does nothing.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._end(timeout)
+        self._shared.failures.raise_any()
+
+    @contextmanager
+    def transaction(self, consumer: Consumer[Any, Any] | None = None) -> Iterator[None]:
+        """Everything sent in the block becomes visible together at its end, or never if it ends with an error.
+
+        With a consumer, the offsets of the records that it handed out become part of it: read, process and write
+        exactly once. After an error the consumer is back where it was. Raises TransactionAborted, ProducerFenced.
+        """
+        transactions = self._transactional()
+        self._check_open()
+        transactions.begin()
+        try:
+            yield
+            if consumer is not None:
+                transactions.send_offsets(consumer.handed_out(), consumer.group_metadata())
+            transactions.commit()
+        except BaseException:
+            if transactions.open:
+                transactions.abort()
+            self._shared.failures.forget()
+            if consumer is not None:
+                consumer.take_back()
+            raise
+        if consumer is not None:
+            consumer.mark_committed()
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has now."""
+        self._check_open()
+        return self._count(topic)
+
+    def _when_buffer_is_full(self, delivery: Delivery, arguments: tuple[Any, ...]) -> None:
+        if self._when_full == "discard":
+            delivery.discard(self._discarded(delivery.topic))
+            return
+        deadline = time.monotonic() + (self._max_block if self._when_full == "block" else 0)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._buffer_full(delivery.topic, self._max_block if self._when_full == "block" else 0)
+            self._client.poll(min(left, _ROOM_SLICE))
+            try:
+                self._produce(arguments)
+            except BufferError:
+                continue
+            return

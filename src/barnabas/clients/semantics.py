@@ -1,0 +1,130 @@
+"""How often a record is processed when a program can fail at any moment.
+
+    at_most_once        committed, then processed: a failure loses what was in hand
+    at_least_once       processed, then committed: a failure repeats what was in hand
+    stored_with_result  the program keeps the offset together with its result: exactly once, in its own store
+    Producer.transaction(consumer)   results go back into topics: exactly once, for readers of committed data
+
+Each gives an iterator of records. For asyncio there are the same three with `async for`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from barnabas.clients.aio.consumer import AsyncConsumer
+from barnabas.clients.reading import SLICE
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from barnabas.clients.consumer import Consumer
+    from barnabas.clients.reading import Start, Topics
+    from barnabas.clients.records import ConsumerRecord
+
+__all__ = ["at_least_once", "at_most_once", "stored_with_result"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@overload
+def at_most_once(consumer: Consumer[K, V], max_records: int = ...) -> Iterator[ConsumerRecord[K, V]]: ...
+@overload
+def at_most_once(consumer: AsyncConsumer[K, V], max_records: int = ...) -> AsyncIterator[ConsumerRecord[K, V]]: ...
+def at_most_once(consumer: Any, max_records: int = 1) -> Any:
+    """Records that are committed before they are handed out: no record is processed twice.
+
+    A failure loses at most `max_records` records. More of them at a time is faster: each commit waits for the broker.
+    """
+    if isinstance(consumer, AsyncConsumer):
+        return _at_most_once_async(consumer, max_records)
+    return _at_most_once(consumer, max_records)
+
+
+def _at_most_once(consumer: Consumer[K, V], max_records: int) -> Iterator[ConsumerRecord[K, V]]:
+    while True:
+        records = consumer.poll(SLICE, max_records)
+        if records:
+            consumer.commit()
+            yield from records
+
+
+async def _at_most_once_async(consumer: AsyncConsumer[K, V], max_records: int) -> AsyncIterator[ConsumerRecord[K, V]]:
+    while True:
+        records = await consumer.poll(SLICE, max_records)
+        if records:
+            await consumer.commit()
+            for record in records:
+                yield record
+
+
+@overload
+def at_least_once(consumer: Consumer[K, V], commit_every: float = ...) -> Iterator[ConsumerRecord[K, V]]: ...
+@overload
+def at_least_once(consumer: AsyncConsumer[K, V], commit_every: float = ...) -> AsyncIterator[ConsumerRecord[K, V]]: ...
+def at_least_once(consumer: Any, commit_every: float = 1.0) -> Any:
+    """Records that are committed after they were processed, every `commit_every` seconds: none is lost.
+
+    Asking for the next record says that the last one is processed. A failure repeats what came after the last commit.
+    """
+    if isinstance(consumer, AsyncConsumer):
+        return _at_least_once_async(consumer, commit_every)
+    return _at_least_once(consumer, commit_every)
+
+
+def _at_least_once(consumer: Consumer[K, V], commit_every: float) -> Iterator[ConsumerRecord[K, V]]:
+    due = time.monotonic() + commit_every
+    for record in consumer:
+        yield record
+        if time.monotonic() >= due:
+            consumer.commit()
+            due = time.monotonic() + commit_every
+
+
+async def _at_least_once_async(
+    consumer: AsyncConsumer[K, V], commit_every: float
+) -> AsyncIterator[ConsumerRecord[K, V]]:
+    due = time.monotonic() + commit_every
+    async for record in consumer:
+        yield record
+        if time.monotonic() >= due:
+            await consumer.commit()
+            due = time.monotonic() + commit_every
+
+
+@overload
+def stored_with_result(consumer: Consumer[K, V], topics: Topics, load: Start) -> Iterator[ConsumerRecord[K, V]]: ...
+@overload
+def stored_with_result(
+    consumer: AsyncConsumer[K, V], topics: Topics, load: Start
+) -> AsyncIterator[ConsumerRecord[K, V]]: ...
+def stored_with_result(consumer: Any, topics: Topics, load: Start) -> Any:
+    """Records from where your own store says that it is: exactly once, if you store offset and result together.
+
+    `load(partition)` gives the offset that was stored, or None if there is none yet. It is asked whenever a partition
+    comes to this consumer. With each result store `record.offset + 1`, in the same transaction of your database:
+
+        for record in stored_with_result(consumer, "orders", load):
+            with database:
+                database.execute("INSERT INTO results ...", ...)
+                database.execute("UPDATE offsets SET next = ? WHERE topic = ? AND partition = ?",
+                                 (record.offset + 1, record.topic, record.partition))
+    """
+    if isinstance(consumer, AsyncConsumer):
+        return _stored_with_result_async(consumer, topics, load)
+    return _stored_with_result(consumer, topics, load)
+
+
+def _stored_with_result(consumer: Consumer[K, V], topics: Topics, load: Start) -> Iterator[ConsumerRecord[K, V]]:
+    consumer.subscribe(topics, start=load)
+    yield from consumer
+
+
+async def _stored_with_result_async(
+    consumer: AsyncConsumer[K, V], topics: Topics, load: Start
+) -> AsyncIterator[ConsumerRecord[K, V]]:
+    await consumer.subscribe(topics, start=load)
+    async for record in consumer:
+        yield record

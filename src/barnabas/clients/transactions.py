@@ -1,0 +1,80 @@
+"""Transactions: records on several partitions, and the offsets they were made from, visible together or not at all.
+
+librdkafka sorts its errors into three kinds, and so do we: those after which the same call is made again, those after
+which the transaction has to be aborted (TransactionAborted), and those after which the producer is of no more use
+(ProducerFenced, ClientFailed).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.clients.errors import ProducerFenced, TransactionAborted, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.model.ids import TopicPartition
+
+TIMEOUT: Final = 60.0
+RETRY_SECONDS: Final = 0.1
+
+
+class Transactions:
+    """The transactions of one producer, one at a time. All calls wait for the broker."""
+
+    def __init__(self, kafka: Any, client: Any) -> None:
+        self._kafka = kafka
+        self._client = client
+        self._registered = False
+        self.open = False
+
+    def begin(self) -> None:
+        """Begin one; the first time, take the transactional id over from earlier producers that had it."""
+        if not self._registered:
+            self._call("register the transactional id", lambda: self._client.init_transactions(TIMEOUT))
+            self._registered = True
+        self._call("begin a transaction", self._client.begin_transaction)
+        self.open = True
+
+    def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
+        """Make offsets of a group part of the transaction."""
+        if not offsets:
+            return
+        wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        self._call(
+            "add offsets to the transaction",
+            lambda: self._client.send_offsets_to_transaction(wanted, group_metadata, TIMEOUT),
+        )
+
+    def commit(self) -> None:
+        """Wait for the transaction's records, and make them visible."""
+        self._call("commit the transaction", lambda: self._client.commit_transaction(TIMEOUT))
+        self.open = False
+
+    def abort(self) -> None:
+        """Give the transaction up; what was sent in it will never be visible to readers of committed data."""
+        self.open = False
+        self._call("abort the transaction", lambda: self._client.abort_transaction(TIMEOUT))
+
+    def _call(self, doing: str, call: Callable[[], object]) -> None:
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            try:
+                call()
+            except self._kafka.KafkaException as failure:
+                error = failure.args[0]
+                if not error.retriable() or time.monotonic() > deadline:
+                    raise self._explained(error, doing) from failure
+                time.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _explained(self, error: Any, doing: str) -> Exception:
+        kinds = self._kafka.KafkaError
+        if error.code() in (kinds._FENCED, kinds.PRODUCER_FENCED, kinds.INVALID_PRODUCER_EPOCH):
+            return ProducerFenced(f"{doing}: another producer has the same transactional id now ({error.str()})")
+        if error.txn_requires_abort():
+            return TransactionAborted(f"{doing}: {error.str()}")
+        return translated(error, doing)
