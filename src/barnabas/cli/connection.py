@@ -50,7 +50,7 @@ def open_admin(bootstrap_server: str, command_config: Path | None) -> Admin:
     """An admin client with the options' settings."""
     from barnabas.clients.admin import Admin
 
-    return Admin(bootstrap_server, properties=client_properties(command_config))
+    return Admin(bootstrap_server, config=client_properties(command_config))
 
 
 def open_groups(bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> Groups:
