@@ -1,0 +1,170 @@
+"""From broker to broker: one connection, many questions at a time, answers in the order of the questions.
+
+A channel connects when it is first asked, and again after it broke; whoever waits for an answer then is told
+`ChannelBroken` and decides whether to ask again. A response is received into a buffer of exactly its size, so that a
+follower can append records from where they arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.errors import BarnabasError
+from barnabas.protocol.framing import HEADER, LENGTH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_CORRELATION_IDS: Final = 1 << 31
+
+
+class ChannelBroken(BarnabasError):
+    """The other broker cannot be reached, or went while it was asked."""
+
+
+class Channel:
+    """The connection to one broker; `max_response` bounds what it may send at once."""
+
+    def __init__(self, host: str, port: int, *, client_id: str, connect_seconds: float, max_response: int) -> None:
+        self.host = host
+        self.port = port
+        self._client_id = client_id.encode()
+        self._connect_seconds = connect_seconds
+        self._max_response = max_response
+        self._link: _Link | None = None
+        self._connecting = asyncio.Lock()
+        self._last_id = 0
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"Channel({self.host}:{self.port})"
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the last that was heard of the other broker is good."""
+        return self._link is not None and not self._link.broken
+
+    async def ask(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
+    ) -> memoryview:
+        """Send a request and wait for its response, from the first byte after the correlation id on.
+
+        Raises ChannelBroken, also when there is no answer within `seconds`: the connection is then given up.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                link = await self._connected()
+                self._last_id = (self._last_id + 1) % _CORRELATION_IDS
+                header = HEADER.pack(key, version, self._last_id, len(self._client_id)) + self._client_id
+                return await link.ask(self._last_id, [header + b"\0" if flexible else header, *body])
+        except TimeoutError:
+            self._break("it did not answer in time")
+            raise ChannelBroken(f"{self.host}:{self.port} did not answer within {seconds:g} s") from None
+
+    def close(self) -> None:
+        """Give the connection up for good."""
+        self._closed = True
+        self._break("this broker closed the connection")
+
+    def _break(self, reason: str) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.break_off(reason)
+
+    async def _connected(self) -> _Link:
+        async with self._connecting:
+            if self._closed:
+                raise ChannelBroken(f"the channel to {self.host}:{self.port} is closed")
+            if self._link is None or self._link.broken:
+                loop = asyncio.get_running_loop()
+                try:
+                    async with asyncio.timeout(self._connect_seconds):
+                        _, self._link = await loop.create_connection(
+                            lambda: _Link(f"{self.host}:{self.port}", self._max_response), self.host, self.port
+                        )
+                except (OSError, TimeoutError) as error:
+                    raise ChannelBroken(f"{self.host}:{self.port} cannot be reached: {error}") from error
+            return self._link
+
+
+class _Link(asyncio.BufferedProtocol):
+    """One TCP connection."""
+
+    def __init__(self, name: str, max_response: int) -> None:
+        self._name = name
+        self._max_response = max_response
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._length = bytearray(LENGTH.size)
+        self._frame: bytearray | None = None
+        self._filled = 0
+        self.broken = False
+
+    async def ask(self, correlation_id: int, message: Sequence[bytes | bytearray | memoryview]) -> memoryview:
+        """Send one request; answers come in the order of requests."""
+        if self._transport is None or self.broken:
+            raise ChannelBroken(f"the connection to {self._name} is broken")
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((correlation_id, future))
+        size = sum(memoryview(part).nbytes for part in message)
+        self._transport.writelines([LENGTH.pack(size), *message])
+        answer: memoryview = await future
+        return answer
+
+    def break_off(self, reason: str) -> None:
+        """Close it, and tell everyone who waits."""
+        self.broken = True
+        if self._transport is not None:
+            self._transport.abort()
+        while self._waiting:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(ChannelBroken(f"the connection to {self._name} broke: {reason}"))
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        with contextlib.suppress(OSError, AttributeError):
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.break_off(str(exc) if exc is not None else "the other side closed it")
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go: into the length, or into the frame that it announced."""
+        buffer = self._length if self._frame is None else self._frame
+        return memoryview(buffer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        self._filled += nbytes
+        if self._frame is None:
+            if self._filled == LENGTH.size:
+                self._begin(LENGTH.unpack(self._length)[0])
+        elif self._filled == len(self._frame):
+            frame, self._frame, self._filled = self._frame, None, 0
+            self._received(memoryview(frame))
+
+    def _begin(self, size: int) -> None:
+        if not 4 <= size <= self._max_response:
+            self.break_off(f"it announced a response of {size} bytes")
+            return
+        self._frame, self._filled = bytearray(size), 0
+
+    def _received(self, frame: memoryview) -> None:
+        if not self._waiting:
+            self.break_off("it answered what nobody asked")
+            return
+        expected, future = self._waiting.popleft()
+        (correlation_id,) = LENGTH.unpack_from(frame)
+        if correlation_id != expected:
+            self._waiting.appendleft((expected, future))
+            self.break_off(f"it answered request {correlation_id} instead of {expected}")
+        elif not future.done():
+            future.set_result(frame[4:])
