@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import enum
 import functools
 import socket
 import struct
@@ -135,6 +136,8 @@ def _zero(hint: Any) -> Any:
         return build(hint, {})
     if "Timedelta" in str(hint):
         return datetime.timedelta(0)
+    if issubclass(hint, enum.Enum):
+        return hint(0)
     return next(kind(0) if kind is not str else "" for kind in (bool, int, float, str) if issubclass(hint, kind))
 
 

@@ -284,14 +284,13 @@ def _refuse(code: ErrorCode, what: str = "") -> None:
 def _described(
     code: ErrorCode, group: Any, node: Node, read: Callable[[Any, Node], GroupInfo]
 ) -> GroupInfo | RequestRefused:
-    return _refusal(code, message=group.error_message) or _living(read(group, node))
-
-
-def _living(group: GroupInfo) -> GroupInfo | RequestRefused:
     """Brokers before Kafka 4.0 describe groups that do not exist as dead ones."""
-    if group.state == "Dead":
-        return RequestRefused(ErrorCode.group_id_not_found, MEANINGS[ErrorCode.group_id_not_found])
-    return group
+    if code == ErrorCode.none and group.group_state == "Dead":
+        code = ErrorCode.group_id_not_found
+    try:
+        return _refusal(code, message=group.error_message) or read(group, node)
+    except RequestRefused as refusal:
+        return refusal
 
 
 def _consumer_group(group: DescribedConsumerGroup, node: Node) -> GroupInfo:
@@ -332,7 +331,7 @@ def _classic_group(group: DescribedClassicGroup, node: Node) -> GroupInfo:
     if group.protocol_type not in CONSUMER_PROTOCOLS:
         raise RequestRefused(
             ErrorCode.inconsistent_group_protocol,
-            f"group {group.group_id} is not a group of consumers, but of type {group.protocol_type}",
+            f"it is not a group of consumers, but of type {group.protocol_type}",
         )
     return GroupInfo(
         group_id=group.group_id,

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from barnabas.clients.delivery import REMEMBERED, Delivery, Settlements
+from barnabas.clients.errors import BrokerSilent, BufferFull, ClientFailed, NotDelivered, RequestRefused
+from barnabas.clients.records import RecordMetadata
+from barnabas.model.errors import ErrorCode
+
+
+class Message:
+    """As librdkafka gives it back."""
+
+    def partition(self) -> int:
+        return 2
+
+    def offset(self) -> int:
+        return 40
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1000
+
+
+def test_a_result_is_where_the_record_went() -> None:
+    delivery = Delivery(Settlements(), "t", None)
+    assert not delivery.done()
+    assert repr(delivery) == "<Delivery to t pending>"
+    delivery.settle(None, Message())
+    assert delivery.result() == RecordMetadata("t", 2, 40, 1000)
+    assert delivery.exception() is None
+    assert repr(delivery) == "<Delivery to t-2 at 40>"
+
+
+def test_whoever_waits_is_woken() -> None:
+    delivery = Delivery(Settlements(), "t", None)
+    found: list[RecordMetadata] = []
+    waiting = threading.Thread(target=lambda: found.append(delivery.result(10)))
+    waiting.start()
+    delivery.settle(None, Message())
+    waiting.join(10)
+    assert found == [RecordMetadata("t", 2, 40, 1000)]
+
+
+def test_waiting_ends_at_its_time() -> None:
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s for a record for t"):
+        Delivery(Settlements(), "t", None).result(0.01)
+
+
+def test_callbacks_are_told_before_and_after() -> None:
+    told: list[Any] = []
+    delivery = Delivery(Settlements(), "t", told.append)
+    delivery.add_done_callback(told.append)
+    assert told == []
+    delivery.settle(None, Message())
+    assert told == [delivery, delivery]
+    delivery.add_done_callback(told.append)
+    assert told == [delivery] * 3
+
+
+def test_a_callback_that_fails_is_logged_and_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Any] = []
+
+    def broken(_: Delivery) -> None:
+        raise ZeroDivisionError
+
+    delivery = Delivery(Settlements(), "t", broken)
+    delivery.add_done_callback(told.append)
+    delivery.settle(None, Message())
+    assert told == [delivery]
+    assert "a callback of a record for topic t failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (KafkaError.MSG_SIZE_TOO_LARGE, RequestRefused, "record for t: .*too large"),
+        (KafkaError._MSG_TIMED_OUT, BrokerSilent, "record for t: no broker answered in time"),
+        (KafkaError._PURGE_QUEUE, ClientFailed, "it was still in the buffer when it was given up"),
+        (KafkaError._PURGE_INFLIGHT, ClientFailed, "it had no answer yet when it was given up"),
+        (KafkaError._FATAL, ClientFailed, "record for t"),
+    ],
+)
+def test_failures_say_what_happened(code: int, kind: type[Exception], text: str) -> None:
+    delivery = Delivery(Settlements(), "t", None)
+    delivery.settle(KafkaError(code), Message())
+    with pytest.raises(kind, match=text):
+        delivery.result()
+
+
+def test_brokers_errors_have_their_code() -> None:
+    delivery = Delivery(Settlements(), "t", None)
+    delivery.settle(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), Message())
+    error = delivery.exception()
+    assert isinstance(error, RequestRefused)
+    assert error.code == ErrorCode.topic_authorization_failed
+
+
+def test_failures_that_nobody_looked_at_are_raised_once() -> None:
+    shared = Settlements()
+    unseen, seen, told = Delivery(shared, "a", None), Delivery(shared, "b", None), Delivery(shared, "c", lambda _: None)
+    for delivery in (unseen, seen, told):
+        delivery.fail(BufferFull(f"no room for {delivery.topic}"))
+    seen.exception()
+    with pytest.raises(NotDelivered, match="1 record was not delivered: no room for a") as caught:
+        shared.failures.raise_any()
+    assert caught.value.count == 1
+    shared.failures.raise_any()
+
+
+def test_a_late_callback_counts_as_a_look() -> None:
+    shared = Settlements()
+    delivery = Delivery(shared, "t", None)
+    delivery.fail(BufferFull("no room"))
+    delivery.add_done_callback(lambda _: None)
+    shared.failures.raise_any()
+
+
+def test_of_many_failures_the_first_are_kept_and_all_are_counted() -> None:
+    shared = Settlements()
+    kept = [Delivery(shared, "t", None) for _ in range(REMEMBERED + 50)]
+    for number, delivery in enumerate(kept):
+        delivery.fail(BufferFull(f"reason {number % 5}"))
+    with pytest.raises(NotDelivered) as caught:
+        shared.failures.raise_any()
+    assert caught.value.count == REMEMBERED + 50
+    assert len(caught.value.errors) == REMEMBERED
+    assert str(caught.value) == "150 records were not delivered: reason 0; reason 1; reason 2 (and 2 other reasons)"
