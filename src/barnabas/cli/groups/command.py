@@ -20,7 +20,7 @@ from barnabas.cli.output import json_option
 if TYPE_CHECKING:
     from barnabas.clients.groups import Groups
 
-ACTIONS = ("list", "describe", "reset_offsets", "delete", "delete_offsets")
+ACTIONS = ("list", "describe", "reset_offsets", "delete", "delete_offsets", "validate_regex")
 SCENARIOS = (
     "to_earliest",
     "to_latest",
@@ -59,6 +59,7 @@ class Options:
     reset_offsets: bool
     delete: bool
     delete_offsets: bool
+    validate_regex: str | None
     group: tuple[str, ...]
     all_groups: bool
     topic: tuple[str, ...]
@@ -100,7 +101,7 @@ class Options:
                 raise click.UsageError(f"{_flag(name)} goes with {_or(allowed)}, not with {_flag(self.action)}.")
         if self.group and self.all_groups:
             raise click.UsageError("Give --group or --all-groups, not both.")
-        if self.action != "list" and not (self.group or self.all_groups):
+        if self.action not in ("list", "validate_regex") and not (self.group or self.all_groups):
             wanted = "--group" if self.delete_offsets else "--group or --all-groups"
             raise click.UsageError(f"{_flag(self.action)} needs {wanted}.")
         if self.describe and sum(map(self.given, REPORTS)) > 1:
@@ -173,6 +174,12 @@ def _or(names: tuple[str, ...]) -> str:
 @option("--reset-offsets", is_flag=True, help="Move the offsets of a group without members.", section="Actions")
 @option("--delete", is_flag=True, help="Delete groups without members, and their offsets.", section="Actions")
 @option("--delete-offsets", is_flag=True, help="Delete what a group committed for a topic.", section="Actions")
+@option(
+    "--validate-regex",
+    metavar="PATTERN",
+    help="Check a pattern of topics, as members of the new protocol may subscribe to one.",
+    section="Actions",
+)
 @option("--group", metavar="ID", multiple=True, help="The group; repeatable.", section="Groups and topics")
 @option("--all-groups", is_flag=True, help="All groups.", section="Groups and topics")
 @option(
@@ -253,11 +260,22 @@ def command(ctx: click.Context, /, **values: Any) -> None:
 
     options = Options(**values)
     options.check()
+    if options.validate_regex is not None:
+        validate_regex(options.validate_regex)
+        return
     with connection.open_groups(options.bootstrap_server, options.command_config, options.timeout) as groups:
         run(groups, options)
 
 
 command.add_command(import_zookeeper)
+
+
+def validate_regex(pattern: str) -> None:
+    """`--validate-regex`: by the rules of the broker, which needs not be asked."""
+    from barnabas.machines.groups.patterns import compile_pattern
+
+    compile_pattern(pattern)
+    click.echo(f"The regular expression `{pattern}` is valid.")
 
 
 def run(groups: Groups, options: Options) -> None:

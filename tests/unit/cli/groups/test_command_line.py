@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("", "Give exactly one action: --list, --describe, --reset-offsets, --delete or --delete-offsets."),
+        ("", "Give exactly one action: --list, --describe, --reset-offsets, --delete, --delete-offsets or"),
         ("--list --describe", "Give exactly one action"),
         ("--list --group g", "--group goes with --describe, --reset-offsets, --delete or --delete-offsets, not with"),
         ("--describe", "--describe needs --group or --all-groups."),
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ("--reset-offsets --group g --topic t --to-latest --export --json", "Give --export (CSV) or --json"),
         ("--reset-offsets --group g --topic t:x --to-latest", "--topic t:x is not of the form NAME or NAME:0,1,..."),
         ("--reset-offsets --group g --topic t --to-datetime noon", "--to-datetime noon is not of the form"),
+        ("--validate-regex a.* --group g", "--group goes with"),
         ("nonsense", "No such command 'nonsense'."),
     ],
 )
@@ -48,3 +49,11 @@ def test_help_has_options_commands_and_examples(run: Run) -> None:
     shown = run("groups", "--help").stdout
     assert shown.index("Where to reset to:") < shown.index("Commands:") < shown.index("Examples:")
     assert "import-zookeeper" in shown
+
+
+def test_patterns_are_checked_without_a_broker(run: Run) -> None:
+    valid = run("groups", "--validate-regex", "orders-.*")
+    assert (valid.exit_code, valid.stdout) == (0, "The regular expression `orders-.*` is valid.\n")
+    invalid = run("groups", "--validate-regex", "orders-(?=x)")
+    assert (invalid.exit_code, invalid.stdout) == (1, "")
+    assert "`orders-(?=x)` is not a valid regular expression: invalid perl operator" in invalid.stderr
