@@ -13,8 +13,8 @@ Offsets never change. A batch keeps its base and last offset whatever it loses; 
 it is the last of its segment (so that segments go on ending where the next begins) or the last of a producer that is
 still known (so that its sequence numbers stay known); then its bare header stays.
 
-Left alone are the active segment and everything that is not committed, not decided (open transactions) or not on disk:
-a record is removed only because of one that nothing can take back.
+Left alone are the active segment and everything that is not committed or not decided (open transactions). The log is
+flushed before it is cleaned: a record is removed only because of one that nothing can take back.
 
 Two halves. What reads and writes records costs time for every record, and runs in a process of its own (worker,
 cleaning, rewrite, payload), so that the event loop is not held up; docs/adr/0005 has the measurements. What chooses a

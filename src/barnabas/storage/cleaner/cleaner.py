@@ -2,6 +2,9 @@
 
 The caller has the log's upkeep, so no segment is removed by retention meanwhile. The log can still be cut or deleted:
 then the next swap finds it changed, and the cleaning ends without harm.
+
+Before anything goes, the log is flushed: a record is superseded by one that is on disk, and if that one is part of a
+transaction, so is the marker that committed it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from barnabas.storage.cleaner.cleaning import CleaningAborted
 from barnabas.storage.cleaner.destination import discard
 from barnabas.storage.cleaner.report import LastCleaning
 from barnabas.storage.cleaner.rewrite import ProducerEnd
@@ -39,6 +43,8 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits,
     def on_group(group: CleanedGroup) -> bool:
         return swap_in(log, store, [by_base[base] for base in group.bases], group, todo.truncations)
 
+    if log.flush() < todo.log_end_offset:
+        raise CleaningAborted(f"{log.tp} was cut before it was on disk")
     try:
         done = worker.clean(_task(todo, store.files, limits, now_ms), on_group)
     except Exception:

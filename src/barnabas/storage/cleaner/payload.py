@@ -168,12 +168,21 @@ def keep_by_number(data: bytes, position: int, deltas: Sequence[int]) -> list[Ru
                     position += length
                 number += 1
             start = position
-            length, at = read_varint(data, position)
-            position = at + length
-            at += 1
+            byte = data[position]
+            if byte < 0x80:
+                at = position + 2
+                position += 1 + (byte >> 1)
+            elif (second := data[position + 1]) < 0x80:
+                at = position + 3
+                position += 2 + (byte >> 1 & 0x3F | second << 6)
+            else:
+                length, at = read_varint(data, position)
+                position = at + length
+                at += 1
             while data[at] >= 0x80:
                 at += 1
-            if read_varint(data, at + 1)[0] != delta:
+            byte = data[at + 1]
+            if (byte >> 1 if byte < 0x80 else read_varint(data, at + 1)[0]) != delta:
                 return None
             number += 1
             if start != run_end:
@@ -202,17 +211,29 @@ def keep_by_delta(data: bytes, position: int, end: int, deltas: Collection[int])
 
 def largest_timestamp_delta(data: bytes, runs: Sequence[Run]) -> int:
     """The largest timestamp delta of the records in `runs`."""
-    largest: int | None = None
+    largest = -(1 << 63)
     for position, end in runs:
         while position < end:
-            length, at = read_varint(data, position)
-            position = at + length
-            byte = data[at + 1]
-            delta = (byte >> 1) ^ -(byte & 1) if byte < 0x80 else read_varint(data, at + 1, 10)[0]
-            if largest is None or delta > largest:
+            byte = data[position]
+            if byte < 0x80:
+                at = position + 2
+                position += 1 + (byte >> 1)
+            elif (second := data[position + 1]) < 0x80:
+                at = position + 3
+                position += 2 + (byte >> 1 & 0x3F | second << 6)
+            else:
+                length, at = read_varint(data, position)
+                position = at + length
+                at += 1
+            byte = data[at]
+            if byte < 0x80:
+                delta = (byte >> 1) ^ -(byte & 1)
+            elif (second := data[at + 1]) < 0x80:
+                delta = (byte >> 1 & 0x3F | second << 6) ^ -(byte & 1)
+            else:
+                delta = read_varint(data, at, 10)[0]
+            if delta > largest:
                 largest = delta
-    if largest is None:
-        raise InvalidRecord("no record is left to take a timestamp from")
     return largest
 
 

@@ -1,9 +1,8 @@
 """What of a log can be cleaned, whether it is worth it, and which segments become one.
 
-A log can be cleaned up to the lowest of: its active segment, the high watermark, the oldest open transaction, what is
-on disk (the recovery point), and the first segment with a record younger than min.compaction.lag.ms. Whole segments
-only. It is worth it when the dirty part is more than min.cleanable.dirty.ratio of that, or when a dirty record is older
-than max.compaction.lag.ms.
+A log can be cleaned up to the lowest of: its active segment, the high watermark, the oldest open transaction, and the
+first segment with a record younger than min.compaction.lag.ms. Whole segments only. It is worth it when the dirty part
+is more than min.cleanable.dirty.ratio of that, or when a dirty record is older than max.compaction.lag.ms.
 """
 
 from __future__ import annotations
@@ -33,6 +32,9 @@ class LogToClean(NamedTuple):
     segments: tuple[Segment, ...]
     """All segments before `end`."""
     truncations: int
+    log_end_offset: int
+    """All before this must be on disk before a record goes: the one that supersedes it, and the marker that committed
+    that one."""
     clean_bytes: int
     dirty_bytes: int
     overdue: bool
@@ -65,14 +67,17 @@ def first_dirty_offset(log: Log) -> int:
 
 def examine(log: Log, now_ms: int) -> LogToClean:
     """See what of a log can be cleaned. Reads files; runs in a thread."""
-    truncations = log.truncations
+    log.open()
+    high_watermark = log.high_watermark
+    unstable = log.first_unstable_offset  # in this order: what begins after the first look does not matter to it
+    truncations, log_end_offset = log.truncations, log.log_end_offset
     segments = log.segments
     first_dirty = first_dirty_offset(log)
     config = log.config
     lag_ms = config.min_compaction_lag_ms
-    bound = min(log.high_watermark, log.recovery_point, segments[-1].base_offset)
-    if log.first_unstable_offset is not None:
-        bound = min(bound, log.first_unstable_offset)
+    bound = min(high_watermark, segments[-1].base_offset)
+    if unstable is not None:
+        bound = min(bound, unstable)
     ends = [segment.base_offset for segment in segments[1:]]
     cleanable = 0
     clean_bytes = dirty_bytes = 0
@@ -97,6 +102,7 @@ def examine(log: Log, now_ms: int) -> LogToClean:
         segments[cleanable].base_offset,
         segments[:cleanable],
         truncations,
+        log_end_offset,
         clean_bytes,
         dirty_bytes,
         overdue,

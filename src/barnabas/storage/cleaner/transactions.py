@@ -37,7 +37,8 @@ class CleanedTransactions:
         if not header.is_transactional:
             return False
         self._with_data.add(header.producer_id)
-        return header.producer_id in self._aborted
+        aborted = self._aborted.get(header.producer_id)
+        return aborted is not None and header.base_offset <= aborted.last_offset
 
     def is_spent(self, header: BatchHeader, payload: bytes) -> bool:
         """Take the next control batch into account: whether it is a marker of which no data is left."""
@@ -51,11 +52,12 @@ class CleanedTransactions:
         self._with_data.discard(header.producer_id)
         if kind is ControlType.ABORT:
             aborted = self._aborted.pop(header.producer_id, None)
-            if aborted is not None and has_data:
+            if aborted is not None and has_data and header.base_offset <= aborted.last_offset:
                 self.noted.append(aborted)
         return not has_data
 
     def _advance(self, offset: int) -> None:
+        """Begin the transactions that begin at `offset` or before; they end with their markers, seen or not."""
         while self._coming and self._coming[-1].first_offset <= offset:
             transaction = self._coming.pop()
-            self._aborted.setdefault(transaction.producer_id, transaction)
+            self._aborted[transaction.producer_id] = transaction

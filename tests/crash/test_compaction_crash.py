@@ -1,0 +1,82 @@
+"""Compaction on a disk that forgets: at any crash point, the log is a log, and equals its dictionary.
+
+See tests/support/compaction_run.py for what is compared. The power goes off in the middle of any file operation, a
+rename of the swap among them, and any part of what was not synced may be lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.compaction_run import CompactionRun
+from tests.support.faulty_files import PowerLoss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CRASHES = 3
+GROUP = 9
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A directory in memory, where the system has such: these tests make many thousand files."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
+        yield Path(path)
+
+
+def runs(disk: Path, group: int) -> Iterator[CompactionRun]:
+    for seed in range(group * GROUP, (group + 1) * GROUP):
+        root = disk / str(seed)
+        root.mkdir()
+        yield CompactionRun(root, seed)
+
+
+@pytest.mark.parametrize("group", range(12))
+@pytest.mark.parametrize("power", [True, False], ids=["power loss", "killed process"])
+def test_a_compacted_log_equals_its_dictionary_after_every_crash(disk: Path, group: int, power: bool) -> None:
+    cleanings = 0
+    for run in runs(disk, group):
+        for _ in range(CRASHES):
+            with contextlib.suppress(PowerLoss):
+                log = run.start()
+                run.check(log)
+                run.files.crash_in = run.chance.randint(0, 400)
+                run.live(log)
+            run.crash(power=power)
+        run.finish(run.start())
+        cleanings += run.cleanings
+    assert cleanings > GROUP
+
+
+@pytest.mark.parametrize("group", range(2))
+def test_a_crash_in_each_operation_of_one_cleaning(disk: Path, group: int) -> None:
+    """The same log, crashed once in every file operation that a cleaning of it takes."""
+    for power in (True, False):
+        for operation in range(200):
+            root = disk / f"{power}-{operation}"
+            root.mkdir()
+            run = CompactionRun(root, group)
+            log = run.start()
+            run.live(log, 60)
+            log.roll(run.clock.now_ms())
+            log.flush()
+            run.manager.drain()
+            run.certain = log.recovery_point
+            run.files.crash_in = operation
+            try:
+                run.clean(log)
+            except PowerLoss:
+                run.crash(power=power)
+                run.check(run.start())
+                continue
+            break
+        else:
+            pytest.fail("the cleaning did not come to its end")
