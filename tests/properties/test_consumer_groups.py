@@ -8,8 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.consumer_group import ConsumerGroup
 from barnabas.machines.groups.consumer_states import GROUP_TRANSITIONS, ConsumerGroupState
+from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_groups import GROUP, Consumer, Coordinator, settle
 
 SLOTS = range(5)
@@ -197,5 +199,110 @@ class Groups(RuleBasedStateMachine):
         return {name: value for name, value in consumer.fields.items() if name == "instance_id"}
 
 
+class MixedGroups(RuleBasedStateMachine):
+    """Members of both protocols in one group, which changes its own with them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.coordinator = Coordinator({"orders": 4}, initial_rebalance_delay_ms=0, consumer_session_timeout_ms=10_000)
+        self.members: dict[int, Consumer | ClassicConsumer] = {}
+        self.joined = 0
+        self.generation = 0
+
+    @rule(slot=slots, classic=st.booleans())
+    def join(self, slot: int, classic: bool) -> None:
+        if slot in self.members:
+            return
+        self.joined += 1
+        if classic:
+            self.members[slot] = ClassicConsumer(self.coordinator)
+        else:
+            self.members[slot] = Consumer(self.coordinator, f"m{self.joined}", fields={"rebalance_timeout_ms": 3_000})
+        self.members[slot].beat()
+
+    @rule(slot=slots, times=st.integers(1, 3))
+    def beat(self, slot: int, times: int) -> None:
+        for _ in range(times):
+            if (member := self.members.get(slot)) is not None:
+                member.beat()
+
+    @rule()
+    def all_beat(self) -> None:
+        for member in self.members.values():
+            member.beat()
+
+    @rule(slot=slots)
+    def leave(self, slot: int) -> None:
+        if (member := self.members.pop(slot, None)) is not None:
+            member.leave()
+
+    @rule(slot=slots)
+    def die(self, slot: int) -> None:
+        self.members.pop(slot, None)
+
+    @rule(ms=st.sampled_from([1, 100, 1_000, 3_000]))
+    def wait(self, ms: int) -> None:
+        self.coordinator.advance(ms)
+
+    @rule()
+    def reload(self) -> None:
+        self.generation = 0
+        self.coordinator = self.coordinator.reloaded()
+        for member in self.members.values():
+            member.coordinator = self.coordinator
+            if isinstance(member, ClassicConsumer):
+                member.asked = None
+
+    @rule()
+    def rest(self) -> None:
+        for _ in range(150):
+            for member in self.members.values():
+                member.beat()
+            self.coordinator.advance(100)
+        if self.members:
+            had = sorted(partition for member in self.members.values() for partition in member.partitions())
+            assert had == [("orders", index) for index in range(4)]
+            ids = {member.member_id for member in self.members.values()}
+            assert ids == set(self._group_members())
+            if not any(isinstance(member, Consumer) for member in self.members.values()):
+                assert isinstance(self.coordinator.table.groups[GROUP], ClassicGroup)
+            else:
+                assert self.coordinator.state() is ConsumerGroupState.STABLE
+
+    @invariant()
+    def nobody_reads_what_another_reads(self) -> None:
+        read: dict[object, str] = {}
+        known = self._group_members()
+        for member in self.members.values():
+            if member.member_id in known:
+                for partition in member.partitions():
+                    assert read.setdefault(partition, member.member_id) == member.member_id
+
+    @invariant()
+    def generations_rise(self) -> None:
+        group = self.coordinator.table.groups.get(GROUP)
+        generation = 0
+        if isinstance(group, ConsumerGroup) and group.members:
+            generation = group.epoch
+            assert generation >= self.generation
+        elif isinstance(group, ClassicGroup) and group.members:
+            generation = group.generation
+            assert generation >= self.generation
+        self.generation = generation
+
+    def teardown(self) -> None:
+        group = self.coordinator.table.groups.get(GROUP)
+        again = Coordinator(log=self.coordinator.log).table.groups.get(GROUP)
+        assert type(again) is type(group)
+        if isinstance(group, ConsumerGroup):
+            assert hard_state(again) == hard_state(group)
+
+    def _group_members(self) -> set[str]:
+        group = self.coordinator.table.groups.get(GROUP)
+        return set(group.members) if isinstance(group, ConsumerGroup | ClassicGroup) else set()
+
+
 Groups.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestGroups = Groups.TestCase
+MixedGroups.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMixedGroups = MixedGroups.TestCase

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 GROUP = "a-group"
+FENCED = (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found)
+"""After these a member has nothing, and joins again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -150,7 +152,7 @@ class Coordinator:
         """The coordinator after its broker was started again."""
         fresh = Coordinator(log=self.log)
         fresh.table.image, fresh.table.settings = self.table.image, self.table.settings
-        fresh.now_ms = self.now_ms
+        fresh.now_ms, fresh._ids = self.now_ms, self._ids
         fresh.run(fresh.rules.loaded(fresh.now_ms))
         return fresh
 
@@ -218,7 +220,7 @@ class Consumer:
         answer = self.coordinator.heartbeat(
             member_id=self.member_id, epoch=self.epoch, **{"owned": self.owned, **fields}
         )
-        if answer.error_code in (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id):
+        if answer.error_code in FENCED:
             self.epoch, self.owned, self.told = 0, {}, {}
         elif answer.error_code is ErrorCode.none:
             self.epoch = answer.member_epoch
