@@ -47,7 +47,7 @@ from barnabas.machines.groups.patterns import matching
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft, Outcome
 from barnabas.model.errors import ApiError, GroupIdNotFound
-from barnabas.protocol.coordinator_records import ConsumerGroupMetadataKey, OffsetCommitKey
+from barnabas.protocol.coordinator_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -127,9 +127,9 @@ class ConsumerRules:
     def replay(self, record: CoordinatorRecord) -> None:
         """Take over a record of a consumer group; the tombstone of the group's own key removes it."""
         key, value = record
-        if isinstance(key, OffsetCommitKey):
+        if isinstance(key, OffsetCommitKey | GroupMetadataKey):
             return
-        group_id = getattr(key, "group_id", "")
+        group_id = key.group_id
         group = self._table.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             if value is None:
