@@ -1,15 +1,22 @@
-"""`barnabas log`: look into log files, and check them. Both read files only; no broker is asked."""
+"""`barnabas log`: look into log files, check them, see what was cleaned. All read files only; no broker is asked."""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from barnabas.cli.help import Command, Group, option
-from barnabas.cli.output import json_option, print_json, remark
+from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
+
+if TYPE_CHECKING:
+    from barnabas.storage.cleaner.report import Overview
+
+CLEANER_COLUMNS: Final = ("PARTITION", "FIRST-DIRTY", "DIRTY", "CLEANED-AT", "SECONDS", "RECORDS", "BYTES", "REMARK")
 
 
 @click.group(
@@ -17,10 +24,11 @@ from barnabas.cli.output import json_option, print_json, remark
     examples=[
         ("is everything sound?", "barnabas log check ./data"),
         ("what is in a segment?", "barnabas log dump ./data/orders-0/00000000000000000000.log"),
+        ("what did compaction do?", "barnabas log cleaner ./data"),
     ],
 )
 def command() -> None:
-    """Look into log files, and check them."""
+    """Look into log files, check them, and see what was cleaned."""
 
 
 @command.command(
@@ -117,3 +125,57 @@ def check(ctx: click.Context, directories: tuple[Path, ...], as_json: bool) -> N
         )
     if not all(report.ok for report in reports):
         ctx.exit(1)
+
+
+@command.command(
+    cls=Command,
+    short_help="Show what compaction did.",
+    examples=[
+        ("every compacted partition", "barnabas log cleaner ./data"),
+        ("what cannot be cleaned, in a script", "barnabas log cleaner --json ./data | jq '.[] | select(.uncleanable)'"),
+    ],
+)
+@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+def cleaner(directory: Path, as_json: bool) -> None:
+    """Show what compaction did in a data directory, and what is left to it.
+
+    Of each partition: where its dirty part begins, how much of its finished segments is dirty, when it was last cleaned
+    and what remained then, and, if it cannot be cleaned, why.
+    """
+    from barnabas.storage.cleaner.report import overview
+
+    found = overview(directory)
+    match choose_style(as_json=as_json):
+        case Style.JSON:
+            print_json([_cleaner_fields(each) for each in found])
+        case Style.TABLE:
+            print_table(CLEANER_COLUMNS, map(_cleaner_row, found))
+        case Style.PLAIN:
+            for row in (CLEANER_COLUMNS, *map(_cleaner_row, found)):
+                click.echo("\t".join(map(str, row)))
+    if not found:
+        remark(f"No partition of {directory} was cleaned yet.")
+
+
+def _cleaner_fields(each: Overview) -> dict[str, Any]:
+    fields = asdict(each)
+    return {**fields, **fields.pop("report"), "dirty_ratio": round(each.dirty_ratio, 3)}
+
+
+def _cleaner_row(each: Overview) -> tuple[object, ...]:
+    last = each.report.last
+    remark = each.report.uncleanable or ""
+    dirty = f"{each.dirty_ratio:.0%}"
+    if last is None:
+        return each.partition, each.first_dirty, dirty, "-", "-", "-", "-", remark
+    return (
+        each.partition,
+        each.first_dirty,
+        dirty,
+        datetime.fromtimestamp(last.time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ"),
+        last.seconds,
+        f"{last.records_in}→{last.records_out}",
+        f"{last.bytes_in}→{last.bytes_out}",
+        remark,
+    )

@@ -8,6 +8,8 @@ import pytest
 
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
+from barnabas.storage.cleaner.report import LastCleaning, PartitionReport, write_report
+from barnabas.storage.files import FileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,3 +123,48 @@ class TestCheck:
 
     def test_a_missing_directory_is_wrong_usage(self, run: Run, tmp_path: Path) -> None:
         assert run("log", "check", tmp_path / "nowhere").exit_code == 2
+
+
+class TestCleaner:
+    @pytest.fixture
+    def cleaned(self, data: Path) -> Path:
+        """The same, cleaned up to offset 2, and a partition that cannot be cleaned."""
+        (data / "orders-0" / "00000000000000000003.log").touch()
+        (data / "bad-0").mkdir()
+        (data / "cleaner-offset-checkpoint").write_text("0\n1\norders 0 2\n")
+        last = LastCleaning(
+            time_ms=1_700_000_000_000,
+            seconds=1.5,
+            first_dirty=0,
+            cleaned_to=2,
+            keys=1,
+            records_in=9,
+            records_out=3,
+            bytes_in=900,
+            bytes_out=300,
+        )
+        reports = {
+            "orders-0": PartitionReport(cleanings=4, last=last),
+            "bad-0": PartitionReport(uncleanable="the CRC of a batch is wrong"),
+            "gone-0": PartitionReport(cleanings=1, last=last),
+        }
+        write_report(FileSystem(), str(data), reports)
+        return data
+
+    def test_plain_lines(self, run: Run, cleaned: Path) -> None:
+        result = run("log", "cleaner", cleaned)
+        assert (result.exit_code, result.stderr) == (0, "")
+        head, bad, orders = (line.split("\t") for line in result.stdout.splitlines())
+        assert head[0] == "PARTITION"
+        assert bad == ["bad-0", "0", "0%", "-", "-", "-", "-", "the CRC of a batch is wrong"]
+        assert orders == ["orders-0", "2", "50%", "2023-11-14 22:13:20Z", "1.5", "9→3", "900→300", ""]
+
+    def test_json(self, run: Run, cleaned: Path) -> None:
+        bad, orders = json.loads(run("log", "cleaner", cleaned, "--json").stdout)
+        assert (bad["partition"], bad["uncleanable"], bad["last"]) == ("bad-0", "the CRC of a batch is wrong", None)
+        assert (orders["cleanings"], orders["dirty_ratio"], orders["last"]["records_out"]) == (4, 0.5, 3)
+
+    def test_a_directory_without_compaction(self, run: Run, data: Path) -> None:
+        result = run("log", "cleaner", data)
+        assert result.exit_code == 0
+        assert result.stderr == f"No partition of {data} was cleaned yet.\n"

@@ -17,7 +17,7 @@ from barnabas.storage.cleaner.key_map import ENTRY_BYTES, KeyMap
 from barnabas.storage.cleaner.manager import CleanerManager
 from barnabas.storage.cleaner.plan import examine, first_dirty_offset, group_segments
 from barnabas.storage.cleaner.process import CleaningFailed, InThisProcess, WorkerDied
-from barnabas.storage.cleaner.report import FILE, dirtiness, read_report
+from barnabas.storage.cleaner.report import FILE, overview, read_report
 from barnabas.storage.cleaner.task import SegmentFiles
 from barnabas.storage.cleaner.throttle import Throttle
 from barnabas.storage.files import FileSystem
@@ -171,13 +171,18 @@ def test_what_was_cleaned_is_noted_in_the_checkpoint_and_the_report(shop: Shop) 
     report = read_report(FileSystem(), str(shop.path))["t-0"]
     assert report.last is not None
     assert (report.cleanings, report.last.cleaned_to, report.last.records_in, report.last.records_out) == (1, 2, 2, 1)
-    assert dirtiness(log.directory, 2).ratio == 0.0
+    (shown,) = overview(shop.path)
+    assert (shown.partition, shown.first_dirty, shown.dirty_ratio, shown.report) == ("t-0", 2, 0.0, report)
+    append(log, keyed([(b"a", b"newer")]))
+    settle(log)
+    assert 0.4 < overview(shop.path)[0].dirty_ratio < 0.6
     shop.logs.close()
     assert check(shop.path).findings == []
     again = Shop(shop.path)
     found = again.logs.get(log.tp)
     assert found is not None
     assert found.cleaned_to == 2
+    found.update_config(compacted(min_cleanable_dirty_ratio=0.9))
     assert not again.clean()
     again.make("u", *old_and_new())
     assert again.clean()

@@ -46,7 +46,7 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits,
     if log.flush() < todo.log_end_offset:
         raise CleaningAborted(f"{log.tp} was cut before it was on disk")
     try:
-        done = worker.clean(_task(todo, store.files, limits, now_ms), on_group)
+        done = worker.clean(task_for(todo, store.files, limits, now_ms), on_group)
     except Exception:
         _clear(log, store.files, todo.segments)
         raise
@@ -61,7 +61,8 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits,
     )
 
 
-def _task(todo: LogToClean, files: FileSystem, limits: Limits, now_ms: int) -> CleaningTask:
+def task_for(todo: LogToClean, files: FileSystem, limits: Limits, now_ms: int) -> CleaningTask:
+    """What a worker needs to know."""
     log, config = todo.log, todo.log.config
     return CleaningTask(
         directory=str(log.directory),

@@ -12,14 +12,13 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.storage.cleaner.task import Counts
+from barnabas.storage.checkpoints import CLEANED, read_offsets
+from barnabas.storage.files import FileSystem
 from barnabas.storage.segment import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from barnabas.storage.files import FileSystem
 
 FILE: Final = "barnabas-cleaner.json"
 _DIGITS: Final = 20
@@ -40,11 +39,6 @@ class LastCleaning:
     records_out: int
     bytes_in: int
     bytes_out: int
-
-    @property
-    def counts(self) -> Counts:
-        """Records and bytes, before and after."""
-        return Counts(self.records_in, self.records_out, self.bytes_in, self.bytes_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,33 +76,53 @@ def _decode(fields: dict[str, Any]) -> PartitionReport:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Dirtiness:
-    """How much of a partition's sealed segments lies before and after the first dirty offset, going by file names."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What a log directory tells of one partition, whether a broker runs or not."""
 
+    partition: str
+    first_dirty: int
     clean_bytes: int
+    """Of sealed segments before the first dirty offset, going by file names."""
     dirty_bytes: int
-    active_bytes: int
+    """Of sealed segments after it; the active segment is in neither."""
+    report: PartitionReport
 
     @property
-    def ratio(self) -> float:
+    def dirty_ratio(self) -> float:
         """What share of the sealed segments is dirty."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
 
-def dirtiness(directory: Path, first_dirty: int) -> Dirtiness:
-    """Look at the files of a partition's directory; nothing is opened."""
+def overview(directory: Path) -> list[Overview]:
+    """The partitions of a log directory that the cleaner had to do with. Opens two small files, and no log."""
+    files = FileSystem()
+    first_dirty = {str(tp): offset for tp, offset in read_offsets(files, f"{directory}/{CLEANED}").items()}
+    reports = read_report(files, str(directory))
+    found = []
+    for name in sorted(first_dirty.keys() | reports.keys()):
+        if (directory / name).is_dir():
+            start = first_dirty.get(name, 0)
+            clean, dirty = _sizes(directory / name, start)
+            report = reports.get(name, PartitionReport())
+            found.append(
+                Overview(partition=name, first_dirty=start, clean_bytes=clean, dirty_bytes=dirty, report=report)
+            )
+    return found
+
+
+def _sizes(directory: Path, first_dirty: int) -> tuple[int, int]:
+    """The bytes of sealed segments before and after the first dirty offset."""
     sizes = {
         int(path.name[:_DIGITS]): path.stat().st_size
         for path in directory.iterdir()
         if path.name[_DIGITS:] == LOG_SUFFIX and path.name[:_DIGITS].isdecimal()
     }
-    bases = sorted(sizes)
     clean = dirty = 0
-    for base, end in pairwise(bases):
+    for base, end in pairwise(sorted(sizes)):
         if base < first_dirty:
             clean += sizes[base]
         if end > first_dirty:
             dirty += sizes[base]
-    return Dirtiness(clean, dirty, sizes[bases[-1]] if bases else 0)
+    return clean, dirty
