@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
-    from barnabas.broker.replicas import Partition
+    from barnabas.broker.partition import Partition
     from barnabas.machines.controller.image import TopicImage
     from barnabas.storage.files import FileSystem
 
@@ -57,7 +57,7 @@ async def running_parts(
             settings.subscribe(replicas.on_settings)
             endpoints = {"PLAINTEXT": Endpoint("localhost", 9092)}
             await controller.start(Registration(broker_id=config.node_id, endpoints=endpoints, incarnation_id=uuid4()))
-            replicas.lead_all(cache.image.topics.values())
+            replicas.take_all(cache.image.topics.values())
             await replicas.settled()
             yield Broker(
                 broker_id=config.node_id,

@@ -137,7 +137,7 @@ class App:
         broker.metadata.subscribe(broker.replicas.on_change)
         broker.settings.subscribe(broker.replicas.on_settings)
         broker.settings.subscribe(self._on_settings)
-        broker.replicas.lead_all(image.topics.values())
+        broker.replicas.take_all(image.topics.values())
         await broker.controller.start(_registration(config, bound))
         await broker.replicas.settled()
         self._housekeeping.start()

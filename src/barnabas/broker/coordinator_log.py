@@ -18,7 +18,7 @@ from barnabas.protocol.records.records import Record, read_records
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from barnabas.broker.replicas import Partition
+    from barnabas.broker.partition import Partition
     from barnabas.storage.log import Log
 
 _MAX_UNPACKED: Final = 1 << 30

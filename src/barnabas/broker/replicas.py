@@ -1,32 +1,28 @@
-"""The partitions that this broker leads: each joins a log with the rules of leadership, and knows who waits for it.
+"""The partitions that this broker has a replica of: it leads some, follows others, and keeps the logs of both.
 
-Two kinds of waiting. A Produce waits until its records are committed (`when_committed`): until the high watermark has
-passed them, which with flush.messages needs a sync first. A Fetch waits for records (`add_watcher`). Watchers are told
-once per turn of the event loop, however many batches were appended in it; they register in the same callback in which
-they found the log too short, so no append is missed.
+What to do comes from the cluster's image. Logs that are missing are made in a thread, one change after the other, since
+a topic may be deleted and made again meanwhile; a partition is led or followed when its log is there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
-from barnabas.machines.controller.image import INTERNAL_TOPICS
+from barnabas.broker.follower import Follower
+from barnabas.broker.partition import Partition
+from barnabas.machines.controller.image import NO_LEADER
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import (
     ApiError,
-    InvalidTopic,
-    NotEnoughReplicas,
     NotLeaderOrFollower,
     StorageFailed,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from barnabas.model.ids import TopicPartition, uuid_to_text
-from barnabas.storage import validation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,30 +31,10 @@ if TYPE_CHECKING:
     from barnabas.broker.settings import Changed, Settings
     from barnabas.metadata.cache import ClusterImage, Delta, MetadataCache, PartitionImage, TopicImage
     from barnabas.model.log_config import LogConfig
-    from barnabas.protocol.records.batch import BatchHeader
-    from barnabas.storage.log import AppendInfo, Log
+    from barnabas.storage.log import Log
     from barnabas.storage.manager import LogManager
 
 logger = logging.getLogger(__name__)
-
-ACKS_ALL: Final = -1
-NEVER: Final = 2**63 - 1
-"""flush.messages when the operating system decides."""
-
-
-class Watcher(Protocol):
-    """Somebody who wants to know that a partition has more to read."""
-
-    def wake(self) -> None:
-        """Look again."""
-        ...
-
-
-class CommitWaiter(NamedTuple):
-    """A callback for the moment when everything before `end_offset` is committed, or cannot be any more."""
-
-    end_offset: int
-    done: Callable[[ApiError | None], None]
 
 
 class LeadershipWatcher(NamedTuple):
@@ -69,103 +45,31 @@ class LeadershipWatcher(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A partition to be led whose log is not there yet; a new one has never had a log."""
+    """A partition whose log is not there yet; a new one has never had a log."""
 
     topic: TopicImage
     partition: PartitionImage
     is_new: bool
 
 
-class Partition:
-    """One partition that this broker leads."""
+class Replication(Protocol):
+    """Who fetches from leaders, and keeps in-sync replicas up to date."""
 
-    __slots__ = ("_commit_waiters", "_manager", "_watchers", "is_internal", "leader", "log", "topic_id", "tp")
+    def follow(self, follower: Follower) -> None:
+        """Begin to fetch."""
+        ...
 
-    def __init__(self, manager: ReplicaManager, tp: TopicPartition, log: Log, leader: PartitionLeader) -> None:
-        self.tp = tp
-        self.log = log
-        self.leader = leader
-        self.topic_id = log.topic_id
-        self.is_internal = tp.topic in INTERNAL_TOPICS
-        self._manager = manager
-        self._commit_waiters: deque[CommitWaiter] = deque()
-        self._watchers: set[Watcher] = set()
-        log.high_watermark = leader.high_watermark
+    def unfollow(self, follower: Follower) -> None:
+        """Fetch no more."""
+        ...
 
-    def check(self, batch: bytes | memoryview, now_ms: int, version: int) -> BatchHeader:
-        """Refuse a client's batch that must not be stored; returns its header."""
-        if self.is_internal:
-            raise InvalidTopic(f"Cannot append to internal topic {self.tp.topic}: only brokers write there")
-        return validation.check(batch, self.log.config, now_ms, version)
-
-    def check_enough_replicas(self) -> None:
-        """Refuse acks=all when too few replicas are in sync."""
-        needed = self.log.config.min_insync_replicas
-        if len(self.leader.isr) < needed:
-            raise NotEnoughReplicas(
-                f"{len(self.leader.isr)} replicas of {self.tp} are in sync, min.insync.replicas is {needed}"
-            )
-
-    def append(self, batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
-        """Store a batch that `check` let pass."""
-        log, leader = self.log, self.leader
-        info = log.append(batch, header, leader_epoch=leader.leader_epoch, now_ms=now_ms)
-        if log.flush_required:
-            self._flush(log.log_end_offset)
-        elif not info.duplicate and leader.appended(log.log_end_offset):
-            self._committed()
-        return info
-
-    def must_wait(self, acks: int) -> bool:
-        """Whether a client with these acks waits for records that are not committed: for replicas, or for a sync."""
-        return acks == ACKS_ALL or self.log.config.flush_messages != NEVER
-
-    def when_committed(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
-        """Call `done` once everything before `end_offset` is committed, or with the error that prevents it."""
-        self._commit_waiters.append(CommitWaiter(end_offset, done))
-
-    def add_watcher(self, watcher: Watcher) -> None:
-        """Wake `watcher` when there is more to read."""
-        self._watchers.add(watcher)
-
-    def remove_watcher(self, watcher: Watcher) -> None:
-        """Forget `watcher`."""
-        self._watchers.discard(watcher)
-
-    def wake_watchers(self) -> None:
-        """Let everyone look again: there is more, or it is over."""
-        for watcher in list(self._watchers):
-            watcher.wake()
-
-    def _flush(self, end_offset: int) -> None:
-        loop = asyncio.get_running_loop()
-        future = self._manager.logs.flush_through(self.log, end_offset)
-        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._flushed, end_offset, done))
-
-    def _flushed(self, end_offset: int, done: Future[int]) -> None:
-        error = done.exception()
-        if error is not None:
-            self.fail(error if isinstance(error, ApiError) else StorageFailed(str(error)))
-        elif self.leader.appended(max(end_offset, self.leader.high_watermark)):
-            self._committed()
-
-    def _committed(self) -> None:
-        high_watermark = self.log.high_watermark = self.leader.high_watermark
-        waiters = self._commit_waiters
-        while waiters and waiters[0].end_offset <= high_watermark:
-            waiters.popleft().done(None)
-        if self._watchers:
-            self._manager.wake_soon(self)
-
-    def fail(self, error: ApiError) -> None:
-        """Nothing that waits will be committed: tell everyone."""
-        while self._commit_waiters:
-            self._commit_waiters.popleft().done(error)
-        self.wake_watchers()
+    def isr_may_grow(self, partition: Partition) -> None:
+        """A follower has caught up."""
+        ...
 
 
 class ReplicaManager:
-    """All partitions that this broker leads, kept as the cluster's image says."""
+    """All replicas of this broker, kept as the cluster's image says. Alone in a cluster it needs no `replication`."""
 
     def __init__(
         self, broker_id: int, logs: LogManager, settings: Settings, metadata: MetadataCache, executor: Executor
@@ -181,6 +85,8 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_wire: dict[tuple[str | bytes, int], Partition] = {}
         """The same, by name and by the bytes of the topic's id: what a Produce or Fetch names is one look-up away."""
+        self._followers: dict[tuple[str, int], Follower] = {}
+        self.replication: Replication | None = None
         self._to_wake: set[Partition] = set()
         self._leadership: dict[str, LeadershipWatcher] = {}
 
@@ -240,22 +146,36 @@ class ReplicaManager:
         for partition in partitions:
             partition.wake_watchers()
 
-    def lead_all(self, topics: Iterable[TopicImage], before: ClusterImage | None = None) -> None:
-        """Take over every partition that the image gives this broker; logs that are missing are made in a thread.
+    def flush_through(self, log: Log, end_offset: int) -> Future[int]:
+        """Sync a log up to here, in a thread."""
+        return self.logs.flush_through(log, end_offset)
+
+    def isr_may_grow(self, partition: Partition) -> None:
+        """A follower has caught up with a partition."""
+        if self.replication is not None:
+            self.replication.isr_may_grow(partition)
+
+    def followers(self) -> Iterable[Follower]:
+        """Every partition that this broker follows."""
+        return self._followers.values()
+
+    def take_all(self, topics: Iterable[TopicImage], before: ClusterImage | None = None) -> None:
+        """Lead or follow every partition that the image gives this broker; missing logs are made in a thread.
 
         `before` is the image that did not have the new ones yet; without it, nothing counts as new.
         """
         wanted: list[Wanted] = []
         for topic in topics:
             for partition in topic.partitions:
-                if partition.leader != self._broker_id:
+                if self._broker_id not in partition.replicas:
+                    self._give_up(topic, partition)
                     continue
                 log = self.logs.get(TopicPartition(topic.name, partition.index))
                 if log is None or log.topic_id != topic.topic_id or self._making:
                     is_new = before is not None and before.partition(topic.name, partition.index) is None
                     wanted.append(Wanted(topic, partition, is_new))
                 else:
-                    self._lead(topic, partition, log)
+                    self._take(topic, partition, log)
         if wanted:
             self._under_construction.update((each.topic.name, each.partition.index) for each in wanted)
             making = asyncio.get_running_loop().create_task(self._make(wanted))
@@ -279,11 +199,14 @@ class ReplicaManager:
             for (topic, partition, _), log in zip(wanted, made, strict=True):
                 self._under_construction.discard((topic.name, partition.index))
                 if isinstance(log, ApiError):
-                    logger.error("cannot lead %s-%d: %s", topic.name, partition.index, log)
-                elif self._metadata.topic_by_id(topic.topic_id) is None:
-                    self.logs.delete(log.tp)  # the topic was deleted meanwhile
+                    logger.error("cannot serve %s-%d: %s", topic.name, partition.index, log)
+                    continue
+                image = self._metadata.partition(topic.name, partition.index)
+                same_topic = self._metadata.topic_by_id(topic.topic_id) is not None
+                if not same_topic or image is None or self._broker_id not in image.replicas:
+                    self.logs.delete(log.tp)  # the topic was deleted, or its replicas moved, meanwhile
                 else:
-                    self._lead(topic, partition, log)
+                    self._take(topic, image, log)
 
     def _create(self, wanted: Wanted, config: LogConfig) -> Log | ApiError:
         topic, partition, is_new = wanted
@@ -299,54 +222,102 @@ class ReplicaManager:
         for topic in delta.deleted:
             for partition in topic.partitions:
                 self._drop(TopicPartition(topic.name, partition.index), topic.topic_id)
-        self.lead_all(delta.created, delta.before)
-        self.lead_all(delta.changed, delta.before)
+        self.take_all(delta.created, delta.before)
+        self.take_all(delta.changed, delta.before)
 
     def on_settings(self, changed: Changed) -> None:
         """Give logs their topic's new settings."""
-        for partition in self._partitions.values():
-            if partition.tp.topic in changed.topics:
-                partition.log.update_config(self._settings.log_config(partition.tp.topic))
+        logs = [replica.log for replica in self._partitions.values()]
+        logs += [replica.log for replica in self._followers.values()]
+        for log in logs:
+            if log.tp.topic in changed.topics:
+                log.update_config(self._settings.log_config(log.tp.topic))
+
+    def _take(self, topic: TopicImage, image: PartitionImage, log: Log) -> None:
+        """Do what the image says of a partition whose log is there."""
+        config = self._settings.log_config(topic.name)
+        if log.config is not config:
+            log.update_config(config)
+        if image.leader == self._broker_id:
+            self._lead(topic, image, log)
+        else:
+            self._follow(topic, image, log)
 
     def _lead(self, topic: TopicImage, image: PartitionImage, log: Log) -> None:
         tp = TopicPartition(topic.name, image.index)
         known = self._partitions.get(tp)
         if known is not None and known.leader.leader_epoch == image.leader_epoch:
-            if known.leader.commit_isr(image.isr):
-                known.wake_watchers()
-            return
-        config = self._settings.log_config(topic.name)
-        if log.config is not config:
-            log.update_config(config)
+            if known.leader.replicas == image.replicas:
+                if image.partition_epoch >= known.leader.partition_epoch:
+                    known.commit_isr(image.isr, image.partition_epoch)
+                return
+        elif known is None:
+            self._stop_following(tp)
         if log.is_open:
             log.assign_epoch(image.leader_epoch, log.log_end_offset)  # a log that is not open notes it when it appends
         leader = PartitionLeader(
             broker_id=self._broker_id,
             leader_epoch=image.leader_epoch,
+            partition_epoch=image.partition_epoch,
             replicas=image.replicas,
             isr=image.isr,
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
+            now=asyncio.get_running_loop().time(),
         )
         watcher = self._leadership.get(topic.name)
         if known is not None:
-            if watcher is not None:
-                watcher.lost(known)
-            known.fail(NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))
+            self._end_leadership(known, NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))
         partition = self._partitions[tp] = Partition(self, tp, log, leader)
         self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
         if watcher is not None:
             watcher.led(partition)
 
+    def _follow(self, topic: TopicImage, image: PartitionImage, log: Log) -> None:
+        tp = TopicPartition(topic.name, image.index)
+        led = self._partitions.get(tp)
+        if led is not None:
+            self._forget(led)
+            self._end_leadership(led, NotLeaderOrFollower(f"{tp} is led by broker {image.leader} now"))
+        known = self._followers.get(tp)
+        if known is not None:
+            if (known.leader_id, known.leader_epoch) == (image.leader, image.leader_epoch):
+                return
+            self._stop_following(tp)
+        follower = self._followers[tp] = Follower(tp, topic.topic_id, log, image.leader, image.leader_epoch)
+        if self.replication is not None and image.leader != NO_LEADER:
+            self.replication.follow(follower)
+
+    def _stop_following(self, tp: TopicPartition) -> None:
+        follower = self._followers.pop(tp, None)
+        if follower is not None and self.replication is not None:
+            self.replication.unfollow(follower)
+
+    def _give_up(self, topic: TopicImage, image: PartitionImage) -> None:
+        """This broker is no replica of the partition any more: if it was one, its log goes."""
+        tp = TopicPartition(topic.name, image.index)
+        if tp in self._partitions or tp in self._followers:
+            self._drop(tp, topic.topic_id)
+
     def _drop(self, tp: TopicPartition, topic_id: UUID) -> None:
-        partition = self._partitions.get(tp)
-        if partition is None or partition.topic_id != topic_id:
+        led, followed = self._partitions.get(tp), self._followers.get(tp)
+        if led is not None and led.topic_id == topic_id:
+            self._forget(led)
+            self._end_leadership(led, UnknownTopicOrPartition(f"{tp} was deleted"))
+        elif followed is not None and followed.topic_id == topic_id:
+            self._stop_following(tp)
+        else:
             return
-        del self._partitions[tp], self._by_wire[tp], self._by_wire[topic_id.bytes, tp.partition]
-        if (watcher := self._leadership.get(tp.topic)) is not None:
-            watcher.lost(partition)
-        partition.fail(UnknownTopicOrPartition(f"{tp} was deleted"))
         self.logs.delete(tp)
+
+    def _forget(self, partition: Partition) -> None:
+        tp = partition.tp
+        del self._partitions[tp], self._by_wire[tp], self._by_wire[partition.topic_id.bytes, tp.partition]
+
+    def _end_leadership(self, partition: Partition, reason: ApiError) -> None:
+        if (watcher := self._leadership.get(partition.tp.topic)) is not None:
+            watcher.lost(partition)
+        partition.fail(reason)
 
     def wake_all(self) -> None:
         """Let every waiting request finish with what there is (on shutdown)."""

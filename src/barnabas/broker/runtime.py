@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator
     from concurrent.futures import Executor
 
-    from barnabas.broker.replicas import Partition, ReplicaManager
+    from barnabas.broker.partition import Partition
+    from barnabas.broker.replicas import ReplicaManager
     from barnabas.machines.outcome import Outcome
     from barnabas.metadata.cache import MetadataCache
     from barnabas.model.clock import Clock

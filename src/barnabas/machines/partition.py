@@ -12,7 +12,7 @@ One object stands for one leadership: a new leader epoch makes a new object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 
@@ -25,6 +25,17 @@ UNKNOWN_OFFSET: Final = -1
 """The log end of a replica that has not fetched since this leader took over."""
 
 
+class Progress(NamedTuple):
+    """How a follower gets on, by a clock that never goes back."""
+
+    caught_up: float
+    """When it last had everything that the leader had."""
+    fetched_at: float
+    """When it last fetched."""
+    end_then: int
+    """The leader's log end at that time."""
+
+
 class PartitionLeader:
     """The state of one partition while this broker leads it."""
 
@@ -32,11 +43,14 @@ class PartitionLeader:
         "_ends",
         "_log_end_offset",
         "_pending",
+        "_progress",
         "broker_id",
         "epoch_start_offset",
         "high_watermark",
         "isr",
         "leader_epoch",
+        "partition_epoch",
+        "replicas",
     )
 
     def __init__(
@@ -48,9 +62,14 @@ class PartitionLeader:
         isr: Collection[int],
         log_end_offset: int,
         high_watermark: int,
+        partition_epoch: int = 0,
+        now: float = 0.0,
     ) -> None:
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        """Version of the state that the controller committed; a change of the ISR names the one it is made from."""
+        self.replicas = tuple(replicas)
         self.epoch_start_offset = log_end_offset
         """Where this leadership began: the high watermark says nothing reliable until it is here."""
         self.isr = frozenset(isr)
@@ -59,6 +78,7 @@ class PartitionLeader:
         self._log_end_offset = log_end_offset
         self._pending: frozenset[int] = frozenset()
         self._ends = {replica: UNKNOWN_OFFSET for replica in replicas if replica != broker_id}
+        self._progress = {replica: Progress(now, now, UNKNOWN_OFFSET) for replica in self._ends}
         self._advance()
 
     @property
@@ -85,18 +105,55 @@ class PartitionLeader:
             return True
         return self._advance()
 
-    def fetched(self, replica: int, log_end_offset: int) -> bool:
-        """A follower asks from this offset on, so it has all before; True if the high watermark moved."""
+    def fetched(self, replica: int, log_end_offset: int, now: float = 0.0) -> bool:
+        """A follower asks from this offset on, so it has all before; True if the high watermark moved.
+
+        It was caught up now if it has all there is, and when it last fetched if it has all that there was then.
+        """
         self._ends[replica] = log_end_offset
+        caught_up, fetched_at, end_then = self._progress[replica]
+        if log_end_offset >= self._log_end_offset:
+            caught_up = now
+        elif end_then != UNKNOWN_OFFSET and log_end_offset >= end_then:
+            caught_up = max(caught_up, fetched_at)
+        self._progress[replica] = Progress(caught_up, now, self._log_end_offset)
         return self._advance()
 
+    def may_join(self, replica: int) -> bool:
+        """Whether a follower outside the ISR has everything that is committed, and all of earlier leaderships."""
+        end = self._ends.get(replica, UNKNOWN_OFFSET)
+        return replica not in self._pending and end >= self.high_watermark and end >= self.epoch_start_offset
+
+    def lagging(self, now: float, max_lag: float, max_messages: int | None = None) -> frozenset[int]:
+        """Followers in the ISR that have not been caught up for `max_lag`, or are `max_messages` behind, if that counts.
+
+        A follower that has all there is never lags, however long it was silent.
+        """
+        end = self._log_end_offset
+        return frozenset(
+            replica
+            for replica in self.isr
+            if replica != self.broker_id
+            and replica in self._ends
+            and self._ends[replica] != end
+            and (
+                now - self._progress[replica].caught_up > max_lag
+                or (max_messages is not None and end - self._ends[replica] > max_messages)
+            )
+        )
+
     def propose(self, replicas: Collection[int]) -> None:
-        """Ask the controller to take these replicas into the ISR: from now on they count."""
+        """Ask the controller to make this the ISR: whoever comes counts from now on, whoever goes counts until then."""
         self._pending = frozenset(replicas) - self.isr
 
-    def commit_isr(self, isr: Collection[int]) -> bool:
+    def withdraw(self) -> None:
+        """The controller refused: nothing is pending any more."""
+        self._pending = frozenset()
+
+    def commit_isr(self, isr: Collection[int], partition_epoch: int = 0) -> bool:
         """The controller decided: nothing is pending any more; True if the high watermark moved."""
         self.isr = frozenset(isr)
+        self.partition_epoch = max(self.partition_epoch, partition_epoch)
         self._pending = frozenset()
         return self._advance()
 

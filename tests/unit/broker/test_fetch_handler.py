@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
-    from barnabas.broker.replicas import Partition
+    from barnabas.broker.partition import Partition
 
 NOW = 1_700_000_000_000
 VERSIONS = [4, 5, 7, 11, 12, 13, 18]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.broker.replicas import Partition
+    from barnabas.broker.partition import Partition
     from barnabas.machines.fetch_session import FetchContext, SessionPartition
     from barnabas.storage.log import Log
     from barnabas.storage.segment import FileSlice

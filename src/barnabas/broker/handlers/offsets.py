@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.broker.replicas import Partition
+    from barnabas.broker.partition import Partition
     from barnabas.storage.log import Log
 
 LATEST: Final = -1

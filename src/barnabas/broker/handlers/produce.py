@@ -18,7 +18,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from barnabas.broker.replicas import ACKS_ALL
+from barnabas.broker.partition import ACKS_ALL
 from barnabas.model.errors import ApiError, InvalidRecord, InvalidRequiredAcks, InvalidTxnState, RequestTimedOut
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import produce as wire
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.broker.replicas import Partition
+    from barnabas.broker.partition import Partition
     from barnabas.storage.log import AppendInfo
 
 logger = logging.getLogger(__name__)

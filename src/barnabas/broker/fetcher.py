@@ -1,0 +1,313 @@
+"""Following: one task per leader fetches for all partitions that this broker follows there.
+
+    compare    partitions that do not agree yet: where does our last epoch end at the leader's? cut what it lacks
+    fetch      all that agree, in one request of a session; write what comes, and go on from there
+
+A partition that meets an error waits a little (replica.fetch.backoff.ms) while the others go on. A leader that cannot
+be reached is asked again after the same time, until the controller names another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.list_offsets.v7 import request as offsets_request
+from kio.schema.list_offsets.v7 import response as offsets_response
+from kio.schema.offset_for_leader_epoch.v4 import request as epochs_request
+from kio.schema.offset_for_leader_epoch.v4 import response as epochs_response
+from kio.schema.types import BrokerId, TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i8, i32, i64
+
+from barnabas.model.errors import ApiError, CorruptMessage, ErrorCode
+from barnabas.net.channel import ChannelBroken
+from barnabas.protocol import replica_fetch
+from barnabas.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from barnabas.broker.follower import Follower
+    from barnabas.model.clock import Clock
+    from barnabas.model.config.values import Values
+    from barnabas.net.channel import Channel
+    from barnabas.protocol.replica_fetch import Fetched, Place, Position
+
+logger = logging.getLogger(__name__)
+
+_SESSION_GONE: Final = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+
+
+class Session:
+    """What the leader remembers of the last fetch."""
+
+    def __init__(self) -> None:
+        self.id = 0
+        self.epoch = 0
+        self._known: dict[Place, Position] = {}
+
+    def next(self, positions: dict[Place, Position]) -> tuple[dict[Place, Position], list[Place]]:
+        """What must be said: partitions that are new or elsewhere, and those that are no more."""
+        if self.id == 0:
+            return positions, []
+        known = self._known
+        changed = {place: position for place, position in positions.items() if known.get(place) != position}
+        return changed, [place for place in known if place not in positions]
+
+    def told(self, session_id: int, positions: dict[Place, Position]) -> None:
+        """The leader answered."""
+        self.id = session_id
+        self.epoch = self.epoch % (2**31 - 1) + 1 if session_id else 0
+        self._known = dict(positions)
+
+    def forget(self) -> None:
+        """Begin a new one."""
+        self.id = self.epoch = 0
+        self._known.clear()
+
+
+class ReplicaFetcher:
+    """Fetches from one leader."""
+
+    def __init__(
+        self,
+        leader_id: int,
+        channel: Channel,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        settings: Values,
+        clock: Clock,
+    ) -> None:
+        self.leader_id = leader_id
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._settings = settings
+        self._clock = clock
+        self._followers: dict[Place, Follower] = {}
+        self._session = Session()
+        self._changed = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher from {leader_id}")
+
+    def __len__(self) -> int:
+        return len(self._followers)
+
+    def add(self, follower: Follower) -> None:
+        """Fetch for a partition too."""
+        self._followers[follower.topic_id, follower.tp.partition] = follower
+        self._changed.set()
+
+    def remove(self, follower: Follower) -> None:
+        """Fetch for a partition no more; what is under way for it is thrown away."""
+        place = follower.topic_id, follower.tp.partition
+        if self._followers.get(place) is follower:
+            del self._followers[place]
+
+    async def stop(self) -> None:
+        """Fetch no more."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._channel.close()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                if not await self._round():
+                    await self._wait()
+            except ChannelBroken as error:
+                logger.info("broker %d cannot be followed, trying again: %s", self.leader_id, error)
+                self._session.forget()
+                await self._wait()
+            except Exception:
+                logger.exception("following broker %d failed, trying again", self.leader_id)
+                self._session.forget()
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Until something is new, or it is time to try again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(self._settings.number("replica.fetch.backoff.ms"), 10) / 1000):
+                await self._changed.wait()
+
+    async def _round(self) -> bool:
+        """Compare and fetch once; False if there was nobody to do it for."""
+        now = asyncio.get_running_loop().time()
+        due = [follower for follower in self._followers.values() if follower.not_before <= now]
+        apart = [follower for follower in due if not follower.agrees]
+        if apart:
+            await self._compare(apart)
+        ready = {
+            place: follower
+            for place, follower in self._followers.items()
+            if follower.agrees and follower.not_before <= now
+        }
+        if ready:
+            await self._fetch(ready)
+        return bool(ready)
+
+    # Comparing
+
+    async def _compare(self, followers: Iterable[Follower]) -> None:
+        asked: dict[tuple[str, int], tuple[Follower, int]] = {}
+        for follower in followers:
+            epoch = follower.log.latest_epoch
+            if epoch < 0:
+                follower.compare_without_epochs()
+            else:
+                asked[follower.tp] = follower, epoch
+        if not asked:
+            return
+        response = await self._ask(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            4,
+            epochs_request.OffsetForLeaderEpochRequest(
+                replica_id=BrokerId(self._broker_id),
+                topics=tuple(
+                    epochs_request.OffsetForLeaderTopic(
+                        topic=TopicName(topic),
+                        partitions=(
+                            epochs_request.OffsetForLeaderPartition(
+                                partition=i32(index),
+                                current_leader_epoch=i32(follower.leader_epoch),
+                                leader_epoch=i32(epoch),
+                            ),
+                        ),
+                    )
+                    for (topic, index), (follower, epoch) in asked.items()
+                ),
+            ),
+            epochs_response.OffsetForLeaderEpochResponse,
+        )
+        for topic in response.topics:
+            for part in topic.partitions:
+                follower, epoch = asked[topic.topic, part.partition]
+                if not self._is_followed(follower):
+                    continue
+                if part.error_code is ErrorCode.none:
+                    follower.compare(epoch, part.leader_epoch, part.end_offset)
+                else:
+                    self._put_off(follower, part.error_code)
+
+    # Fetching
+
+    async def _fetch(self, ready: dict[Place, Follower]) -> None:
+        number = self._settings.number
+        positions = {place: follower.position for place, follower in ready.items()}
+        changed, forgotten = self._session.next(positions)
+        wait_ms = number("replica.fetch.wait.max.ms")
+        body = replica_fetch.pack_request(
+            max_wait_ms=wait_ms,
+            min_bytes=number("replica.fetch.min.bytes"),
+            max_bytes=number("replica.fetch.response.max.bytes"),
+            partition_max_bytes=number("replica.fetch.max.bytes"),
+            session=(self._session.id, self._session.epoch),
+            positions=changed,
+            forgotten=forgotten,
+            replica=(self._broker_id, self._broker_epoch()),
+        )
+        data = await self._channel.ask(
+            ApiKey.FETCH,
+            replica_fetch.VERSION,
+            [body],
+            flexible=True,
+            seconds=(wait_ms + number("replica.socket.timeout.ms")) / 1000,
+        )
+        response = replica_fetch.read_response(data)
+        if response.error:
+            self._session.forget()
+            if ErrorCode(response.error) not in _SESSION_GONE:
+                raise ChannelBroken(f"broker {self.leader_id} answers {ErrorCode(response.error).name}")
+            return
+        self._session.told(response.session_id, positions)
+        now_ms = self._clock.now_ms()
+        for fetched in response.partitions:
+            follower = ready.get((fetched.topic_id, fetched.partition))
+            if follower is not None and self._is_followed(follower):
+                await self._take(follower, fetched, now_ms)
+
+    async def _take(self, follower: Follower, fetched: Fetched, now_ms: int) -> None:
+        if fetched.error == ErrorCode.offset_out_of_range.value:
+            await self._start_again(follower)
+        elif fetched.error:
+            self._put_off(follower, ErrorCode(fetched.error))
+        else:
+            try:
+                follower.take(fetched, now_ms)
+            except CorruptMessage as error:
+                logger.error("%s: %s; fetching it again", follower, error)
+                self._put_off(follower, error.code)
+            except ApiError as error:
+                logger.error("%s cannot go on: %s", follower, error)
+                self._put_off(follower, error.code)
+
+    async def _start_again(self, follower: Follower) -> None:
+        """The leader has nothing where we are: ask where its log begins and ends."""
+        start, end = [await self._offset(follower, timestamp) for timestamp in (_EARLIEST, _LATEST)]
+        if self._is_followed(follower) and start is not None and end is not None:
+            follower.start_again(start, end)
+
+    async def _offset(self, follower: Follower, timestamp: int) -> int | None:
+        response = await self._ask(
+            ApiKey.LIST_OFFSETS,
+            7,
+            offsets_request.ListOffsetsRequest(
+                replica_id=BrokerId(self._broker_id),
+                isolation_level=i8(0),
+                topics=(
+                    offsets_request.ListOffsetsTopic(
+                        name=TopicName(follower.tp.topic),
+                        partitions=(
+                            offsets_request.ListOffsetsPartition(
+                                partition_index=i32(follower.tp.partition),
+                                current_leader_epoch=i32(follower.leader_epoch),
+                                timestamp=i64(timestamp),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            offsets_response.ListOffsetsResponse,
+        )
+        part = response.topics[0].partitions[0]
+        if part.error_code is not ErrorCode.none:
+            self._put_off(follower, part.error_code)
+            return None
+        return int(part.offset)
+
+    async def _ask(self, key: ApiKey, version: int, request: Any, response_class: type) -> Any:
+        body = BytesIO()
+        entity_writer(type(request))(body, request)
+        data = await self._channel.ask(
+            key,
+            version,
+            [body.getvalue()],
+            flexible=True,
+            seconds=self._settings.number("replica.socket.timeout.ms") / 1000,
+        )
+        try:
+            return entity_reader(response_class)(data.toreadonly(), 1)[0]
+        except ValueError as error:
+            raise ChannelBroken(f"broker {self.leader_id} sent what cannot be read: {error}") from error
+
+    def _is_followed(self, follower: Follower) -> bool:
+        return self._followers.get((follower.topic_id, follower.tp.partition)) is follower
+
+    def _put_off(self, follower: Follower, code: ErrorCode) -> None:
+        backoff = self._settings.number("replica.fetch.backoff.ms") / 1000
+        follower.not_before = asyncio.get_running_loop().time() + backoff
+        logger.info("%s: %s; trying again in %g s", follower, code.name, backoff)

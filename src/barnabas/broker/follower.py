@@ -1,0 +1,116 @@
+"""One partition that this broker follows: its log, whom it follows, and what it does with what the leader sends.
+
+A follower writes what its leader wrote, with the offsets and epochs that it has there. Before the first fetch of an
+epoch it cuts what the leader does not have (`machines/divergence`). Its high watermark is the leader's, at most its own
+log end.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.machines.divergence import cut
+from barnabas.model.errors import CorruptMessage
+from barnabas.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from barnabas.protocol.records.checksum import crc32c
+from barnabas.protocol.replica_fetch import Position
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from barnabas.model.ids import TopicPartition
+    from barnabas.protocol.replica_fetch import Fetched
+    from barnabas.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+class Follower:
+    """A followed partition."""
+
+    __slots__ = ("agrees", "leader_epoch", "leader_id", "log", "not_before", "topic_id", "tp")
+
+    def __init__(self, tp: TopicPartition, topic_id: UUID, log: Log, leader_id: int, leader_epoch: int) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.agrees = False
+        """Whether the log is known to be a part of the leader's."""
+        self.not_before = 0.0
+        """After an error: when to try again, on the event loop's clock."""
+
+    def __repr__(self) -> str:
+        return f"<Follower of {self.tp} at broker {self.leader_id}, epoch {self.leader_epoch}>"
+
+    @property
+    def position(self) -> Position:
+        """Where the next fetch begins."""
+        log = self.log
+        return Position(self.leader_epoch, log.log_end_offset, log.latest_epoch, log.log_start_offset)
+
+    def compare(self, asked_epoch: int, leader_epoch: int, leader_end: int) -> None:
+        """The leader said where an epoch ends there: cut what it does not have."""
+        log = self.log
+        own = log.offset_for_epoch(leader_epoch)
+        place = cut(
+            asked_epoch=asked_epoch,
+            leader_epoch=leader_epoch,
+            leader_end=leader_end,
+            own_epoch=own.epoch,
+            own_end=own.end_offset,
+            log_end=log.log_end_offset,
+            high_watermark=log.high_watermark,
+        )
+        if place.offset < log.log_end_offset:
+            log.truncate_to(max(place.offset, log.log_start_offset))
+        self.agrees = place.done
+
+    def compare_without_epochs(self) -> None:
+        """The log has no epochs: nothing above its high watermark is known to be committed."""
+        self.log.truncate_to(min(self.log.high_watermark, self.log.log_end_offset))
+        self.agrees = True
+
+    def take(self, fetched: Fetched, now_ms: int) -> None:
+        """Write what the leader sent. Raises CorruptMessage when it was damaged on the way."""
+        log = self.log
+        if fetched.diverging is not None:
+            epoch, end_offset = fetched.diverging
+            self.compare(log.latest_epoch, epoch, end_offset)
+            return
+        if fetched.records:
+            check(fetched.records)
+            log.append_replica(fetched.records, now_ms=now_ms)
+        high_watermark = min(fetched.high_watermark, log.log_end_offset)
+        if high_watermark > log.high_watermark:
+            log.high_watermark = high_watermark
+        if log.log_start_offset < fetched.log_start <= log.high_watermark:
+            log.delete_records_before(fetched.log_start)
+
+    def start_again(self, leader_start: int, leader_end: int) -> None:
+        """The leader has nothing at our log's end: begin anew at its start, or cut at its end."""
+        log = self.log
+        if log.log_end_offset < leader_start:
+            logger.warning("%s: the leader's log begins at %d, after our end; starting again there", log, leader_start)
+            log.truncate_fully(leader_start)
+        elif log.log_end_offset > leader_end:
+            logger.warning("%s: the leader's log ends at %d, before ours; cutting there", log, leader_end)
+            log.truncate_to(max(leader_end, log.log_start_offset))
+        self.agrees = False
+
+
+def check(records: memoryview) -> None:
+    """Refuse batches that are not what their CRC says; the last one may be cut short."""
+    position = 0
+    while position + HEADER_SIZE <= len(records):
+        _, length, _, magic, crc, *_ = HEADER.unpack_from(records, position)
+        end = position + LOG_OVERHEAD + length
+        if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
+            raise CorruptMessage(f"the leader sent a batch of format {magic} and {length} bytes")
+        if end > len(records):
+            return
+        if crc32c(records[position + CRC_START : end]) != crc:
+            raise CorruptMessage("the leader sent a batch whose CRC does not hold")
+        position = end

@@ -1,0 +1,179 @@
+"""One partition that this broker leads: its log, the rules of its leadership, and who waits for it.
+
+Two kinds of waiting. A Produce waits until its records are committed (`when_committed`): until the high watermark has
+passed them, which with flush.messages needs a sync first. A Fetch waits for records (`add_watcher`): a consumer's for
+the high watermark, a follower's for the log's end. Watchers are told once per turn of the event loop, however many
+batches were appended in it; they register in the same callback in which they found the log too short, so no append is
+missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from barnabas.machines.controller.image import INTERNAL_TOPICS
+from barnabas.model.errors import ApiError, InvalidTopic, NotEnoughReplicas, NotLeaderOrFollower, StorageFailed
+from barnabas.storage import validation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from barnabas.machines.partition import PartitionLeader
+    from barnabas.model.ids import TopicPartition
+    from barnabas.protocol.records.batch import BatchHeader
+    from barnabas.storage.log import AppendInfo, Log
+
+ACKS_ALL: Final = -1
+NEVER: Final = 2**63 - 1
+"""flush.messages when the operating system decides."""
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know that a partition has more to read."""
+
+    def wake(self) -> None:
+        """Look again."""
+        ...
+
+
+class CommitWaiter(NamedTuple):
+    """A callback for the moment when everything before `end_offset` is committed, or cannot be any more."""
+
+    end_offset: int
+    done: Callable[[ApiError | None], None]
+
+
+class Host(Protocol):
+    """What a partition needs of whoever holds it."""
+
+    def wake_soon(self, partition: Partition) -> None:
+        """Wake the partition's watchers when this turn of the event loop is over."""
+        ...
+
+    def flush_through(self, log: Log, end_offset: int) -> Future[int]:
+        """Sync the log up to here, in a thread."""
+        ...
+
+    def isr_may_grow(self, partition: Partition) -> None:
+        """A follower has caught up: ask the controller to take it in."""
+        ...
+
+
+class Partition:
+    """One partition that this broker leads."""
+
+    __slots__ = (
+        "_commit_waiters",
+        "_follower_watchers",
+        "_host",
+        "_watchers",
+        "is_internal",
+        "leader",
+        "log",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(self, host: Host, tp: TopicPartition, log: Log, leader: PartitionLeader) -> None:
+        self.tp = tp
+        self.log = log
+        self.leader = leader
+        self.topic_id = log.topic_id
+        self.is_internal = tp.topic in INTERNAL_TOPICS
+        self._host = host
+        self._commit_waiters: deque[CommitWaiter] = deque()
+        self._watchers: set[Watcher] = set()
+        self._follower_watchers: set[Watcher] = set()
+        log.high_watermark = leader.high_watermark
+
+    def check(self, batch: bytes | memoryview, now_ms: int, version: int) -> BatchHeader:
+        """Refuse a client's batch that must not be stored; returns its header."""
+        if self.is_internal:
+            raise InvalidTopic(f"Cannot append to internal topic {self.tp.topic}: only brokers write there")
+        return validation.check(batch, self.log.config, now_ms, version)
+
+    def check_enough_replicas(self) -> None:
+        """Refuse acks=all when too few replicas are in sync."""
+        needed = self.log.config.min_insync_replicas
+        if len(self.leader.isr) < needed:
+            raise NotEnoughReplicas(
+                f"{len(self.leader.isr)} replicas of {self.tp} are in sync, min.insync.replicas is {needed}"
+            )
+
+    def append(self, batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
+        """Store a batch that `check` let pass."""
+        log, leader = self.log, self.leader
+        info = log.append(batch, header, leader_epoch=leader.leader_epoch, now_ms=now_ms)
+        if log.flush_required:
+            self._flush(log.log_end_offset)
+        elif not info.duplicate and leader.appended(log.log_end_offset):
+            self._committed()
+        if self._follower_watchers:
+            self._host.wake_soon(self)
+        return info
+
+    def fetched_by(self, replica: int, offset: int, now: float) -> None:
+        """A follower asks from `offset` on: it has everything before. `now` is on a clock that never goes back."""
+        leader = self.leader
+        if replica not in leader.replicas:
+            raise NotLeaderOrFollower(f"broker {replica} is no replica of {self.tp}")
+        if leader.fetched(replica, offset, now):
+            self._committed()
+        if replica not in leader.isr and leader.may_join(replica):
+            self._host.isr_may_grow(self)
+
+    def commit_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """The controller decided who is in sync."""
+        if self.leader.commit_isr(isr, partition_epoch):
+            self._committed()
+
+    def must_wait(self, acks: int) -> bool:
+        """Whether a client with these acks waits for records that are not committed: for replicas, or for a sync."""
+        return acks == ACKS_ALL or self.log.config.flush_messages != NEVER
+
+    def when_committed(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
+        """Call `done` once everything before `end_offset` is committed, or with the error that prevents it."""
+        self._commit_waiters.append(CommitWaiter(end_offset, done))
+
+    def add_watcher(self, watcher: Watcher, *, follower: bool = False) -> None:
+        """Wake `watcher` when there is more to read: for a follower, as soon as it is appended."""
+        (self._follower_watchers if follower else self._watchers).add(watcher)
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        """Forget `watcher`."""
+        self._watchers.discard(watcher)
+        self._follower_watchers.discard(watcher)
+
+    def wake_watchers(self) -> None:
+        """Let everyone look again: there is more, or it is over."""
+        for watcher in [*self._follower_watchers, *self._watchers]:
+            watcher.wake()
+
+    def _flush(self, end_offset: int) -> None:
+        loop = asyncio.get_running_loop()
+        future = self._host.flush_through(self.log, end_offset)
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._flushed, end_offset, done))
+
+    def _flushed(self, end_offset: int, done: Future[int]) -> None:
+        error = done.exception()
+        if error is not None:
+            self.fail(error if isinstance(error, ApiError) else StorageFailed(str(error)))
+        elif self.leader.appended(max(end_offset, self.leader.high_watermark)):
+            self._committed()
+
+    def _committed(self) -> None:
+        high_watermark = self.log.high_watermark = self.leader.high_watermark
+        waiters = self._commit_waiters
+        while waiters and waiters[0].end_offset <= high_watermark:
+            waiters.popleft().done(None)
+        if self._watchers:
+            self._host.wake_soon(self)
+
+    def fail(self, error: ApiError) -> None:
+        """Nothing that waits will be committed: tell everyone."""
+        while self._commit_waiters:
+            self._commit_waiters.popleft().done(error)
+        self.wake_watchers()
