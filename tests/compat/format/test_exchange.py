@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,10 +22,8 @@ from tests.compat.messages import CODECS, messages
 from tests.support.brokers import Barnabas, KafkaZooKeeper
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
-from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 TOPICS: dict[str, dict[str, str]] = {
@@ -35,17 +32,6 @@ TOPICS: dict[str, dict[str, str]] = {
     "shortened": {"retention.ms": "-1"},
     "rolled": {"segment.bytes": "1048576", "index.interval.bytes": "1024"},
 }
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-@pytest.fixture
-def chroot(zookeeper: ZooKeeper) -> str:
-    return f"{zookeeper.connect}/{uuid.uuid4().hex}"
 
 
 def metadata(direction: str, tree: Path, *where: str) -> None:
