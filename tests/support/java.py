@@ -25,6 +25,7 @@ TOOLS: Final = {
     "groups": "org.apache.kafka.tools.GroupsCommand",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "features": "org.apache.kafka.tools.FeatureCommand",
     "storage": "kafka.tools.StorageTool",
     "dump-log": "kafka.tools.DumpLogSegments",
 }

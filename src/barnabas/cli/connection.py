@@ -12,6 +12,7 @@ from barnabas.cli.help import F, option
 if TYPE_CHECKING:
     from barnabas.clients.admin import Admin
     from barnabas.clients.groups import Groups
+    from barnabas.clients.wire import Cluster
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 
@@ -58,6 +59,13 @@ def open_groups(bootstrap_server: str, command_config: Path | None, timeout_ms: 
     from barnabas.clients.groups import Groups
 
     return Groups(bootstrap_server, properties=client_properties(command_config), timeout=timeout_ms / 1000)
+
+
+def open_cluster(bootstrap_server: str, command_config: Path | None) -> Cluster:
+    """A connection to the cluster for single requests, with the options' settings."""
+    from barnabas.clients.wire import Cluster
+
+    return Cluster(bootstrap_server, properties=client_properties(command_config))
 
 
 def client_properties(command_config: Path | None) -> dict[str, str]:

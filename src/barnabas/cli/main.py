@@ -31,9 +31,16 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     },
     "Topics": {
         "topics": LazyCommand("barnabas.cli.topics", "Create, list, describe, alter and delete topics."),
+        "get-offsets": LazyCommand("barnabas.cli.get_offsets", "Show where partitions begin and end."),
+        "delete-records": LazyCommand("barnabas.cli.delete_records", "Delete the oldest records of partitions."),
     },
     "Groups": {
         "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
+    },
+    "Cluster": {
+        "log-dirs": LazyCommand("barnabas.cli.log_dirs", "Show what partitions take on disk, and where."),
+        "features": LazyCommand("barnabas.cli.features", "Show and set what all brokers switch to together."),
+        "broker-api-versions": LazyCommand("barnabas.cli.broker_api_versions", "Show which APIs brokers serve."),
     },
     "Files": {
         "log": LazyCommand("barnabas.cli.log", "Look into log files, and check them."),

@@ -1,4 +1,4 @@
-"""Where logs begin and end, and which offset a time falls on: asked of the leaders of partitions."""
+"""Where logs begin and end, which offset a time falls on, and where logs shall begin: asked of partitions' leaders."""
 
 from __future__ import annotations
 
@@ -15,17 +15,34 @@ from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 LATEST: Final = -1
 EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+NEEDED_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The first version of ListOffsets that knows each of the special times."""
+
+
+def all_leaders(cluster: Cluster) -> dict[TopicPartition, Node | None]:
+    """Who leads each partition of the cluster, None where nobody does."""
+    return _leaders(cluster, None)
 
 
 def leaders(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, Node | None]:
     """Who leads each partition of the named topics, None where nobody does; unknown topics are left out."""
+    return _leaders(cluster, list(dict.fromkeys(topics)))
+
+
+def _leaders(cluster: Cluster, topics: list[str] | None) -> dict[TopicPartition, Node | None]:
     from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 
-    wanted = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(topic)) for topic in dict.fromkeys(topics))
+    wanted = (
+        None if topics is None else tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in topics)
+    )
     metadata = cluster.ask(
         MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False),
         at_least=4,
@@ -90,9 +107,48 @@ def _ask(
         ),
         timeout=i32Timedelta.parse(timedelta(seconds=cluster.deadline().seconds)),
     )
-    for topic in cluster.ask(request, at=leader).topics:
+    for topic in cluster.ask(request, at=leader, at_least=NEEDED_VERSIONS.get(timestamp, 1)).topics:
         for answer in topic.partitions:
             yield TopicPartition(topic.name, answer.partition_index), answer.error_code, answer.offset
+
+
+def delete_before(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | RequestRefused]:
+    """Let logs begin at these offsets (-1: at their end); where each begins now, or why it was refused."""
+    from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+
+    led = _by_leader(cluster, list(wanted))
+    reached = {partition for partitions in led.values() for partition in partitions}
+    results: dict[TopicPartition, int | RequestRefused] = {
+        partition: RequestRefused(
+            ErrorCode.unknown_topic_or_partition, "there is no such partition, or nobody leads it"
+        )
+        for partition in wanted
+        if partition not in reached
+    }
+    for leader, partitions in led.items():
+        request = DeleteRecordsRequest(
+            topics=tuple(
+                DeleteRecordsTopic(
+                    name=TopicName(topic),
+                    partitions=tuple(
+                        DeleteRecordsPartition(
+                            partition_index=i32(number), offset=i64(wanted[TopicPartition(topic, number)])
+                        )
+                        for number in numbers
+                    ),
+                )
+                for topic, numbers in by_topic(partitions).items()
+            ),
+            timeout=i32Timedelta.parse(timedelta(seconds=cluster.deadline().seconds)),
+        )
+        for topic in cluster.ask(request, at=leader).topics:
+            for answer in topic.partitions:
+                results[TopicPartition(topic.name, answer.partition_index)] = (
+                    answer.low_watermark
+                    if answer.error_code == ErrorCode.none
+                    else RequestRefused(answer.error_code, f"the broker answered {answer.error_code.name.upper()}")
+                )
+    return results
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

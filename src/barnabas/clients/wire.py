@@ -111,7 +111,7 @@ class Connection:
         if version < max(lowest, at_least):
             raise RequestRefused(
                 ErrorCode.unsupported_version,
-                f"the broker is too old: it does not know {newest.__name__} of version {max(lowest, at_least)}",
+                f"the broker does not serve {newest.__name__} in a version that is known here",
             )
         sent = convert(request, load_request_schema(newest.__api_key__, version))
         response = self._exchange(sent, deadline)

@@ -1,0 +1,109 @@
+"""`barnabas delete-records`: kafka-delete-records, which lets partitions begin later."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from barnabas.cli.connection import connection_options
+from barnabas.cli.failures import Failed
+from barnabas.cli.help import Command, option
+from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.clients.errors import RequestRefused
+from barnabas.model.ids import TopicPartition
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        (
+            "delete what is before offset 100 of orders-0, and everything in orders-1",
+            "cat > offsets.json <<'END'\n"
+            '  {"partitions": [{"topic": "orders", "partition": 0, "offset": 100},\n'
+            '                  {"topic": "orders", "partition": 1, "offset": -1}],\n'
+            '   "version": 1}\n'
+            "  END\n"
+            "  barnabas delete-records --offset-json-file offsets.json",
+        ),
+        ("look what is left", "barnabas get-offsets --topic orders --time earliest"),
+    ],
+)
+@option(
+    "--offset-json-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True),
+    required=True,
+    metavar="FILE",
+    help="Offsets by partition: the first record to keep, or -1 to keep none. - is standard input.",
+    section="What",
+)
+@connection_options
+@json_option
+def command(offset_json_file: Path, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+    """Delete the oldest records of partitions, up to an offset. The flags are those of kafka-delete-records."""
+    from_input = str(offset_json_file) == "-"
+    text = sys.stdin.read() if from_input else offset_json_file.read_text(encoding="utf-8")
+    wanted = parse_offsets(text, offset_json_file)
+
+    from barnabas.cli import connection
+    from barnabas.clients.log_offsets import delete_before
+
+    with connection.open_cluster(bootstrap_server, command_config) as cluster:
+        results = dict(sorted(delete_before(cluster, wanted).items()))
+    show(results, as_json=as_json)
+    refused = [str(partition) for partition, result in results.items() if isinstance(result, RequestRefused)]
+    if refused:
+        raise Failed(f"Nothing was deleted from {', '.join(refused)}.")
+
+
+def show(results: dict[TopicPartition, int | RequestRefused], *, as_json: bool) -> None:
+    """Where each partition begins now."""
+    match choose_style(as_json=as_json):
+        case Style.JSON:
+            print_json(
+                [
+                    {
+                        "topic": partition.topic,
+                        "partition": partition.partition,
+                        "lowWatermark": None if isinstance(result, RequestRefused) else result,
+                        "error": str(result) if isinstance(result, RequestRefused) else None,
+                    }
+                    for partition, result in results.items()
+                ]
+            )
+        case Style.PLAIN:
+            click.echo("Executing records delete operation")
+            click.echo("Records delete operation completed:")
+            for partition, result in results.items():
+                name = "error" if isinstance(result, RequestRefused) else "low_watermark"
+                click.echo(f"partition: {partition}\t{name}: {result}")
+        case Style.TABLE:
+            print_table(("Topic", "Partition", "Begins at"), ((*one, result) for one, result in results.items()))
+
+
+def parse_offsets(text: str, file: Path) -> dict[TopicPartition, int]:
+    """The file's offsets; anything that is not one is an error that says where."""
+    try:
+        document: Any = json.loads(text)
+    except ValueError as error:
+        raise Failed(f"{file} is not JSON: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
+        raise Failed(f'{file} has no "partitions": see the example in --help.')
+    if document.get("version", 1) != 1:
+        raise Failed(f"{file} is of version {document['version']}; only version 1 is known.")
+    offsets: dict[TopicPartition, int] = {}
+    for entry in document["partitions"]:
+        match entry:
+            case {"topic": str(topic), "partition": int(number), "offset": int(offset)}:
+                partition = TopicPartition(topic, number)
+            case _:
+                raise Failed(
+                    f'{file}: {json.dumps(entry)} is not of the form {{"topic": ..., "partition": ..., "offset": ...}}.'
+                )
+        if partition in offsets:
+            raise Failed(f"{file} has {partition} twice.")
+        offsets[partition] = offset
+    return offsets

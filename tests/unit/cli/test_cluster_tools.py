@@ -1,0 +1,60 @@
+"""What `barnabas broker-api-versions`, `log-dirs` and `features` work out by themselves; the rest needs a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.cli import features, log_dirs
+from barnabas.cli.broker_api_versions import Broker, print_lines, usable
+
+if TYPE_CHECKING:
+    from tests.unit.cli.conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("span", "version"), [((0, 13), 13), ((4, 20), 13), ((0, 5), 5), ((0, 2), None), ((14, 15), None)]
+)
+def test_the_newest_version_that_both_know(span: tuple[int, int], version: int | None) -> None:
+    assert usable(0, span) == version
+
+
+def test_brokers_that_are_too_old_too_new_or_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines(Broker(3, "h", 9092, "r1", {0: (0, 2), 1: (19, 20), 999: (0, 0)}))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "h:9092 (id: 3 rack: r1 isFenced: false) -> ("
+    assert lines[1] == "\tProduce(0): 0 to 2 [unusable: node too old],"
+    assert lines[2] == "\tFetch(1): 19 to 20 [unusable: node too new],"
+    assert lines[3] == "\tListOffsets(2): UNSUPPORTED,"
+    assert lines[-2:] == ["\tUNKNOWN(999): 0", ")"]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KB"), (3 << 30, "3.0 GB"), (5 << 40, "5.0 TB")]
+)
+def test_sizes(size: int, text: str) -> None:
+    assert log_dirs.size_text(size) == text
+
+
+def test_levels_have_the_names_that_kafka_gives_them() -> None:
+    assert features.level_text("metadata.version", 7) == "3.3-IV3"
+    assert features.level_text("metadata.version", 30) == "4.3-IV0"
+    assert features.level_text("metadata.version", 99) == "UNKNOWN 99"
+    assert features.level_text("group.version", 7) == "7"
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("features upgrade", "Missing option '--feature'"),
+        ("features upgrade --feature group.version", "--feature group.version is not of the form NAME=LEVEL."),
+        ("features upgrade --feature a=1 --feature a=2", "--feature a is given twice."),
+        ("log-dirs", "Missing option '--describe'"),
+        ("log-dirs --describe --broker-list one", "--broker-list one is not a list of numbers."),
+    ],
+)
+def test_command_lines_that_mean_nothing_are_refused(run: Run, line: str, complaint: str) -> None:
+    result = run(*line.split())
+    assert result.exit_code == 2
+    assert complaint in result.stderr
