@@ -36,6 +36,7 @@ def scenes(bootstrap: str, apache_kafka: str) -> Iterator[tuple[Scene, Scene]]:
     """Barnabas and Apache Kafka."""
     ours, theirs = Scene(bootstrap), Scene(apache_kafka)
     wait_until(lambda: ours.has_producer_ids() and theirs.has_producer_ids(), "producer ids")
+    wait_until(lambda: ours.has_coordinators() and theirs.has_coordinators(), "coordinators of groups")
     yield ours, theirs
     for scene in (ours, theirs):
         scene.connection.socket.close()

@@ -13,6 +13,7 @@ API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 18, 19, 20, 21
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 22, 23, 32, 33
 DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS = 35, 37, 44
 DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS, DESCRIBE_TOPIC_PARTITIONS = 60, 61, 75
+DESCRIBE_GROUPS = 15
 
 
 T0: Final = 1_700_000_000_000
@@ -77,6 +78,13 @@ class Scene:
         """Whether producer ids are given out yet: Kafka gets its first block of them when the first is asked for."""
         body = {"transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
         return bool(self.connection.ask(INIT_PRODUCER_ID, 4, body).error_code == 0)
+
+    def has_coordinators(self) -> bool:
+        """Whether groups are served yet: the first who looks for a coordinator makes brokers create their topic."""
+        self.connection.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": ["any"]})
+        groups = [f"group-{number}" for number in range(100)]
+        described = self.connection.ask(DESCRIBE_GROUPS, 5, {"groups": groups}).groups
+        return all(group.error_code == 0 for group in described)
 
     def _is_led(self, topic: str, partitions: int) -> bool:
         """Whether every partition answers: metadata names a leader a moment before it serves."""
