@@ -22,7 +22,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.protocol.coordinator_records import CoordinatorRecord, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from barnabas.machines.groups.table import GroupOutcome
 
@@ -68,9 +68,10 @@ class Groups:
         settings: GroupSettings | None = None,
         log: Sequence[tuple[bytes, bytes | None]] = (),
         now_ms: int = 1_000_000,
+        ids: Iterator[int] | None = None,
     ) -> None:
-        ids = count(1)
-        self.table = GroupTable(new_id=lambda: f"id{next(ids)}", settings=settings or GroupSettings())
+        self.ids = count(1) if ids is None else ids
+        self.table = GroupTable(new_id=lambda: f"id{next(self.ids)}", settings=settings or GroupSettings())
         self.rules = ClassicRules(self.table)
         self.log = list(log)
         self.now_ms = now_ms
@@ -83,7 +84,7 @@ class Groups:
 
     def reload(self) -> Groups:
         """A coordinator that knows what the log knows."""
-        return Groups(self.table.settings, self.log, self.now_ms)
+        return Groups(self.table.settings, self.log, self.now_ms, self.ids)
 
     @property
     def group(self) -> ClassicGroup:

@@ -14,6 +14,7 @@ serves nothing else meanwhile.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Final
 
 from barnabas.machines.groups import classic_replies as replies
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from barnabas.machines.groups.classic_members import ClassicMember
     from barnabas.machines.groups.settings import GroupSettings
     from barnabas.machines.groups.table import Asker, GroupDraft
+
+logger = logging.getLogger(__name__)
 
 SESSION_TIMER: Final = "classic.session"
 """Of a member: until when it must be heard of."""
@@ -126,6 +129,7 @@ class Turn:
             self._withdraw_assignments()
         self.expect_no_sync()
         group.rebalance_reason = reason
+        logger.info("group %s rebalances after generation %d: %r", group.group_id, group.generation, reason)
         first = group.state is ClassicGroupState.EMPTY
         group.move_to(ClassicGroupState.PREPARING_REBALANCE, self.now_ms)
         if first:

@@ -339,12 +339,16 @@ def test_a_first_join_that_waits_too_long_is_answered_and_the_member_forgotten()
 
 def test_a_waiting_member_needs_no_heartbeats() -> None:
     groups = Groups()
-    a, _ = groups.stable(None, None, session_ms=10_000, rebalance_ms=100_000)
+    a, b = groups.stable(None, None, session_ms=10_000, rebalance_ms=100_000)
     rejoin = groups.join(a, session_ms=10_000, rebalance_ms=100_000)
     groups.expire("session", a)
     assert a in groups.group.members
-    groups.advance(10_000)
+    groups.expire("session", b)
     assert rejoin.answer.generation_id == 2, "the silent member is gone, so all have joined"
+    groups.advance(9_999)
+    assert a in groups.group.members
+    groups.advance(1)
+    assert a not in groups.group.members
 
 
 class TestMaxSize:
