@@ -14,7 +14,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.machines.controller.image import INTERNAL_TOPICS
-from barnabas.model.errors import ApiError, InvalidTopic, NotEnoughReplicas, NotLeaderOrFollower, StorageFailed
+from barnabas.model.errors import (
+    ApiError,
+    InvalidTopic,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    StorageFailed,
+)
 from barnabas.storage import validation
 
 if TYPE_CHECKING:
@@ -103,6 +110,15 @@ class Partition:
                 f"{len(self.leader.isr)} replicas of {self.tp} are in sync, min.insync.replicas is {needed}"
             )
 
+    def too_few_in_sync(self) -> ApiError | None:
+        """What acks=all is told of records that were committed while too few replicas were in sync."""
+        needed = self.log.config.min_insync_replicas
+        if len(self.leader.isr) >= needed:
+            return None
+        return NotEnoughReplicasAfterAppend(
+            f"only {len(self.leader.isr)} replicas of {self.tp} have the records, min.insync.replicas is {needed}"
+        )
+
     def append(self, batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
         """Store a batch that `check` let pass."""
         log, leader = self.log, self.leader
@@ -118,7 +134,7 @@ class Partition:
     def fetched_by(self, replica: int, offset: int, now: float) -> None:
         """A follower asks from `offset` on: it has everything before. `now` is on a clock that never goes back."""
         leader = self.leader
-        if replica not in leader.replicas:
+        if replica not in leader.replicas or replica == leader.broker_id:
             raise NotLeaderOrFollower(f"broker {replica} is no replica of {self.tp}")
         if leader.fetched(replica, offset, now):
             self._committed()

@@ -29,6 +29,8 @@ class Api(NamedTuple):
     """The oldest version in ApiVersions, where it is not the oldest that is served."""
     versioned: bool = False
     """Whether the handler is told the request's version, because what is done depends on it."""
+    internal: bool = False
+    """Whether only brokers may ask, on the listener that they use among themselves; clients are not told of it."""
 
     @property
     def flexible_from(self) -> int:

@@ -248,7 +248,7 @@ class ReplicaManager:
         known = self._partitions.get(tp)
         if known is not None and known.leader.leader_epoch == image.leader_epoch:
             if known.leader.replicas == image.replicas:
-                if image.partition_epoch >= known.leader.partition_epoch:
+                if image.partition_epoch > known.leader.partition_epoch:
                     known.commit_isr(image.isr, image.partition_epoch)
                 return
         elif known is None:

@@ -125,7 +125,7 @@ class PartitionLeader:
         return replica not in self._pending and end >= self.high_watermark and end >= self.epoch_start_offset
 
     def lagging(self, now: float, max_lag: float, max_messages: int | None = None) -> frozenset[int]:
-        """Followers in the ISR that have not been caught up for `max_lag`, or are `max_messages` behind, if that counts.
+        """Followers in the ISR that have not been caught up for `max_lag`, or are more than `max_messages` behind.
 
         A follower that has all there is never lags, however long it was silent.
         """
@@ -143,11 +143,14 @@ class PartitionLeader:
         )
 
     def propose(self, replicas: Collection[int]) -> None:
-        """Ask the controller to make this the ISR: whoever comes counts from now on, whoever goes counts until then."""
-        self._pending = frozenset(replicas) - self.isr
+        """Ask the controller to make this the ISR: whoever comes counts from now on, whoever goes counts until then.
+
+        A proposal whose answer was lost may have been taken, so what it added goes on counting.
+        """
+        self._pending |= frozenset(replicas) - self.isr
 
     def withdraw(self) -> None:
-        """The controller refused: nothing is pending any more."""
+        """The controller refused, and has taken no earlier proposal either: nothing is pending any more."""
         self._pending = frozenset()
 
     def commit_isr(self, isr: Collection[int], partition_epoch: int = 0) -> bool:

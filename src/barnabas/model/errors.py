@@ -185,6 +185,12 @@ class NotEnoughReplicas(ApiError):
     code = ErrorCode.not_enough_replicas
 
 
+class NotEnoughReplicasAfterAppend(ApiError):
+    """The records are stored and committed, but by fewer replicas than min.insync.replicas."""
+
+    code = ErrorCode.not_enough_replicas_after_append
+
+
 class OutOfOrderSequence(ApiError):
     """An idempotent producer's batch does not follow its last one."""
 

@@ -28,6 +28,10 @@ MAX_ELEMENTS: Final = 100_000
 """Array elements in one request: ten times what the largest real requests have, and half a second of work."""
 
 
+INTERNAL: Final = range(4, 8)
+"""The API keys of messages that `protocol/internal` declares."""
+
+
 class RequestCodec(NamedTuple):
     """Reads one version of one request."""
 
@@ -44,18 +48,38 @@ class ResponseCodec(NamedTuple):
     flexible_header: bool
 
 
+def _request_class(key: ApiKey, version: int) -> type:
+    """The class of a request: kio's, or our own for what brokers tell each other."""
+    if key.value in INTERNAL:
+        from barnabas.protocol import internal
+
+        return internal.REQUESTS[key.value]
+    message_class: type = load_request_schema(key, version)
+    return message_class
+
+
+def _response_class(key: ApiKey, version: int) -> type:
+    """The class of a response."""
+    if key.value in INTERNAL:
+        from barnabas.protocol import internal
+
+        return internal.RESPONSES[key.value]
+    message_class: type = load_response_schema(key, version)
+    return message_class
+
+
 @cache
 def request_codec(key: ApiKey, version: int, newest: int) -> RequestCodec:
     """The reader for this version, which answers in the newest one."""
-    message_class = load_request_schema(key, version)
-    known = shapes.own_request(key) or load_request_schema(key, newest)
+    message_class = _request_class(key, version)
+    known = shapes.own_request(key) or _request_class(key, newest)
     return RequestCodec(message_class, entity_reader(message_class), known)
 
 
 @cache
 def response_codec(key: ApiKey, version: int) -> ResponseCodec:
     """The writer for this version. ApiVersions keeps the oldest header, since its client knows nothing yet."""
-    message_class = load_response_schema(key, version)
+    message_class = _response_class(key, version)
     flexible_header = version >= FLEXIBLE_FROM[key] and key is not ApiKey.API_VERSIONS
     return ResponseCodec(message_class, entity_writer(message_class), flexible_header)
 
@@ -94,7 +118,7 @@ def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> byt
 
 def error_response(key: ApiKey, newest: int, code: ErrorCode, message: str) -> Any | None:
     """A response that says nothing but this error; None if responses of this API have no place for one."""
-    message_class = load_response_schema(key, newest)
+    message_class = _response_class(key, newest)
     names = {field.name for field in fields(message_class)}
     if "error_code" not in names:
         return None

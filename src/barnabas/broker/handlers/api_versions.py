@@ -43,7 +43,7 @@ def api_versions(broker: Broker, request: ApiVersionsRequest, caller: Caller) ->
     own = image.brokers.get(broker.broker_id)
     return ApiVersionsResponse(
         error_code=ErrorCode.none,
-        api_keys=tuple(_entry(api) for api in APIS),
+        api_keys=tuple(_entry(api) for api in APIS if not api.internal),
         throttle_time=NO_THROTTLE,
         supported_features=tuple(
             SupportedFeatureKey(name=feature, min_version=i16(lowest), max_version=i16(highest))

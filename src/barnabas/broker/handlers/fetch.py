@@ -9,7 +9,10 @@
   the aborted transactions that they are to skip.
 - v12+: a fetcher that names the epoch of its last record is told where its log leaves ours. v13+: topics by id.
 
-Not implemented: replicas of other brokers. A fetch that claims to come from one is refused.
+- Followers, which say which replica they are, get everything there is, and what they ask for tells how far they are.
+  They are believed on the listener that brokers use among themselves.
+
+Not implemented: reading from followers.
 """
 
 from __future__ import annotations
@@ -22,7 +25,6 @@ from barnabas.broker.cold_logs import open_all
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
-    NotLeaderOrFollower,
     OffsetOutOfRange,
     StorageFailed,
 )
@@ -68,7 +70,7 @@ def fetch(
         request.partitions,
         request.forgotten,
         use_ids=version >= wire.TOPIC_IDS,
-        follower=False,
+        follower=request.replica_id >= 0,
         now_ms=broker.clock.now_ms(),
     )
     return Fetch(broker, request, context, version, correlation_id).start()
@@ -115,8 +117,9 @@ class Fetch:
             return self._answer(results)
         self._parked = Parked(on_abandon=self._forget)
         self._timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, self._look_again, True)
+        follower = self._request.replica_id >= 0
         for partition in self._partitions():
-            partition.add_watcher(self)
+            partition.add_watcher(self, follower=follower)
         return self._parked
 
     def wake(self) -> None:
@@ -187,10 +190,10 @@ class Fetch:
         leader, log, request = partition.leader, partition.log, self._request
         if self._unreadable and wanted.key in self._unreadable:
             raise self._unreadable[wanted.key]
-        if request.replica_id >= 0:
-            raise NotLeaderOrFollower(f"broker {request.replica_id} is no replica of {partition.tp}")
         leader.check_epoch(wanted.current_leader_epoch)
         offset, read_committed = wanted.fetch_offset, request.read_committed
+        if request.replica_id >= 0:
+            return self._read_for_follower(wanted, partition, left, first)
         high_watermark = leader.high_watermark
         if not log.is_open and (read_committed or offset < high_watermark or wanted.last_fetched_epoch >= 0):
             raise self._closed(wanted, log)
@@ -218,6 +221,26 @@ class Fetch:
                 raise Cold(wanted, lambda: log.aborted_transactions(offset, found, visible)) from None
             aborted = [(one.producer_id, one.first_offset) for one in transactions]
         return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, size, slices)
+
+    def _read_for_follower(self, wanted: SessionPartition, partition: Partition, left: int, first: bool) -> Fetched:
+        """Everything from the follower's end on; that it asks there says that it has what is before."""
+        leader, log, offset = partition.leader, partition.log, wanted.fetch_offset
+        if not log.is_open:
+            raise self._closed(wanted, log)
+        start, end = log.log_start_offset, log.log_end_offset
+        if wanted.last_fetched_epoch >= 0 and (diverging := self._diverges(wanted, partition)) is not None:
+            return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, diverging_epoch=diverging)
+        if not start <= offset <= end:
+            raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {end}, not {offset}")
+        partition.fetched_by(self._request.replica_id, offset, asyncio.get_running_loop().time())
+        most = min(wanted.max_bytes, left)
+        if offset == end or (most <= 0 and not first):
+            return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)
+        try:
+            slices, size = log.read(offset, most, end, first, may_block=False)
+        except ColdRead:
+            raise Cold(wanted, lambda: log.read(offset, most, end, first)) from None
+        return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, None, size, slices)
 
     def _closed(self, wanted: SessionPartition, log: Log) -> Cold:
         """The log is not loaded yet: load it, and while a thread is at it the others that were asked for."""

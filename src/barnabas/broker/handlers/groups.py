@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.registry import BY_KEY
+from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.apis import ApiKey
 
@@ -58,7 +59,7 @@ def heartbeat(broker: Broker, request: HeartbeatRequest, caller: Caller, version
         lambda machine, call, now_ms: machine.heartbeat(request, call, now_ms),
         caller,
         version,
-        _failure(ApiKey.HEARTBEAT),
+        _heartbeat_failure,
     )
 
 
@@ -84,6 +85,12 @@ def consumer_group_heartbeat(
         version,
         _failure(ApiKey.CONSUMER_GROUP_HEARTBEAT),
     )
+
+
+def _heartbeat_failure(error: ApiError) -> Any:
+    """While the group is loaded a heartbeat is answered as if all were well: its member has done nothing wrong."""
+    code = ErrorCode.none if isinstance(error, CoordinatorLoadInProgress) else error.code
+    return codec.error_response(ApiKey.HEARTBEAT, BY_KEY[ApiKey.HEARTBEAT].newest, code, str(error))
 
 
 def _failure(key: ApiKey) -> Callable[[ApiError], Any]:

@@ -218,8 +218,11 @@ class Produce:
 
     def _waiter(self, place: int) -> Callable[[ApiError | None], None]:
         def done(error: ApiError | None) -> None:
-            if self._waiting.pop(place, None) is None:
+            waited = self._waiting.pop(place, None)
+            if waited is None:
                 return
+            if error is None and self._request.acks == ACKS_ALL:
+                error = waited[0].too_few_in_sync()
             if error is not None:
                 self._fail(place, error)
             if not self._waiting:

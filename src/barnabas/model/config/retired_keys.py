@@ -53,6 +53,7 @@ RETIRED: Final[tuple[Row, ...]] = (
     ("password.encoder.keyfactory.algorithm", STRING, None, None, LOW, READ_ONLY),
     ("password.encoder.old.secret", PASSWORD, None, None, MEDIUM, READ_ONLY),
     ("password.encoder.secret", PASSWORD, None, None, MEDIUM, READ_ONLY),
+    ("replica.lag.max.messages", LONG, None, POSITIVE, HIGH, READ_ONLY),
     ("reserved.broker.max.id", INT, 1000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
     ("zookeeper.clientCnxnSocket", STRING, None, None, MEDIUM, READ_ONLY),
     ("zookeeper.connect", STRING, None, None, HIGH, READ_ONLY),
@@ -76,4 +77,4 @@ RETIRED: Final[tuple[Row, ...]] = (
     ("zookeeper.ssl.truststore.password", PASSWORD, None, None, MEDIUM, READ_ONLY),
     ("zookeeper.ssl.truststore.type", STRING, None, None, MEDIUM, READ_ONLY),
 )
-"""Broker keys of Kafka 3.9 only."""
+"""Broker keys of Kafka 3.9 only, and replica.lag.max.messages, which is older still."""

@@ -1,0 +1,84 @@
+"""The other brokers: where they are reached, and channels to ask them.
+
+A channel is made when a broker is first asked, and anew when it is found at another address; fetchers have channels of
+their own, so that a long fetch holds nobody up.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import SerialError
+
+from barnabas.net.channel import Channel, ChannelBroken
+
+if TYPE_CHECKING:
+    from barnabas.broker.settings import Settings
+    from barnabas.metadata.cache import Endpoint, MetadataCache
+
+
+class Peers:
+    """Every broker but this one."""
+
+    def __init__(self, broker_id: int, metadata: MetadataCache, settings: Settings) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._settings = settings
+        self._listener = settings.static.inter_broker_listener
+        self._channels: dict[int, Channel] = {}
+
+    def endpoint(self, broker_id: int) -> Endpoint | None:
+        """Where a broker takes what other brokers ask; None if it is not up."""
+        broker = self._metadata.image.brokers.get(broker_id)
+        return None if broker is None else broker.endpoints.get(self._listener)
+
+    def open(self, broker_id: int, purpose: str) -> Channel:
+        """A channel of one's own. Raises ChannelBroken when the broker is not up."""
+        endpoint = self.endpoint(broker_id)
+        if endpoint is None:
+            raise ChannelBroken(f"broker {broker_id} is not up")
+        number = self._settings.number
+        return Channel(
+            endpoint.host,
+            endpoint.port,
+            client_id=f"broker-{self._broker_id}-{purpose}",
+            connect_seconds=number("controller.socket.timeout.ms") / 1000,
+            max_response=number("socket.request.max.bytes"),
+        )
+
+    async def ask(self, broker_id: int, request: Any, response_class: type, *, seconds: float) -> Any:
+        """Ask a broker in the version that `request` has. Raises ChannelBroken."""
+        body = BytesIO()
+        entity_writer(type(request))(body, request)
+        data = await self._channel(broker_id).ask(
+            request.__api_key__, request.__version__, [body.getvalue()], flexible=request.__flexible__, seconds=seconds
+        )
+        try:
+            return entity_reader(response_class)(data.toreadonly(), 1 if request.__flexible__ else 0)[0]
+        except (SerialError, ValueError) as error:
+            raise ChannelBroken(f"broker {broker_id} sent what cannot be read: {error}") from error
+
+    async def relay(
+        self, broker_id: int, key: int, version: int, body: bytes, *, flexible: bool, seconds: float
+    ) -> memoryview:
+        """Hand a client's request on as it is; gives the response as it is, after its correlation id."""
+        return await self._channel(broker_id).ask(key, version, [body], flexible=flexible, seconds=seconds)
+
+    def _channel(self, broker_id: int) -> Channel:
+        endpoint = self.endpoint(broker_id)
+        known = self._channels.get(broker_id)
+        if known is not None and endpoint is not None and (known.host, known.port) == (endpoint.host, endpoint.port):
+            return known
+        if known is not None:
+            del self._channels[broker_id]
+            known.close()
+        channel = self._channels[broker_id] = self.open(broker_id, "requests")
+        return channel
+
+    def close(self) -> None:
+        """Hang up on everyone."""
+        for channel in self._channels.values():
+            channel.close()
+        self._channels.clear()

@@ -1,0 +1,128 @@
+"""The cluster's image as a broker learns it from the controller's messages.
+
+A message is applied to the image that the broker has. Partitions that it names replace those known before, unless what
+is known is newer: messages may overtake each other, and epochs tell. A full message is the whole truth: what it does
+not name is not there. Configuration and feature levels come from the metadata tree itself, so they stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.machines.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from barnabas.model.ids import NO_ID
+from barnabas.protocol.internal import FULL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from barnabas.machines.controller.image import ClusterImage
+    from barnabas.protocol.internal import (
+        LeaderAndIsrPartitionState,
+        LeaderAndIsrRequest,
+        UpdateMetadataPartitionState,
+        UpdateMetadataRequest,
+    )
+
+DELETED: Final = -2
+"""As a leader: the topic is being deleted."""
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def updated(image: ClusterImage, request: UpdateMetadataRequest) -> ClusterImage:
+    """The image after UpdateMetadata: brokers that are up, and partitions for clients."""
+    topics = {} if request.type == FULL else dict(image.topics)
+    for state in request.topic_states:
+        if any(partition.leader == DELETED for partition in state.partition_states):
+            topics.pop(state.topic_name, None)
+            continue
+        known = image.topics.get(state.topic_name)
+        partitions = [_from_update(partition) for partition in state.partition_states]
+        topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
+    return replace(
+        _with_topics(image, topics),
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        brokers={broker.id: _broker(broker, image.brokers.get(broker.id)) for broker in request.live_brokers},
+    )
+
+
+def led(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
+    """The image after LeaderAndIsr: the partitions that this broker has a replica of."""
+    topics = dict(image.topics)
+    for state in request.topic_states:
+        known = image.topics.get(state.topic_name)
+        partitions = [_from_leadership(partition) for partition in state.partition_states]
+        topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
+    return replace(
+        _with_topics(image, topics), controller_id=request.controller_id, controller_epoch=request.controller_epoch
+    )
+
+
+def _merged(known: TopicImage | None, name: str, topic_id: UUID, partitions: Iterable[PartitionImage]) -> TopicImage:
+    """A topic with these partitions instead of older ones; a topic made anew under its name has nothing of the old."""
+    merged: dict[int, PartitionImage] = {}
+    if known is not None and known.topic_id == topic_id:
+        merged = {partition.index: partition for partition in known.partitions}
+    for partition in partitions:
+        before = merged.get(partition.index)
+        if before is None or _age(partition) >= _age(before):
+            merged[partition.index] = partition
+    ordered = [merged.get(index) for index in range(max(merged, default=-1) + 1)]
+    complete = tuple(
+        partition if partition is not None else PartitionImage(index, -1, -1, (), (), -1)
+        for index, partition in enumerate(ordered)
+    )
+    if known is not None and known.topic_id == topic_id and complete == known.partitions:
+        return known
+    return TopicImage(name, topic_id, complete)
+
+
+def _age(partition: PartitionImage) -> tuple[int, int]:
+    return partition.leader_epoch, partition.partition_epoch
+
+
+def _from_update(state: UpdateMetadataPartitionState) -> PartitionImage:
+    return PartitionImage(
+        state.partition_index,
+        state.leader,
+        state.leader_epoch,
+        tuple(state.replicas),
+        tuple(state.isr),
+        state.zk_version,
+    )
+
+
+def _from_leadership(state: LeaderAndIsrPartitionState) -> PartitionImage:
+    return PartitionImage(
+        state.partition_index,
+        state.leader,
+        state.leader_epoch,
+        tuple(state.replicas),
+        tuple(state.isr),
+        state.partition_epoch,
+        tuple(state.adding_replicas),
+        tuple(state.removing_replicas),
+    )
+
+
+def _broker(broker: Any, known: BrokerImage | None) -> BrokerImage:
+    endpoints = {
+        each.listener: Endpoint(each.host, each.port, SECURITY_PROTOCOLS[each.security_protocol])
+        for each in broker.endpoints
+    }
+    if known is not None and dict(known.endpoints) == endpoints and known.rack == broker.rack:
+        return known
+    return BrokerImage(
+        broker_id=broker.id,
+        epoch=-1 if known is None else known.epoch,
+        endpoints=endpoints,
+        rack=broker.rack,
+        features={} if known is None else known.features,
+    )
+
+
+def _with_topics(image: ClusterImage, topics: Mapping[str, TopicImage]) -> ClusterImage:
+    return replace(image, topics=topics, topic_names={topic.topic_id: name for name, topic in topics.items()})
