@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from barnabas.storage.files import FileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from typing_extensions import Buffer
 
@@ -173,15 +173,15 @@ class FaultyFiles(FileSystem):
         self._open.pop(fd, None)
         super().close(fd)
 
-    def append(self, fd: int, buffers: Sequence[Buffer]) -> int:
+    def append(self, fd: int, data: Buffer) -> int:
         """See FileSystem; may write a part only, when the disk is full or the power goes off."""
         if self.failing_writes:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        data = b"".join(buffers)
+        view = memoryview(data)
         if self._operation():
-            super().append(fd, (data[: self._random.randint(0, len(data))],))
+            super().append(fd, view[: self._random.randint(0, len(view))])
             raise PowerLoss
-        return super().append(fd, (data[: self._use_room(len(data))],))
+        return super().append(fd, view[: self._use_room(len(view))])
 
     def _use_room(self, size: int) -> int:
         if self.room is None:
@@ -284,6 +284,7 @@ class BadDisk(FileSystem):
         self._on_disk: set[int] = set()
         self.full = False
         self.failing_syncs = False
+        self._torn: set[int] = set()
 
     def open(self, path: str, *, create: bool = False) -> int:
         """See FileSystem."""
@@ -291,14 +292,15 @@ class BadDisk(FileSystem):
         (self._on_disk.add if path.startswith(self._prefix) else self._on_disk.discard)(fd)
         return fd
 
-    def append(self, fd: int, buffers: Sequence[Buffer]) -> int:
+    def append(self, fd: int, data: Buffer) -> int:
         """See FileSystem; a full disk takes a part of what is written, and then no more."""
         if self.full and fd in self._on_disk:
-            first = memoryview(buffers[0])
-            if len(buffers) == 1 or len(first) < 2:
+            if fd in self._torn:
+                self._torn.discard(fd)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            return super().append(fd, (first[: len(first) // 2],))
-        return super().append(fd, buffers)
+            self._torn.add(fd)
+            return super().append(fd, memoryview(data)[: -(-len(memoryview(data)) // 2)])
+        return super().append(fd, data)
 
     def sync(self, fd: int) -> None:
         """See FileSystem."""

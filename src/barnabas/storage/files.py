@@ -29,8 +29,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import BarnabasError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from typing_extensions import Buffer
 
 _FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
@@ -70,9 +68,9 @@ class FileSystem:
         """Close a descriptor."""
         os.close(fd)
 
-    def append(self, fd: int, buffers: Sequence[Buffer]) -> int:
+    def append(self, fd: int, data: Buffer) -> int:
         """Write at the file's end in one call; returns how much was written, which may be less than all."""
-        return os.writev(fd, buffers)
+        return os.write(fd, data)
 
     def read(self, fd: int, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the file's end."""
@@ -200,7 +198,7 @@ class FileSystem:
         """Append all of `data`, in as many writes as it takes."""
         view = memoryview(data).cast("B")
         while view:
-            view = view[self.append(fd, (view,)) :]
+            view = view[self.append(fd, view) :]
 
     def sync_file(self, path: str) -> None:
         """Bring a file that is not held open to the disk."""

@@ -155,6 +155,7 @@ class Log(LogReader):
         """As leader: give one batch its place and write it.
 
         `header` is what validation.check returned; it is the batch's own, or with LogAppendTime goes in its place.
+        A batch that can be written to is given its place where it lies, which saves putting two buffers together.
         """
         store = self._store
         if store.failed is not None:
@@ -178,19 +179,21 @@ class Log(LogReader):
                     append_time = found.timestamp if attributes & LOG_APPEND_TIME else -1
                     return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)
             view = memoryview(batch)
+            if view.readonly:
+                view = memoryview(bytearray(batch))
             if attributes & LOG_APPEND_TIME:
                 append_time = timestamp
-                buffers = (HEADER.pack(base, length, leader_epoch, *fields[3:]), view[HEADER_SIZE:])
+                HEADER.pack_into(view, 0, base, length, leader_epoch, *fields[3:])
             else:
                 append_time = -1
-                buffers = (PLACE.pack(base, length, leader_epoch), view[16:])
+                PLACE.pack_into(view, 0, base, length, leader_epoch)
             segment = segments.active
             if now_ms - segments.marked_ms > MARK_MS:
                 segments.mark(now_ms)
             try:
                 if segment.size == 0 or segment.roll_due(size, last, timestamp, now_ms):
                     segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
-                segment.write(buffers, size, base, last, timestamp)
+                segment.write(view, size, base, last, timestamp)
             except OSError as error:
                 raise store.fail(error, f"writing to {self._path}") from error
             if leader_epoch > self._epochs.latest:
@@ -233,7 +236,7 @@ class Log(LogReader):
             segments.mark(now_ms)
         base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
         segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
-        segment.write((batch,), size, start, last, timestamp)
+        segment.write(batch, size, start, last, timestamp)
         if header.leader_epoch > self._epochs.latest:
             self._begin_epoch(header.leader_epoch, header.base_offset)
         payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""

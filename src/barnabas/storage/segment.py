@@ -23,9 +23,7 @@ from barnabas.storage.indexes import OffsetIndex, TimeIndex
 from barnabas.storage.txn_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from typing_extensions import Buffer
+    from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.files import FileHandle, FilePool
@@ -214,7 +212,7 @@ class Segment:
         largest = self.largest_timestamp.timestamp
         return largest if largest >= 0 else self._files.modified_ms(self.file.path)
 
-    def write(self, buffers: Sequence[Buffer], size: int, start: int, last_offset: int, max_timestamp: int) -> None:
+    def write(self, batch: memoryview, size: int, start: int, last_offset: int, max_timestamp: int) -> None:
         """Append one batch of `size` bytes that ends at `last_offset`, as the first at or after offset `start`.
 
         After an OSError the segment is what it was before, unless cutting the file failed, too.
@@ -227,9 +225,9 @@ class Segment:
             if add_entry and self.offset_index.block_full:
                 self.offset_index.write()
                 self.time_index.write()
-            written = self._append(fd, buffers)
+            written = self._append(fd, batch)
             if written != size:
-                self._files.append_all(fd, b"".join(buffers)[written:])
+                self._files.append_all(fd, batch[written:])
         except OSError:
             self._files.truncate(fd, self.size)
             raise
