@@ -57,8 +57,10 @@ def open_admin(bootstrap_server: str, command_config: Path | None) -> Admin:
 def open_groups(bootstrap_server: str, command_config: Path | None, timeout_ms: int) -> Groups:
     """The cluster's consumer groups, with the options' settings."""
     from barnabas.clients.groups import Groups
+    from barnabas.clients.wire import Cluster
 
-    return Groups(bootstrap_server, properties=client_properties(command_config), timeout=timeout_ms / 1000)
+    properties = client_properties(command_config)
+    return Groups(Cluster(bootstrap_server, properties=properties, timeout=timeout_ms / 1000))
 
 
 def open_cluster(bootstrap_server: str, command_config: Path | None) -> Cluster:

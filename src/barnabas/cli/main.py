@@ -38,6 +38,7 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
         "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
     },
     "Cluster": {
+        "configs": LazyCommand("barnabas.cli.configs", "Show and change settings while brokers run."),
         "log-dirs": LazyCommand("barnabas.cli.log_dirs", "Show what partitions take on disk, and where."),
         "features": LazyCommand("barnabas.cli.features", "Show and set what all brokers switch to together."),
         "broker-api-versions": LazyCommand("barnabas.cli.broker_api_versions", "Show which APIs brokers serve."),

@@ -19,7 +19,7 @@ from kio.static.primitive import i32, i64
 from barnabas.clients import log_offsets
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.log_offsets import by_topic
-from barnabas.clients.wire import ANOTHER_COORDINATOR, RETRY_SECONDS, Cluster, Node
+from barnabas.clients.wire import ANOTHER_COORDINATOR, RETRY_SECONDS
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from kio.schema.consumer_group_describe.v1.response import DescribedGroup as DescribedConsumerGroup
     from kio.schema.describe_groups.v6.response import DescribedGroup as DescribedClassicGroup
+
+    from barnabas.clients.wire import Cluster, Node
 
 CONSUMER_PROTOCOLS: Final = ("consumer", "")
 """Protocol types of consumers: those that share partitions, and those that only commit offsets."""
@@ -93,13 +95,10 @@ class Committed:
 
 
 class Groups:
-    """The groups of a cluster. Use it as a context manager."""
+    """The groups of a cluster. Use it as a context manager, which closes the connection to the cluster."""
 
-    def __init__(
-        self, bootstrap_servers: str, *, properties: Mapping[str, str] | None = None, timeout: float = 30.0
-    ) -> None:
-        """Connect, as `clients.wire.Cluster` does; `timeout` (seconds) holds for each call."""
-        self._cluster = Cluster(bootstrap_servers, properties=properties, timeout=timeout)
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ import pytest
 
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.groups import GroupInfo, Groups
+from barnabas.clients.wire import Cluster
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from tests.unit.clients.scripted_broker import ScriptedBroker
@@ -31,7 +32,7 @@ def old_broker() -> Iterator[ScriptedBroker]:
 
 def describe(broker: ScriptedBroker, **group: Any) -> GroupInfo | RequestRefused:
     broker.answers[DESCRIBE_GROUPS] = lambda _: {"groups": [{"group_id": "g", **group}]}
-    with Groups(broker.bootstrap) as groups:
+    with Groups(Cluster(broker.bootstrap)) as groups:
         return groups.describe(["g"])["g"]
 
 
@@ -86,7 +87,7 @@ def test_committed_offsets_leave_out_what_there_is_not(old_broker: ScriptedBroke
     old_broker.answers[OFFSET_FETCH] = lambda _: {
         "groups": [{"group_id": "g", "topics": [{"name": "t", "partitions": partitions}]}]
     }
-    with Groups(old_broker.bootstrap) as groups:
+    with Groups(Cluster(old_broker.bootstrap)) as groups:
         found = groups.committed(["g"])["g"]
     assert {partition: (committed.offset, committed.leader_epoch) for partition, committed in found.items()} == {
         ("t", 0): (7, 2),
@@ -98,6 +99,6 @@ def test_a_commit_that_a_member_stands_in_the_way_of(old_broker: ScriptedBroker)
     old_broker.answers[OFFSET_COMMIT] = lambda _: {
         "topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": ErrorCode.unknown_member_id}]}]
     }
-    with Groups(old_broker.bootstrap) as groups, pytest.raises(RequestRefused) as caught:
+    with Groups(Cluster(old_broker.bootstrap)) as groups, pytest.raises(RequestRefused) as caught:
         groups.commit("g", {TopicPartition("t", 0): 1})
     assert str(caught.value) == "group g, partition t-0: the group has active members"
