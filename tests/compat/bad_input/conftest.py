@@ -14,6 +14,7 @@ import pytest
 
 from tests.compat.bad_input.victim import CREATE_TOPICS, MEMORY, OPENED, TOPIC, Victim, end_offset, produce
 from tests.support.brokers import Barnabas
+from tests.support.groups import QUICK
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, batch
 
@@ -31,7 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
             make_topics(bystander)
             yield Victim(given_bootstrap, bystander, lambda: 0)
         return
-    process = Barnabas(tmp_path_factory.mktemp("victim"), {"socket.request.max.bytes": str(MAX_FRAME)})
+    process = Barnabas(tmp_path_factory.mktemp("victim"), {**QUICK, "socket.request.max.bytes": str(MAX_FRAME)})
     with process, Connection(process.bootstrap) as bystander:
         make_topics(bystander)
         yield Victim(process.bootstrap, bystander, process.anonymous_memory)
