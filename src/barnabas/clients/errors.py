@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
 
 __all__ = [
+    "BarnabasError",
     "BrokerSilent",
     "BrokerUnreachable",
     "BufferFull",
@@ -59,7 +60,7 @@ class BrokerUnreachable(BarnabasError):
 
 
 class BrokerSilent(BrokerUnreachable):
-    """Something took the connection but did not answer in time; the message says how long we waited."""
+    """Something took the connection but did not answer, or not as a broker does; the message says what it did."""
 
 
 class RequestRefused(BarnabasError):
@@ -128,6 +129,8 @@ def translated(error: Any, doing: str = "") -> BarnabasError:
     prefix = f"{doing}: " if doing else ""
     if error.code() >= 0:
         return RequestRefused(error_code(error.code()), prefix + (error.str() or error.name()))
+    if error.code() in (error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
+        return RequestRefused(ErrorCode.unknown_topic_or_partition, prefix + error.str())
     if error.code() in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE):
         return BrokerUnreachable(prefix + error.str())
     if error.code() in (error._TIMED_OUT, error._MSG_TIMED_OUT, error._TIMED_OUT_QUEUE):

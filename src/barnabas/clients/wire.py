@@ -26,7 +26,7 @@ from kio.static.primitive import i16, i32
 
 from barnabas import __version__
 from barnabas.clients.addresses import connect
-from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, RequestRefused
+from barnabas.clients.errors import BrokerSilent, RequestRefused
 from barnabas.clients.security import from_properties
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.conversion import convert
@@ -276,7 +276,7 @@ class Cluster:
             raise BrokerSilent(f"{where} takes connections but gave no answer within {self._timeout:g} s") from error
         except OSError as error:
             self._forget(node)
-            raise BrokerUnreachable(f"{where}: {error.strerror or error}") from error
+            raise BrokerSilent(f"{where} takes connections, but: {error.strerror or error}") from error
 
     def _connection(self, node: Node | None, deadline: Deadline) -> Connection:
         if node not in self._connections:
