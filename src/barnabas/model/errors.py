@@ -393,3 +393,51 @@ class InvalidRegularExpression(ApiError):
     """The pattern of a subscription cannot be used."""
 
     code = ErrorCode.invalid_regular_expression
+
+
+class StaleBrokerEpoch(ApiError):
+    """The broker that asks, or is told, has registered anew since."""
+
+    code = ErrorCode.stale_broker_epoch
+
+
+class InvalidUpdateVersion(ApiError):
+    """A change was made from a state that is not the current one."""
+
+    code = ErrorCode.invalid_update_version
+
+
+class IneligibleReplica(ApiError):
+    """A replica that is down, or about to stop, cannot be in sync."""
+
+    code = ErrorCode.ineligible_replica
+
+
+class NewLeaderElected(ApiError):
+    """A change of the ISR ended a reassignment, and with it the leadership of the broker that asked."""
+
+    code = ErrorCode.new_leader_elected
+
+
+class ElectionNotNeeded(ApiError):
+    """The partition has the leader that an election would give it."""
+
+    code = ErrorCode.election_not_needed
+
+
+class PreferredLeaderNotAvailable(ApiError):
+    """The preferred leader is not in sync, or not up."""
+
+    code = ErrorCode.preferred_leader_not_available
+
+
+class EligibleLeadersNotAvailable(ApiError):
+    """No replica is up that could lead."""
+
+    code = ErrorCode.eligible_leaders_not_available
+
+
+class NoReassignmentInProgress(ApiError):
+    """There is nothing to cancel."""
+
+    code = ErrorCode.no_reassignment_in_progress
