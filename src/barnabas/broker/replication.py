@@ -188,11 +188,9 @@ class Replication:
             leader = partition.leader
             if len(leader.replicas) == 1:
                 continue
-            lagging = leader.lagging(now, max_lag, max_messages)
-            joining = [each for each in leader.replicas if each not in leader.isr and leader.may_join(each)]
-            if lagging or joining:
-                isr = tuple(each for each in leader.replicas if (each in leader.isr or each in joining))
-                wanted.append((partition, tuple(each for each in isr if each not in lagging)))
+            isr = leader.next_isr(now, max_lag, max_messages)
+            if isr is not None:
+                wanted.append((partition, isr))
         if not wanted:
             return
         proposals = []

@@ -5,7 +5,12 @@ replicas that were proposed for it and not yet confirmed. So an ISR that grows c
 counts only when the controller has agreed; whichever of the two the next leader is chosen from, it has everything below
 the high watermark. A partition with one replica needs none of this: what is appended is committed.
 
-Invariants: the high watermark never goes back, and never passes the leader's own log end.
+A proposal whose answer does not come may be taken at any time, so what it adds goes on counting until the controller
+has taken a later one: only a state with a higher partition epoch ends the doubt, since every proposal names the epoch
+that it is made from. `next_isr` therefore proposes the ISR as it is, when there is nothing else to propose.
+
+Invariants: the high watermark never goes back, and never passes the leader's own log end; everyone in the controller's
+ISR counts, whichever proposals it has taken.
 
 One object stands for one leadership: a new leader epoch makes a new object.
 """
@@ -23,6 +28,8 @@ NO_EPOCH: Final = -1
 """As a client's current leader epoch: it names none, and nothing is checked."""
 UNKNOWN_OFFSET: Final = -1
 """The log end of a replica that has not fetched since this leader took over."""
+NO_BROKER_EPOCH: Final = -1
+"""As a broker's epoch: not known, and nothing is checked."""
 
 
 class Progress(NamedTuple):
@@ -40,10 +47,13 @@ class PartitionLeader:
     """The state of one partition while this broker leads it."""
 
     __slots__ = (
+        "_doubtful",
         "_ends",
+        "_epochs",
         "_log_end_offset",
         "_pending",
         "_progress",
+        "_waiting",
         "broker_id",
         "epoch_start_offset",
         "high_watermark",
@@ -77,6 +87,11 @@ class PartitionLeader:
         self.high_watermark = min(high_watermark, log_end_offset)
         self._log_end_offset = log_end_offset
         self._pending: frozenset[int] = frozenset()
+        self._waiting = False
+        """Whether a proposal has no answer yet."""
+        self._doubtful = False
+        """Whether an earlier proposal never got one."""
+        self._epochs: dict[int, int] = {}
         self._ends = {replica: UNKNOWN_OFFSET for replica in replicas if replica != broker_id}
         self._progress = {replica: Progress(now, now, UNKNOWN_OFFSET) for replica in self._ends}
         self._advance()
@@ -105,11 +120,16 @@ class PartitionLeader:
             return True
         return self._advance()
 
-    def fetched(self, replica: int, log_end_offset: int, now: float = 0.0) -> bool:
+    def fetched(self, replica: int, log_end_offset: int, now: float = 0.0, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
         """A follower asks from this offset on, so it has all before; True if the high watermark moved.
 
-        It was caught up now if it has all there is, and when it last fetched if it has all that there was then.
+        It was caught up now if it has all there is, and when it last fetched if it has all that there was then. What it
+        said before it registered anew is of no account: its disk may have lost what it had.
         """
+        if broker_epoch != NO_BROKER_EPOCH:
+            if broker_epoch < self._epochs.get(replica, NO_BROKER_EPOCH):
+                return False
+            self._epochs[replica] = broker_epoch
         self._ends[replica] = log_end_offset
         caught_up, fetched_at, end_then = self._progress[replica]
         if log_end_offset >= self._log_end_offset:
@@ -125,14 +145,14 @@ class PartitionLeader:
         return replica not in self._pending and end >= self.high_watermark and end >= self.epoch_start_offset
 
     def lagging(self, now: float, max_lag: float, max_messages: int | None = None) -> frozenset[int]:
-        """Followers in the ISR that have not been caught up for `max_lag`, or are more than `max_messages` behind.
+        """Followers that count as in sync, but were not caught up for `max_lag` or are over `max_messages` behind.
 
         A follower that has all there is never lags, however long it was silent.
         """
         end = self._log_end_offset
         return frozenset(
             replica
-            for replica in self.isr
+            for replica in self.maximal_isr
             if replica != self.broker_id
             and replica in self._ends
             and self._ends[replica] != end
@@ -142,22 +162,47 @@ class PartitionLeader:
             )
         )
 
-    def propose(self, replicas: Collection[int]) -> None:
-        """Ask the controller to make this the ISR: whoever comes counts from now on, whoever goes counts until then.
+    def next_isr(self, now: float, max_lag: float, max_messages: int | None = None) -> tuple[int, ...] | None:
+        """What to propose as the ISR: without those that lag, with those that may join. None if all is as it should be.
 
-        A proposal whose answer was lost may have been taken, so what it added goes on counting.
+        It is the ISR as it is when only a doubt must be ended.
         """
+        lagging = self.lagging(now, max_lag, max_messages)
+        members = self.maximal_isr
+        wanted = tuple(
+            replica
+            for replica in self.replicas
+            if replica not in lagging and (replica in members or self.may_join(replica))
+        )
+        return wanted if self._pending or self.isr != frozenset(wanted) else None
+
+    def broker_epochs(self, isr: Collection[int]) -> tuple[int, ...]:
+        """With which registration each of them fetched last."""
+        return tuple(self._epochs.get(replica, NO_BROKER_EPOCH) for replica in isr)
+
+    def propose(self, replicas: Collection[int]) -> None:
+        """Ask the controller to make this the ISR: whoever comes counts from now on, whoever goes counts until then."""
+        self._doubtful |= self._waiting
+        self._waiting = True
         self._pending |= frozenset(replicas) - self.isr
 
     def withdraw(self) -> None:
-        """The controller refused, and has taken no earlier proposal either: nothing is pending any more."""
-        self._pending = frozenset()
+        """The controller refused the last proposal: what it added counts no more, unless an earlier one is in doubt."""
+        self._waiting = False
+        if not self._doubtful:
+            self._pending = frozenset()
 
-    def commit_isr(self, isr: Collection[int], partition_epoch: int = 0) -> bool:
-        """The controller decided: nothing is pending any more; True if the high watermark moved."""
+    def commit_isr(self, isr: Collection[int], partition_epoch: int) -> bool:
+        """The controller decided: nothing is pending any more; True if the high watermark moved.
+
+        Old news are ignored, and what is known already: neither says what became of a proposal.
+        """
+        if partition_epoch <= self.partition_epoch:
+            return False
         self.isr = frozenset(isr)
-        self.partition_epoch = max(self.partition_epoch, partition_epoch)
+        self.partition_epoch = partition_epoch
         self._pending = frozenset()
+        self._waiting = self._doubtful = False
         return self._advance()
 
     def check_epoch(self, current_leader_epoch: int) -> None:

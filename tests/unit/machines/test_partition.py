@@ -50,7 +50,7 @@ class TestHighWatermark:
         partition = leader(isr=(1, 2), high_watermark=8)
         assert partition.high_watermark == 8
         assert not partition.fetched(2, 5)
-        assert not partition.commit_isr((1, 2, 3))
+        assert not partition.commit_isr((1, 2, 3), 1)
         assert partition.high_watermark == 8
 
     def test_it_starts_at_the_log_end_at_most(self) -> None:
@@ -65,7 +65,7 @@ class TestHighWatermark:
         assert not partition.appended(20)
         assert partition.fetched(2, 20)
         partition.appended(30)
-        assert partition.commit_isr((1,))
+        assert partition.commit_isr((1,), 1)
         assert partition.high_watermark == 30
 
     def test_a_removed_replica_counts_until_the_controller_agrees(self) -> None:
@@ -74,7 +74,7 @@ class TestHighWatermark:
         partition.propose((1,))
         assert not partition.appended(20)
         assert partition.high_watermark == 4
-        assert partition.commit_isr((1,))
+        assert partition.commit_isr((1,), 1)
         assert partition.high_watermark == 20
 
     def test_a_new_leader_does_not_know_it_until_followers_reach_its_epoch(self) -> None:
@@ -110,12 +110,80 @@ class TestHighWatermark:
                     partition.propose({1, *others})
                     moved = False
                 case "commit", set(others):
-                    moved = partition.commit_isr({1, *others})
+                    moved = partition.commit_isr({1, *others}, partition.partition_epoch + 1)
                 case _:
                     raise AssertionError(what)
             assert moved == (partition.high_watermark > before)
             lowest = min(ends[replica] for replica in partition.maximal_isr)
             assert partition.high_watermark == max(before, lowest if what != "propose" else before)
+
+
+class TestProposals:
+    def caught_up(self, now: float = 0.0) -> PartitionLeader:
+        """Leader 1 with 2 in sync; 3 has everything too."""
+        partition = leader(isr=(1, 2))
+        for replica in (2, 3):
+            partition.fetched(replica, 10, now)
+        return partition
+
+    def test_whoever_caught_up_is_to_join_and_whoever_lags_is_to_leave(self) -> None:
+        partition = self.caught_up()
+        assert partition.next_isr(1.0, 10.0) == (1, 2, 3)
+        partition.appended(20)
+        partition.fetched(3, 20, 20.0)
+        assert partition.next_isr(20.0, 10.0) == (1, 3)
+        assert partition.next_isr(1.0, 10.0, max_messages=9) == (1, 3)
+
+    def test_there_is_nothing_to_propose_when_all_is_as_it_should_be(self) -> None:
+        partition = leader(isr=(1, 2))
+        partition.fetched(2, 10)
+        assert partition.next_isr(1.0, 10.0) is None
+
+    def test_a_proposal_without_an_answer_is_made_again(self) -> None:
+        partition = self.caught_up()
+        partition.propose((1, 2, 3))
+        assert partition.next_isr(1.0, 10.0) == (1, 2, 3)
+
+    def test_a_doubt_is_ended_by_proposing_the_isr_as_it_is(self) -> None:
+        partition = self.caught_up()
+        partition.propose((1, 2, 3))
+        partition.appended(20)
+        partition.fetched(2, 20, 20.0)
+        assert partition.next_isr(20.0, 10.0) == (1, 2)
+        assert partition.high_watermark == 10
+        assert partition.commit_isr((1, 2), 1)
+        assert partition.high_watermark == 20
+
+    def test_a_refusal_ends_the_proposal(self) -> None:
+        partition = self.caught_up()
+        partition.propose((1, 2, 3))
+        partition.withdraw()
+        assert partition.maximal_isr == {1, 2}
+
+    def test_a_refusal_says_nothing_of_an_earlier_proposal(self) -> None:
+        partition = self.caught_up()
+        partition.propose((1, 2, 3))
+        partition.propose((1, 2, 3))
+        partition.withdraw()
+        assert partition.maximal_isr == {1, 2, 3}
+
+    @pytest.mark.parametrize("epoch", [3, 4])
+    def test_old_news_change_nothing(self, epoch: int) -> None:
+        partition = self.caught_up()
+        partition.commit_isr((1, 2), 4)
+        partition.propose((1, 2, 3))
+        assert not partition.commit_isr((1,), epoch)
+        assert partition.isr == {1, 2}
+        assert partition.maximal_isr == {1, 2, 3}
+        assert partition.partition_epoch == 4
+
+    def test_what_a_follower_said_before_it_registered_anew_is_of_no_account(self) -> None:
+        partition = leader(isr=(1, 2, 3))
+        partition.fetched(2, 3, broker_epoch=8)
+        partition.fetched(2, 10, broker_epoch=7)
+        partition.fetched(3, 10)
+        assert partition.high_watermark == 3
+        assert partition.broker_epochs((1, 2, 3)) == (-1, 8, -1)
 
 
 class TestStability:
