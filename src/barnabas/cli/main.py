@@ -37,6 +37,11 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Groups": {
         "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
     },
+    "Speed": {
+        "producer-perf": LazyCommand("barnabas.cli.perf.producer", "Measure how fast records can be produced."),
+        "consumer-perf": LazyCommand("barnabas.cli.perf.consumer", "Measure how fast records can be consumed."),
+        "latency": LazyCommand("barnabas.cli.perf.latency", "Measure the way from producer to consumer."),
+    },
     "Cluster": {
         "configs": LazyCommand("barnabas.cli.configs", "Show and change settings while brokers run."),
         "log-dirs": LazyCommand("barnabas.cli.log_dirs", "Show what partitions take on disk, and where."),

@@ -1,0 +1,199 @@
+"""`barnabas latency`: kafka-e2e-latency. How long a record takes from a producer to a consumer, one at a time."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from barnabas.cli.failures import Failed
+from barnabas.cli.help import Command, option
+from barnabas.cli.output import remark
+from barnabas.cli.perf.properties import gathered
+from barnabas.cli.perf.stats import percentiles
+
+EVERY: Final = 1000
+"""Records between two lines."""
+PATIENCE: Final = 60.0
+"""Seconds that one record may take."""
+
+
+@click.command(
+    "latency",
+    cls=Command,
+    examples=[
+        (
+            "ten thousand records of 100 bytes, one after the other",
+            "barnabas latency --topic probe --num-records 10000",
+        ),
+        (
+            "as far as all replicas, and in microseconds",
+            "barnabas latency --topic probe --num-records 10000 --producer-acks all --microseconds",
+        ),
+    ],
+)
+@option("--topic", required=True, metavar="TOPIC", help="The topic; it is made if need be.", section="Load")
+@option(
+    "--num-records", required=True, type=click.IntRange(min=1), metavar="N", help="How many records.", section="Load"
+)
+@option(
+    "--producer-acks",
+    type=click.Choice(["1", "all"]),
+    default="1",
+    show_default=True,
+    help="What the producer waits for.",
+    section="Load",
+)
+@option(
+    "--record-size",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="BYTES",
+    help="The size of a record's value.",
+    section="Load",
+)
+@option(
+    "--record-key-size",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="BYTES",
+    help="The size of its key.",
+    section="Load",
+)
+@option(
+    "--num-headers", type=click.IntRange(min=0), default=0, metavar="N", help="How many headers it has.", section="Load"
+)
+@option(
+    "--record-header-key-size",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="BYTES",
+    help="The size of their keys.",
+    section="Load",
+)
+@option(
+    "--record-header-size",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="BYTES",
+    help="The size of their values.",
+    section="Load",
+)
+@option("--microseconds", is_flag=True, help="Print percentiles in microseconds.", section="Report")
+@option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
+@option(
+    "--command-config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of properties.",
+    section="Connection",
+)
+def command(
+    topic: str,
+    num_records: int,
+    producer_acks: str,
+    record_size: int,
+    record_key_size: int,
+    num_headers: int,
+    record_header_key_size: int,
+    record_header_size: int,
+    microseconds: bool,
+    bootstrap_server: str | None,
+    command_config: Path | None,
+) -> None:
+    """Measure the way from producer to consumer, record by record. Flags and lines are those of kafka-e2e-latency."""
+    properties = gathered(bootstrap_server, [("--command-config", command_config)], "", (), ())
+    message = {
+        "value": random.randbytes(record_size),
+        "key": random.randbytes(record_key_size) if record_key_size else None,
+        "headers": [
+            (
+                random.randbytes(record_header_key_size).hex()[:record_header_key_size],
+                random.randbytes(record_header_size),
+            )
+            for _ in range(num_headers)
+        ],
+    }
+    probe = Probe(topic, properties, producer_acks)
+    times: Counter[int] = Counter()
+    total = 0.0
+    for number in range(num_records):
+        taken = probe.send(message)
+        if number % EVERY == 0:
+            click.echo(f"{number}\t{taken * 1000}")
+        total += taken
+        times[int(taken * (1_000_000 if microseconds else 1000))] += 1
+    probe.close()
+    p50, p99, p999 = percentiles(times, (0.5, 0.99, 0.999))
+    click.echo(f"Avg latency: {total / num_records * 1000:.4f} ms")
+    click.echo(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")
+
+
+class Probe:
+    """A producer and a consumer at the end of a topic."""
+
+    def __init__(self, topic: str, properties: dict[str, Any], acks: str) -> None:
+        from barnabas.clients.config import open_client
+        from barnabas.clients.library import load_kafka
+
+        kafka = self._kafka = load_kafka()
+        self._topic = topic
+        self._producer = open_client(
+            kafka, "Producer", {"linger.ms": 0, "enable.idempotence": "false", "acks": acks} | properties
+        )
+        self._consumer = open_client(
+            kafka,
+            "Consumer",
+            {
+                "group.id": f"latency-{random.getrandbits(64):016x}",
+                "enable.auto.commit": "false",
+                "fetch.wait.max.ms": 500,
+            }
+            | properties,
+        )
+        self._consumer.assign(
+            [
+                kafka.TopicPartition(
+                    topic, index, self._consumer.get_watermark_offsets(kafka.TopicPartition(topic, index))[1]
+                )
+                for index in self._partitions(properties)
+            ]
+        )
+
+    def send(self, message: dict[str, Any]) -> float:
+        """Send a record and wait until it is read; the seconds that took. Raises Failed."""
+        begun = time.perf_counter()
+        self._producer.produce(self._topic, **message)
+        self._producer.flush(PATIENCE)
+        found = self._consumer.poll(PATIENCE)
+        taken = time.perf_counter() - begun
+        if found is None:
+            raise Failed(f"A record did not come back within {PATIENCE:g} s.")
+        if found.error() is not None:
+            raise Failed(f"{found.error().str()}.")
+        if found.value() != message["value"]:
+            raise Failed("Another record came back than the one that was sent: does someone else write to the topic?")
+        return taken
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        self._consumer.close()
+
+    def _partitions(self, properties: dict[str, Any]) -> list[int]:
+        found = self._producer.list_topics(self._topic, PATIENCE).topics[self._topic]
+        if found.error is not None:
+            from barnabas.clients.admin import Admin
+
+            remark(f"Topic {self._topic} is not there: making it with one partition.")
+            with Admin(properties["bootstrap.servers"], config=_without_address(properties)) as admin:
+                admin.create_topic(self._topic, partitions=1)
+            found = self._producer.list_topics(self._topic, PATIENCE).topics[self._topic]
+        return sorted(found.partitions)
+
+
+def _without_address(properties: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in properties.items() if name != "bootstrap.servers"}

@@ -1,0 +1,109 @@
+"""What the performance tools count, and the lines they print: word by word those of Kafka's tools.
+
+Latencies are kept as a histogram in whole milliseconds: any number of records takes little memory, and percentiles are
+exact to the millisecond that is printed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MB: Final = 1024 * 1024
+PERCENTILES: Final = (0.5, 0.95, 0.99, 0.999)
+
+
+class Window:
+    """Records since a moment."""
+
+    __slots__ = ("bytes", "count", "max_ms", "start", "total_ms")
+
+    def __init__(self) -> None:
+        self.start = time.monotonic()
+        self.count = 0
+        self.bytes = 0
+        self.total_ms = 0
+        self.max_ms = 0
+
+    def add(self, size: int, latency_ms: int) -> None:
+        """One more record."""
+        self.count += 1
+        self.bytes += size
+        self.total_ms += latency_ms
+        if latency_ms > self.max_ms:
+            self.max_ms = latency_ms
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been."""
+        return max(time.monotonic() - self.start, 1e-9)
+
+
+class ProducerStats:
+    """Acknowledged records, in all and since the last line."""
+
+    def __init__(self, reporting_ms: int, *, steady: bool = False, quiet: bool = False) -> None:
+        self.total = Window()
+        self.failed = 0
+        self.quiet = quiet
+        self._steady = steady
+        self._window = Window()
+        self._interval = reporting_ms / 1000
+        self._latencies: Counter[int] = Counter()
+
+    def record(self, size: int, latency_ms: int) -> None:
+        """A record was acknowledged."""
+        self.total.add(size, latency_ms)
+        self._window.add(size, latency_ms)
+        self._latencies[latency_ms] += 1
+
+    def report_if_due(self) -> None:
+        """Print a line if the interval is over."""
+        window = self._window
+        if window.seconds >= self._interval and window.count:
+            if self._steady and self.total.count == window.count:
+                click.echo("In steady state.")
+            if not self.quiet:
+                click.echo(
+                    f"{window.count} records sent, {window.count / window.seconds:.1f} records/sec "
+                    f"({window.bytes / window.seconds / MB:.2f} MB/sec), "
+                    f"{window.total_ms / window.count:.1f} ms avg latency, {float(window.max_ms):.1f} ms max latency."
+                )
+            self._window = Window()
+
+    def print_total(self) -> None:
+        """Print the last line."""
+        total = self.total
+        shares = self.percentiles(PERCENTILES)
+        click.echo(
+            f"{total.count}{' steady state' if self._steady else ''} records sent, "
+            f"{total.count / total.seconds:.6f} records/sec ({total.bytes / total.seconds / MB:.2f} MB/sec), "
+            f"{total.total_ms / max(total.count, 1):.2f} ms avg latency, {float(total.max_ms):.2f} ms max latency, "
+            f"{shares[0]} ms 50th, {shares[1]} ms 95th, {shares[2]} ms 99th, {shares[3]} ms 99.9th."
+        )
+
+    def percentiles(self, shares: Sequence[float]) -> list[int]:
+        """The latency that this share of records did not exceed, for each."""
+        return percentiles(self._latencies, shares)
+
+
+def percentiles(histogram: Counter[int], shares: Sequence[float]) -> list[int]:
+    """For each share, the value at that place when all are sorted; 0 when there are none."""
+    count = sum(histogram.values())
+    found = []
+    for share in shares:
+        place, before = min(int(share * count), count - 1), 0
+        for value in sorted(histogram):
+            before += histogram[value]
+            if before > place:
+                found.append(value)
+                break
+        else:
+            found.append(0)
+    return found
