@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.storage.check import check
+from tests.compat.format.contents import produce, read, text_messages
+from tests.support.brokers import Barnabas
 from tests.support.compaction_run import CompactionRun
 from tests.support.faulty_files import PowerLoss
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,3 +87,32 @@ def test_a_crash_in_each_operation_of_one_cleaning(disk: Path, group: int) -> No
             break
         else:
             pytest.fail("the cleaning did not come to its end")
+
+
+def test_a_broker_killed_while_it_cleans_leaves_no_worker_and_no_harm(tmp_path: Path) -> None:
+    settings = {
+        "log.cleaner.backoff.ms": "20",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+        "log.cleaner.io.max.bytes.per.second": "50000.0",
+        "log.segment.bytes": "1048576",
+    }
+    with Barnabas(tmp_path, settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic("t", 1, 1, config={"cleanup.policy": "compact"})])["t"].result(30)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.num.messages": 20})
+        produce(producer, "t", 0, [each._replace(key=b"key") for each in text_messages(2_500, 500, 0)])
+
+        def workers() -> list[str]:
+            return subprocess.run(["pgrep", "-P", str(broker.pid)], capture_output=True, text=True).stdout.split()
+
+        (worker,) = wait_until(workers, "a worker")
+        broker.kill()
+    wait_until(lambda: subprocess.run(["ps", "-p", worker], capture_output=True).returncode != 0, "the worker's end")
+    with Barnabas(tmp_path, {**settings, "log.cleaner.io.max.bytes.per.second": "1e300"}) as broker:
+        checkpoint = broker.data / "cleaner-offset-checkpoint"
+        wait_until(lambda: checkpoint.exists() and "t 0 " in checkpoint.read_text(), "a cleaning")
+        contents = read(broker.bootstrap, "t", 0)
+        assert contents.records[-1].offset == 2_499
+        assert len(contents.records) < 2_500
+        assert broker.stop() == 0
+    assert check(broker.data).errors == []

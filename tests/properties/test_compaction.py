@@ -5,6 +5,7 @@ tests/crash has the same histories on a disk that loses what was not synced.
 
 from __future__ import annotations
 
+import random
 from array import array
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record, encode_records
-from barnabas.storage.cleaner.key_map import KeyMap
+from barnabas.storage.cleaner.key_map import LONGEST_KEY, KeyMap, digest
 from barnabas.storage.cleaner.payload import (
     add_keys,
     keep_by_delta,
@@ -34,6 +35,41 @@ if TYPE_CHECKING:
 KEYS = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"k" * 30, b"k" * 31, b"k" * 200]))
 VALUES = st.one_of(st.none(), st.binary(max_size=5), st.sampled_from([b"v" * 70, b"v" * 9000]))
 RECORDS = st.lists(st.tuples(st.integers(1, 200), st.integers(-(10**6), 10**12), KEYS, VALUES), min_size=1, max_size=12)
+
+
+ODD = st.none() | st.tuples(
+    st.integers(0, 899), st.sampled_from(["key", "null", "value", "tombstone", "time", "delta"])
+)
+
+
+def equals(count: int, key_size: int, value_size: int, step: int, odd: tuple[int, str] | None) -> list[Record]:
+    """Records that are equally long, but for one of them, perhaps."""
+    records = [
+        Record(number, number * step, (b"%d" % (number % 50)).ljust(key_size)[:key_size], b"v" * value_size)
+        for number in range(count if value_size < 1000 else min(count, 70))
+    ]
+    if odd is not None:
+        at = odd[0] % len(records)
+        record = records[at]
+        records[at] = {
+            "key": record._replace(key=b"k" * (key_size + 1)),
+            "null": record._replace(key=None),
+            "value": record._replace(value=b"w" * (value_size + 1)),
+            "tombstone": record._replace(value=None),
+            "time": record._replace(timestamp_delta=10**6),
+            "delta": record._replace(offset_delta=at + 1),
+        }[odd[1]]
+    return records
+
+
+EQUAL = st.builds(
+    equals,
+    st.sampled_from([7, 8, 9, 63, 64, 65, 200, 900]),
+    st.integers(1, 64),
+    st.sampled_from([0, 1, 40, 100, 8000]),
+    st.sampled_from([0, 1, 70]),
+    ODD,
+)
 
 
 def built(drawn: Sequence[tuple[int, int, bytes | None, bytes | None]]) -> list[Record]:
@@ -61,6 +97,38 @@ def test_keys_are_noted_as_a_plain_reading_would(
     assert keys.survivors() == array("q", sorted(last.values()))
     short = {key: value for key, value in keys.last.items() if len(key) <= 30}
     assert short == {key: value for key, value in last.items() if len(key) <= 30}
+
+
+@given(EQUAL, st.integers(0, 2**32))
+@settings(max_examples=40)
+def test_records_of_one_size_are_treated_as_one_by_one(records: list[Record], seed: int) -> None:
+    payload = encode_records(records)
+    last: dict[bytes, int] = {}
+    assert add_keys(payload, 0, len(payload), 100, 0, last) == len(records)
+    expected = {
+        (record.key if len(record.key) <= LONGEST_KEY else digest(record.key)): (100 + record.offset_delta) * 2
+        + (record.value is None)
+        for record in records
+        if record.key is not None
+    }
+    assert last == expected
+    chance = random.Random(seed)
+    newer = {key: 10**6 for key in sorted(expected) if chance.random() < chance.choice((0, 0.1))}
+    kept = keep_by_key(payload, 0, len(payload), 100, newer, keep_tombstones=True)
+    stay = [
+        record
+        for record in records
+        if record.key is not None
+        and (record.key if len(record.key) <= LONGEST_KEY else digest(record.key)) not in newer
+    ]
+    assert kept.records == len(stay)
+    assert b"".join(payload[start:end] for start, end in kept.runs) == encode_records(stay)
+    wanted = sorted(chance.sample(range(len(records)), chance.randint(0, len(records))))
+    runs = keep_by_number(payload, 0, len(payload), wanted)
+    if runs is None:
+        assert any(records[number].offset_delta != number for number in wanted)
+    else:
+        assert b"".join(payload[start:end] for start, end in runs) == encode_records([records[at] for at in wanted])
 
 
 @given(RECORDS, RECORDS, st.booleans())
@@ -100,13 +168,13 @@ def test_records_are_picked_by_number(
     wanted = sorted(data.draw(st.sets(st.integers(0, len(dense) - 1))))
     expected = encode_records([dense[number] for number in wanted])
     payload = encode_records(dense)
-    runs = keep_by_number(payload, 0, wanted)
+    runs = keep_by_number(payload, 0, len(payload), wanted)
     assert runs is not None
     assert b"".join(payload[start:end] for start, end in runs) == expected
     by_delta = keep_by_delta(payload, 0, len(payload), frozenset(wanted))
     assert b"".join(payload[start:end] for start, end in by_delta) == expected
     shifted = encode_records([record._replace(offset_delta=record.offset_delta + 1) for record in dense])
-    assert not wanted or keep_by_number(shifted, 0, wanted) is None
+    assert not wanted or keep_by_number(shifted, 0, len(shifted), wanted) is None
 
 
 @given(RECORDS)

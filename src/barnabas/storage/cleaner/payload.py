@@ -1,8 +1,9 @@
 """Going over the records of one batch, as fast as this language allows.
 
 These loops are where the time of a cleaning goes, so they are written out: numbers of one and two bytes in place,
-longer ones by `read_varint`. Records are copied as runs of bytes and never taken apart further than need be. All
-positions are in `data`: the file's own bytes, or what was decompressed.
+longer ones by `read_varint`; records that are equally long are taken together (strides). Records are copied as runs of
+bytes and never taken apart further than need be. All positions are in `data`: the file's own bytes, or what was
+decompressed.
 
 A record begins: length, attributes (one byte), timestamp delta, offset delta, key length (negative: null), key, value
 length (negative: null). Of a zigzag number, the lowest bit of the first byte is the sign.
@@ -10,11 +11,13 @@ length (negative: null). Of a zigzag number, the lowest bit of the first byte is
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.model.errors import InvalidRecord
 from barnabas.protocol.records.records import read_varint, varint
 from barnabas.storage.cleaner.key_map import LONGEST_KEY, digest
+from barnabas.storage.cleaner.strides import equal_run
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -35,6 +38,12 @@ def add_keys(data: bytes, position: int, end: int, base_offset: int, since: int,
     """Note the records of a batch, from offset `since` on, as the last of their keys; returns how many it holds."""
     count = 0
     try:
+        while base_offset >= since and (run := equal_run(data, position, end, count)) is not None:
+            keys = run.keys(data) if run.key_length <= LONGEST_KEY else map(digest, run.keys(data))
+            first = base_offset + count
+            last.update(zip(keys, range(first << 1, (first + run.records) << 1, 2), strict=True))
+            position = run.end
+            count += run.records
         while position < end:
             byte = data[position]
             if byte < 0x80:
@@ -91,6 +100,13 @@ def keep_by_key(
     runs: list[Run] = []
     run_start = run_end = -1
     try:
+        while (run := equal_run(data, position, end, count)) is not None:
+            keys = run.keys(data) if run.key_length <= LONGEST_KEY else map(digest, run.keys(data))
+            if not last.keys().isdisjoint(keys):
+                break
+            runs.append((run.start, run.end))
+            kept = count = count + run.records
+            position = run.end
         while position < end:
             start = position
             byte = data[position]
@@ -147,16 +163,21 @@ def keep_by_key(
     return Kept(kept, runs, tombstones)
 
 
-def keep_by_number(data: bytes, position: int, deltas: Sequence[int]) -> list[Run] | None:
+def keep_by_number(data: bytes, position: int, end: int, deltas: Sequence[int]) -> list[Run] | None:
     """The records with these offset deltas, of a batch whose records are numbered without a gap; None if they are not.
 
     Only the records asked for are looked into; the others are stepped over by their lengths.
     """
     runs: list[Run] = []
     run_start = run_end = -1
-    number = 0
+    number = done = 0
     try:
-        for delta in deltas:
+        while done < len(deltas) and (run := equal_run(data, position, end, number)) is not None:
+            after = bisect_left(deltas, number + run.records, done)
+            origin, stride = run.start - number * run.stride, run.stride
+            runs += [(origin + delta * stride, origin + (delta + 1) * stride) for delta in deltas[done:after]]
+            position, number, done = run.end, number + run.records, after
+        for delta in deltas[done:]:
             while number < delta:
                 byte = data[position]
                 if byte < 0x80:

@@ -159,7 +159,7 @@ class Rewriter:
         deltas = [(each >> 1) - header.base_offset for each in wanted]
         runs = None
         if header.record_count == header.last_offset_delta + 1:
-            runs = keep_by_number(payload.data, payload.start, deltas)
+            runs = keep_by_number(*payload, deltas)
         if runs is None:
             runs = keep_by_delta(payload.data, payload.start, payload.end, frozenset(deltas))
         return self._built(header, payload, Kept(len(deltas), runs, tombstones))
