@@ -27,9 +27,11 @@ TOOLS: Final = {
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "storage": "kafka.tools.StorageTool",
-    "dump-log": "kafka.tools.DumpLogSegments",
+    "dump-log": "org.apache.kafka.tools.DumpLogSegments",
 }
-"""The scripts of Kafka's bin/, without `kafka-`, and the classes that they start (dump-log as in 3.9, others 4.3)."""
+"""The scripts of Kafka's bin/, without `kafka-`, and the classes that they start."""
+OLD_TOOLS: Final = {"dump-log": "kafka.tools.DumpLogSegments"}
+"""Those whose class was another one in Kafka 3.9."""
 
 _SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 _HERE: Final = Path(__file__).parent
@@ -53,8 +55,9 @@ def command(version: str, main: str, *flags: str, classpath: str = "") -> list[s
 
 def tool(version: str, name: str, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
     """Run a tool to its end and return what it wrote to stdout; another exit code than 0 is ToolFailed."""
+    main = TOOLS[name] if version.startswith("4") else OLD_TOOLS.get(name, TOOLS[name])
     done = subprocess.run(
-        [*command(version, TOOLS[name], *_SHORT_LIVED), *arguments],
+        [*command(version, main, *_SHORT_LIVED), *arguments],
         input=stdin,
         capture_output=True,
         text=True,
