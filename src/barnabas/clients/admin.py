@@ -318,6 +318,8 @@ class Admin:
     def _translated(self, error: KafkaError, deadline: float) -> Exception:
         if error.code() >= 0:
             return RequestRefused(error_code(error.code()), error.str() or error.name())
+        if error.code() in (error._NOENT, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
+            return RequestRefused(ErrorCode.unknown_topic_or_partition, "there is no such topic or partition")
         if error.code() in (error._TRANSPORT, error._TIMED_OUT, error._ALL_BROKERS_DOWN):
             return self._silence(deadline)
         return BrokerUnreachable(f"{self._bootstrap_servers}: {error.str()}")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.delivery import Delivery
-from barnabas.clients.errors import NotDelivered
+from barnabas.clients.errors import ClientClosed, NotDelivered
 from barnabas.clients.pump import POLL_EVERY
 from barnabas.clients.sending import K, ProducerBase, V
 
@@ -66,6 +66,8 @@ class Producer(ProducerBase[K, V]):
 
         Raises SerializationFailed, BufferFull (see `when_full`), ClientClosed.
         """
+        if self._closed:
+            raise ClientClosed("the producer is closed")
         if not self._counted(topic):
             self._count(topic)
         delivery = Delivery(self._shared, topic, on_delivery)
@@ -116,9 +118,8 @@ class Producer(ProducerBase[K, V]):
             if consumer is not None:
                 transactions.send_offsets(consumer.handed_out(), consumer.group_metadata())
             transactions.commit()
-        except BaseException:
-            if transactions.open:
-                transactions.abort()
+        except BaseException as error:
+            self._give_up(transactions, error)
             self._shared.failures.forget()
             if consumer is not None:
                 consumer.take_back()

@@ -22,6 +22,7 @@ from barnabas.clients.errors import (
     BufferFull,
     ClientClosed,
     InvalidClientConfig,
+    ProducerFenced,
     SerializationFailed,
     translated,
 )
@@ -128,7 +129,7 @@ class ProducerBase(Generic[K, V]):
         if "enable.idempotence" not in found:
             found["enable.idempotence"] = _may_be_idempotent(found)
         self._kafka = load_kafka()
-        self._client = open_client(self._kafka, "Producer", found)
+        self._client = open_client(self._kafka, "Producer", {"error_cb": _tell, **found})
         self._transactions = Transactions(self._kafka, self._client) if found.get("transactional.id") else None
         self._shared = Settlements()
         self._counts: dict[str, tuple[int, float]] = {}
@@ -232,6 +233,15 @@ class ProducerBase(Generic[K, V]):
                 raise BrokerSilent(f"{topic} has no partitions after {self._max_block:g} s: {found.error}")
             time.sleep(0.02)
 
+    def _give_up(self, transactions: Transactions, error: BaseException) -> None:
+        """Abort a transaction after an error. Of a fenced producer's records nothing will ever come."""
+        if isinstance(error, ProducerFenced):
+            transactions.open = False
+            self._client.purge()
+            self._wait_for_all(1.0)
+        elif transactions.open:
+            transactions.abort()
+
     def _end(self, timeout: float | None) -> None:
         """Wait for what is on its way, give up what is late, and stop the pump."""
         try:
@@ -258,6 +268,12 @@ class ProducerBase(Generic[K, V]):
         if self._transactions is None:
             raise InvalidClientConfig("transactions need a name that survives restarts: give transactional_id=")
         return self._transactions
+
+
+def _tell(error: Any) -> None:
+    """Log an error that concerns no single record; librdkafka has logged the others itself."""
+    if error.fatal():
+        log.error("the producer is of no more use: %s", error.str())
 
 
 def _serialized(serialize: Callable[[Any], bytes | str], value: object, what: str, topic: str) -> bytes | str:

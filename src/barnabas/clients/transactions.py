@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
 
 TIMEOUT: Final = 60.0
+SLICE: Final = 1.0
+"""How long one call may take. librdkafka goes on with it when it is made again, and only then says that the producer
+was fenced meanwhile."""
 RETRY_SECONDS: Final = 0.1
 
 
@@ -33,7 +36,7 @@ class Transactions:
     def begin(self) -> None:
         """Begin one; the first time, take the transactional id over from earlier producers that had it."""
         if not self._registered:
-            self._call("register the transactional id", lambda: self._client.init_transactions(TIMEOUT))
+            self._call("register the transactional id", lambda: self._client.init_transactions(SLICE))
             self._registered = True
         self._call("begin a transaction", self._client.begin_transaction)
         self.open = True
@@ -45,18 +48,18 @@ class Transactions:
         wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
         self._call(
             "add offsets to the transaction",
-            lambda: self._client.send_offsets_to_transaction(wanted, group_metadata, TIMEOUT),
+            lambda: self._client.send_offsets_to_transaction(wanted, group_metadata, SLICE),
         )
 
     def commit(self) -> None:
         """Wait for the transaction's records, and make them visible."""
-        self._call("commit the transaction", lambda: self._client.commit_transaction(TIMEOUT))
+        self._call("commit the transaction", lambda: self._client.commit_transaction(SLICE))
         self.open = False
 
     def abort(self) -> None:
         """Give the transaction up; what was sent in it will never be visible to readers of committed data."""
         self.open = False
-        self._call("abort the transaction", lambda: self._client.abort_transaction(TIMEOUT))
+        self._call("abort the transaction", lambda: self._client.abort_transaction(SLICE))
 
     def _call(self, doing: str, call: Callable[[], object]) -> None:
         deadline = time.monotonic() + TIMEOUT

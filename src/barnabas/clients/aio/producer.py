@@ -119,6 +119,7 @@ class AsyncProducer(ProducerBase[K, V]):
         Records of one partition arrive in the order in which they were sent. `on_delivery(delivery)` is called in the
         event loop. Raises SerializationFailed, BufferFull, ClientClosed.
         """
+        self._check_open()
         loop = self._loop
         if loop is None:
             loop = self._begin()
@@ -181,9 +182,8 @@ class AsyncProducer(ProducerBase[K, V]):
                 group = await consumer.group_metadata()
                 await asyncio.to_thread(transactions.send_offsets, consumer.handed_out(), group)
             await asyncio.to_thread(transactions.commit)
-        except BaseException:
-            if transactions.open:
-                await asyncio.to_thread(transactions.abort)
+        except BaseException as error:
+            await asyncio.to_thread(self._give_up, transactions, error)
             await asyncio.sleep(0)
             self._shared.failures.forget()
             if consumer is not None:
@@ -198,7 +198,6 @@ class AsyncProducer(ProducerBase[K, V]):
         return await asyncio.to_thread(self._count, topic)
 
     def _begin(self) -> asyncio.AbstractEventLoop:
-        self._check_open()
         self._collected = deque[tuple[AsyncDelivery, "RecordMetadata | BarnabasError"]]()
         self._woken = False
         self._loop = asyncio.get_running_loop()

@@ -1,0 +1,213 @@
+"""The consumer in a group: assignors, commits, rebalances, and how often a record is processed."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sqlite3
+import uuid
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.producer import Producer
+from barnabas.clients.records import TopicPartition
+from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.clients.errors import BarnabasError
+
+    Member = Callable[..., Consumer[bytes, bytes]]
+
+ASSIGNORS = ["range", "roundrobin", "cooperative-sticky", "uniform"]
+COUNT = 40
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def written(bootstrap: str, topic: str) -> str:
+    """A topic with ten records in each of its four partitions."""
+    with Producer(bootstrap, linger=0.005) as producer:
+        for number in range(COUNT):
+            producer.send(topic, str(number), partition=number % 4)
+    return topic
+
+
+@pytest.fixture
+def member(bootstrap: str, group: str) -> Member:
+    """`member(topics, ...)`: a consumer of the test's group, which begins at the beginning."""
+
+    def joined(topics: Any = None, **settings: Any) -> Consumer[bytes, bytes]:
+        return Consumer(bootstrap, topics, group_id=group, auto_offset_reset="earliest", **settings)
+
+    return joined
+
+
+def committed(member: Member, topic: str) -> int:
+    """How many records of the topic the group has done with."""
+    with member() as consumer:
+        return sum(offset or 0 for offset in consumer.committed(*consumer.partitions(topic)).values())
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_a_group_goes_on_where_it_stopped(member: Member, written: str, assignor: str) -> None:
+    with member(written, assignor=assignor) as consumer:
+        assert len(list(islice(consumer, 15))) == 15
+    assert committed(member, written) == 15
+    with member(written, assignor=assignor) as consumer:
+        assert len(list(consumer.until_end())) == 25
+    assert committed(member, written) == COUNT
+
+
+@pytest.mark.parametrize("assignor", ASSIGNORS)
+def test_members_share_partitions(member: Member, written: str, assignor: str) -> None:
+    with member(written, assignor=assignor) as first, member(written, assignor=assignor) as second:
+
+        def shared() -> bool:
+            first.poll(0.1)
+            second.poll(0.1)
+            parts = [set(first.assignment()), set(second.assignment())]
+            return [len(part) for part in parts] == [2, 2] and len(parts[0] | parts[1]) == 4
+
+        wait_until(shared, "two partitions for each of two members", 60)
+
+
+def test_what_was_in_hand_when_the_program_failed_is_read_again(member: Member, written: str) -> None:
+    with contextlib.suppress(ZeroDivisionError), member(written) as consumer:
+        for number, _ in enumerate(consumer):
+            if number == 7:
+                raise ZeroDivisionError
+    assert committed(member, written) == 7
+    with contextlib.suppress(ZeroDivisionError), member(written) as consumer:
+        assert len(consumer.poll(30, max_records=5)) > 0
+        raise ZeroDivisionError
+    assert committed(member, written) == 7
+
+
+def test_commits_are_made_when_they_are_asked_for(member: Member, written: str) -> None:
+    with member(written, auto_commit=False) as consumer:
+        records = iter(consumer)
+        first = next(records)
+        consumer.commit()
+        assert consumer.committed(first.topic_partition) == {first.topic_partition: first.offset + 1}
+        second = next(records)
+        consumer.commit(second)
+        assert consumer.committed(second.topic_partition) == {second.topic_partition: second.offset + 1}
+        consumer.commit({TopicPartition(written, 3): 5})
+        assert consumer.committed(TopicPartition(written, 3)) == {TopicPartition(written, 3): 5}
+        next(records)
+    with member() as consumer:
+        assert consumer.committed(TopicPartition(written, 3)) == {TopicPartition(written, 3): 5}
+
+
+def test_nothing_is_committed_unless_it_is_asked_for(member: Member, written: str) -> None:
+    with member(written, auto_commit=False) as consumer:
+        assert len(list(consumer.until_end())) == COUNT
+    assert committed(member, written) == 0
+
+
+def test_commits_without_waiting_are_told_later(member: Member, written: str) -> None:
+    told: list[tuple[dict[TopicPartition, int], BarnabasError | None]] = []
+    with member(
+        written, auto_commit=False, on_commit=lambda offsets, error: told.append((dict(offsets), error))
+    ) as consumer:
+        record = next(iter(consumer))
+        consumer.commit_async()
+        wait_until(lambda: (consumer.poll(0.05) and False) or told, "the answer to the commit")
+    assert told[0][1] is None
+    assert told[0][0][record.topic_partition] == record.offset + 1
+
+
+def test_commits_are_made_by_themselves_while_records_come(member: Member, written: str) -> None:
+    with member(written, auto_commit_interval=0.1) as consumer, member() as onlooker:
+        partitions = onlooker.partitions(written)
+        assert len(list(consumer.until_end())) == COUNT
+
+        def all_committed() -> bool:
+            consumer.poll(0.05)
+            return sum(offset or 0 for offset in onlooker.committed(*partitions).values()) == COUNT
+
+        wait_until(all_committed, "automatic commits")
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "uniform"])
+def test_callbacks_are_told_what_comes_and_goes(member: Member, written: str, assignor: str) -> None:
+    came: list[TopicPartition] = []
+    went: list[TopicPartition] = []
+    consumer = member(assignor=assignor)
+    consumer.subscribe(written, on_assign=came.extend, on_revoke=went.extend)
+    assert len(list(consumer.until_end())) == COUNT
+    assert sorted(came) == [TopicPartition(written, number) for number in range(4)]
+    assert went == []
+    consumer.close()
+    assert sorted(went) == sorted(came)
+
+
+def test_what_is_revoked_can_still_be_committed(member: Member, written: str) -> None:
+    consumer = member(auto_commit=False)
+    consumer.subscribe(written, on_revoke=lambda _: consumer.commit())
+    assert len(list(consumer.until_end())) == COUNT
+    consumer.close()
+    assert committed(member, written) == COUNT
+
+
+def test_topics_are_found_by_pattern(bootstrap: str, member: Member, written: str) -> None:
+    with member(re.compile(written[:-1] + r"[0-9a-f]")) as consumer:
+        assert len(list(consumer.until_end())) == COUNT
+
+
+def test_at_most_once_commits_before(member: Member, written: str) -> None:
+    with contextlib.suppress(ZeroDivisionError), member(written, auto_commit=False) as consumer:
+        for number, _ in enumerate(at_most_once(consumer)):
+            if number == 4:
+                raise ZeroDivisionError
+    assert committed(member, written) == 5
+
+
+def test_at_least_once_commits_afterwards(member: Member, written: str) -> None:
+    with contextlib.suppress(ZeroDivisionError), member(written, auto_commit=False) as consumer:
+        for number, _ in enumerate(at_least_once(consumer, commit_every=0)):
+            if number == 4:
+                raise ZeroDivisionError
+    assert committed(member, written) == 4
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "uniform"])
+def test_offsets_stored_with_the_result_count_each_record_once(member: Member, written: str, assignor: str) -> None:
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE results (value TEXT)")
+    database.execute("CREATE TABLE offsets (topic TEXT, number INT, next INT, PRIMARY KEY (topic, number))")
+
+    def load(partition: TopicPartition) -> int | None:
+        found = database.execute("SELECT next FROM offsets WHERE topic = ? AND number = ?", partition).fetchone()
+        return int(found[0]) if found else None
+
+    def run(fail_at: int | None) -> None:
+        with member(assignor=assignor) as consumer:
+            for number, record in enumerate(stored_with_result(consumer, written, load)):
+                with database:
+                    database.execute("INSERT INTO results VALUES (?)", (record.value,))
+                    if number == fail_at:
+                        raise ZeroDivisionError
+                    database.execute(
+                        "INSERT OR REPLACE INTO offsets VALUES (?, ?, ?)",
+                        (record.topic, record.partition, record.offset + 1),
+                    )
+                if database.execute("SELECT count(*) FROM results").fetchone() == (COUNT,):
+                    return
+
+    for fail_at in (3, 11, None):
+        with contextlib.suppress(ZeroDivisionError):
+            run(fail_at)
+    values = sorted(int(value) for (value,) in database.execute("SELECT value FROM results"))
+    database.close()
+    assert values == list(range(COUNT))
