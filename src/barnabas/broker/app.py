@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import secrets
 import signal
@@ -19,6 +20,7 @@ import socket
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.cleaning import Cleaning
@@ -39,12 +41,14 @@ from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.znodes import Registration
 from barnabas.model.log_config import UNLIMITED, LogConfig
 from barnabas.net.server import Limits, Server
+from barnabas.protocol.faults import SOCKET_VARIABLE
 from barnabas.storage.manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
+    from barnabas.broker.faults import Faults
+    from barnabas.broker.faults.interceptor import Serve
     from barnabas.broker.settings import Changed
     from barnabas.model.config.broker import BrokerConfig
     from barnabas.model.config.listeners import Listener
@@ -78,9 +82,11 @@ class ReadyInfo:
 class App:
     """One broker in one process."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, faults_socket: Path | None = None) -> None:
         number = config.number
         self._config = config
+        self._faults_socket = faults_socket
+        self._faults: Faults | None = None
         self._executor = ThreadPoolExecutor(number("num.io.threads"), "disk")
         metadata = MetadataCache()
         settings = Settings(config, metadata)
@@ -126,7 +132,7 @@ class App:
     async def start(self) -> ReadyInfo:
         """Bring everything up; raises StartupError or ConfigError when that cannot be."""
         broker, config = self.broker, self._config
-        self._server = Server(self._dispatcher.serve, _limits(config), self._executor)
+        self._server = Server(self._seam(), _limits(config), self._executor)
         bound = {each.name: self._server.listen(each.name, each.host, each.port) for each in config.listeners}
         image = await broker.controller.open()
         configs = {topic: broker.settings.log_config(topic) for topic in image.topics}
@@ -142,6 +148,8 @@ class App:
         await broker.replicas.settled()
         self._housekeeping.start()
         self._cleaning.start()
+        if self._faults is not None:
+            await self._faults.listen(self._server.connections)
         self._server.accept()
         return ReadyInfo(
             tuple(each._replace(port=bound[each.name]) for each in config.listeners),
@@ -149,6 +157,15 @@ class App:
             f"{len(image.topics)} topics, {len(broker.logs.logs())} partitions",
             seconds_since_start(),
         )
+
+    def _seam(self) -> Serve:
+        """What serves requests: the dispatcher, or in a broker for tests what stands before it."""
+        if self._faults_socket is None:
+            return self._dispatcher.serve
+        from barnabas.broker.faults import Faults
+
+        self._faults = Faults(self.broker, self._dispatcher.serve, self._faults_socket)
+        return self._faults.serve
 
     def _on_settings(self, changed: Changed) -> None:
         if self._server is not None:
@@ -159,6 +176,8 @@ class App:
         broker = self.broker
         await self._housekeeping.stop()
         await self._cleaning.stop()
+        if self._faults is not None:
+            await self._faults.close()
         if self._server is not None:
             self._server.stop_listening()
             broker.replicas.wake_all()
@@ -183,7 +202,7 @@ def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
         loop = asyncio.get_running_loop()
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
-        app = App(config)
+        app = App(config, _faults_socket())
         try:
             on_ready(await app.start())
             await stopping.wait()
@@ -193,6 +212,12 @@ def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
 
     uvloop.run(main())
     return 0
+
+
+def _faults_socket() -> Path | None:
+    """Where faults can be set, if whoever started this broker wants to."""
+    path = os.environ.pop(SOCKET_VARIABLE, "")
+    return Path(path) if path else None
 
 
 def _raise_file_limit() -> None:

@@ -26,6 +26,7 @@ from barnabas.machines.controller.requests import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    MoveLeader,
     NewPartitions,
     NewTopic,
     Registered,
@@ -195,6 +196,10 @@ class Controller:
         """
         answers = await self._request(AlterConfigs(settings))
         return {resource: _error(answers[resource]) for resource in settings}
+
+    async def move_leader(self, topic: str, partition: int) -> dict[str, TopicImage | ApiError]:
+        """Let a partition be led anew; gives the topic as it is then. Raises NotController, RequestTimedOut."""
+        return _by_topic(await self._request(MoveLeader(topic, partition)))
 
     async def allocate_producer_ids(self) -> ProducerIds:
         """Take a block of producer ids that nobody had and nobody will have. Raises RequestTimedOut."""

@@ -313,6 +313,11 @@ class FetchSessionCache:
         """Partitions in all sessions."""
         return sum(map(len, self._sessions.values()))
 
+    def partitions_of(self, session_id: int) -> Sequence[SessionPartition]:
+        """What a session fetches; nothing if there is no such session."""
+        session = self._sessions.get(session_id)
+        return () if session is None else session.in_order()
+
     def begin(
         self,
         session_id: int,

@@ -26,6 +26,7 @@ from barnabas.machines.controller.requests import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    MoveLeader,
     NewTopic,
     Registered,
     Request,
@@ -85,6 +86,8 @@ class ControllerMachine:
                 return self._alter_configs(request)
             case Registered():
                 return self._registered(request)
+            case MoveLeader():
+                return self._move_leader(request)
 
     def replay(self, changes: Iterable[Change]) -> None:
         """Take over changes that are stored."""
@@ -211,6 +214,23 @@ class ControllerMachine:
                 changes.append(TopicChanged(topic, led))
         changes += self._features(request)
         return _outcome(changes, {})
+
+    def _move_leader(self, request: MoveLeader) -> Outcome[Change, Key, Answer]:
+        name, index = request.topic, request.partition
+        topic, partition = self._image.topic(name), self._image.partition(name, index)
+        if topic is None or partition is None:
+            return _outcome([], {name: UnknownTopicOrPartition(f"There is no partition {index} of topic '{name}'.")})
+        partitions = list(topic.partitions)
+        able = [each for each in partition.replicas if each in partition.isr and each in self._image.brokers]
+        turn = able.index(partition.leader) + 1 if partition.leader in able else 0
+        partitions[index] = replace(
+            partition,
+            leader=able[turn % len(able)] if able else partition.leader,
+            leader_epoch=partition.leader_epoch + 1,
+            partition_epoch=partition.partition_epoch + 1,
+        )
+        moved = replace(topic, partitions=tuple(partitions))
+        return _outcome([TopicChanged(topic, moved)], {name: moved})
 
     def _features(self, request: Registered) -> list[Change]:
         """Raise each feature to the highest level that every registered broker has; levels never fall."""

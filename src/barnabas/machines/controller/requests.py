@@ -78,4 +78,12 @@ class Registered:
     brokers: Mapping[int, BrokerImage]
 
 
-Request = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | Registered
+@dataclass(frozen=True, slots=True)
+class MoveLeader:
+    """Let another replica in sync lead a partition, or the same one anew if there is no other."""
+
+    topic: str
+    partition: int
+
+
+Request = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | Registered | MoveLeader

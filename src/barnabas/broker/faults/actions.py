@@ -1,0 +1,75 @@
+"""What a test can have happen without a request: a rebalance, another leader, retention of a time to come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from barnabas.model.errors import ApiError
+from barnabas.protocol.faults import InvalidFault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.broker.context import Broker
+    from barnabas.storage.log import Log
+
+
+def rebalance(broker: Broker, group_id: str) -> str:
+    """Make a group rebalance; returns the state that it is in then.
+
+    A classic group expects all members to join again, as when their metadata changed. A consumer group gets a new
+    epoch, so the next heartbeat makes a new assignment, and every member is told.
+    """
+    from barnabas.machines.groups.classic_group import ClassicGroup
+    from barnabas.machines.groups.classic_rebalance import Turn
+    from barnabas.machines.groups.consumer_group import ConsumerGroup
+    from barnabas.machines.groups.consumer_progress import epoch_record
+    from barnabas.machines.outcome import Draft
+
+    try:
+        shard = broker.groups.runtime.find(group_id)
+    except ApiError as error:
+        raise InvalidFault(f"there is no group {group_id} here: {error}") from error
+    machine = shard.machine
+    if machine is None:
+        raise InvalidFault(f"the coordinator of group {group_id} is not ready: {shard.failure}")
+    group = machine.table.groups.get(group_id)
+    if group is None or group.is_empty:
+        what = f"group {group_id} has no members" if group else f"there is no group {group_id}"
+        raise InvalidFault(f"{what}, so nothing can be rebalanced: wait until a consumer has its partitions")
+    now_ms = broker.clock.now_ms()
+    draft: Draft[object, object, object] = Draft()
+    if isinstance(group, ClassicGroup):
+        Turn(group, machine.table.settings_of(group_id), draft, now_ms).rebalance("a test asked for it")  # type: ignore[arg-type]  # a draft of groups
+    elif isinstance(group, ConsumerGroup):
+        draft.changes.append(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
+    shard.apply(machine, draft.outcome())
+    return str(group.state.value)  # type: ignore[attr-defined]  # of either kind
+
+
+async def move_leader(broker: Broker, topic: str, partition: int) -> int:
+    """Let a partition be led anew, by the next replica in sync if there is another; returns the new leader epoch."""
+    moved = (await broker.controller.move_leader(topic, partition))[topic]
+    if isinstance(moved, ApiError):
+        raise InvalidFault(f"the leader of {topic}-{partition} cannot be moved: {moved}")
+    await broker.replicas.settled()
+    return moved.partitions[partition].leader_epoch
+
+
+async def expire(broker: Broker, topic: str | None, ahead_ms: int) -> int:
+    """Do what retention would do so many milliseconds from now; returns how many segments were removed."""
+    if topic is not None and broker.metadata.topic(topic) is None:
+        raise InvalidFault(f"there is no topic {topic}")
+    logs = [log for log in broker.logs.logs() if topic in (None, log.tp.topic)]
+    now_ms = broker.clock.now_ms() + ahead_ms
+    return await asyncio.get_running_loop().run_in_executor(broker.executor, _expire, broker, logs, now_ms)
+
+
+def _expire(broker: Broker, logs: Sequence[Log], now_ms: int) -> int:
+    """Runs in a thread."""
+    removed = 0
+    for log in logs:
+        with log.upkeep:
+            removed += broker.logs.remove_expired(log, now_ms)
+    return removed

@@ -1,0 +1,152 @@
+"""What a request asks for, as far as faults want to know: its API, its client, and the topics and groups it names.
+
+A request is read when somebody wants to know more than its header says, and then once.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from barnabas.broker.registry import BY_KEY
+from barnabas.protocol import codec, fetch_request, framing, produce
+from barnabas.protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.broker.context import Broker
+    from barnabas.broker.registry import Api
+    from barnabas.protocol.framing import RequestHeader
+
+TOPIC_RESOURCE: Final = 2
+GROUP_COORDINATOR: Final = 0
+
+NAME_TOPICS: Final = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.FETCH,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.METADATA,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.DELETE_RECORDS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.OFFSET_DELETE,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)
+"""APIs whose requests say which topics they are about."""
+
+GROUP_FIELDS: Final = {
+    ApiKey.OFFSET_COMMIT: "group_id",
+    ApiKey.OFFSET_FETCH: "groups",
+    ApiKey.FIND_COORDINATOR: "coordinator_keys",
+    ApiKey.JOIN_GROUP: "group_id",
+    ApiKey.HEARTBEAT: "group_id",
+    ApiKey.LEAVE_GROUP: "group_id",
+    ApiKey.SYNC_GROUP: "group_id",
+    ApiKey.DESCRIBE_GROUPS: "groups",
+    ApiKey.DELETE_GROUPS: "groups_names",
+    ApiKey.OFFSET_DELETE: "group_id",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "group_id",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "group_ids",
+}
+"""APIs whose requests say which groups they are about, and the field that does."""
+
+
+class Asked:
+    """One request of an API and version that this broker serves."""
+
+    def __init__(self, broker: Broker, api: Api, frame: memoryview) -> None:
+        self.api = api
+        self.frame = frame
+        self.header: RequestHeader = framing.read_header(
+            frame, framing.HEADER.unpack_from(frame)[1] >= api.flexible_from
+        )
+        self.version = self.header.version
+        self._broker = broker
+
+    @staticmethod
+    def of(broker: Broker, frame: memoryview) -> Asked | None:
+        """The request in a frame; None if it is not served, which faults leave to the dispatcher to say."""
+        key, version, *_ = framing.HEADER.unpack_from(frame)
+        api = BY_KEY.get(key)
+        return Asked(broker, api, frame) if api is not None and api.oldest <= version <= api.newest else None
+
+    @property
+    def client_id(self) -> str | None:
+        """The client's name for itself."""
+        raw = self.header.client_id
+        return None if raw is None else raw.decode(errors="replace")
+
+    @cached_property
+    def request(self) -> Any:
+        """The request as its handler knows it; raises InvalidFrame."""
+        key, version, body = self.api.key, self.version, self.header.body
+        if key is ApiKey.PRODUCE:
+            return produce.unpack(self.frame, body, version)
+        if key is ApiKey.FETCH:
+            return fetch_request.unpack(self.frame, body, version)
+        return codec.decode(key, version, self.api.newest, self.frame, body)
+
+    def is_about_topic(self, name: str) -> bool:
+        """Whether the request names the topic, or all topics."""
+        if self.api.key not in NAME_TOPICS:
+            return False
+        named = self._topics()
+        return named is None or name in named
+
+    def is_about_group(self, group_id: str) -> bool:
+        """Whether the request names the group."""
+        field = GROUP_FIELDS.get(self.api.key)
+        if field is None or (field == "coordinator_keys" and self.request.key_type != GROUP_COORDINATOR):
+            return False
+        named = getattr(self.request, field)
+        if isinstance(named, str):
+            return named == group_id
+        return any(group_id in (one, getattr(one, "group_id", None)) for one in named)
+
+    def _topics(self) -> set[str] | None:
+        """The names of the topics that the request is about; None for all."""
+        request, key = self.request, self.api.key
+        if key is ApiKey.PRODUCE:
+            return self._names(topic for topic, *_ in request.partitions)
+        if key is ApiKey.FETCH:
+            session = self._broker.fetch_sessions.partitions_of(request.session_id)
+            return self._names([*(one.topic for one in request.partitions), *(one.topic for one in session)])
+        if hasattr(request, "resources"):
+            return {one.resource_name for one in request.resources if one.resource_type == TOPIC_RESOURCE}
+        named: set[str] = set()
+        for part in getattr(request, "groups", (request,)):
+            if part.topics is None or (key is ApiKey.DESCRIBE_TOPIC_PARTITIONS and not part.topics):
+                return None
+            named |= self._names(_topic_of(topic) for topic in part.topics)
+        return named
+
+    def _names(self, topics: Iterable[str | bytes | UUID]) -> set[str]:
+        return set(self._resolved(topics))
+
+    def _resolved(self, topics: Iterable[str | bytes | UUID]) -> Iterator[str]:
+        for topic in topics:
+            if isinstance(topic, str):
+                yield topic
+                continue
+            found = self._broker.metadata.topic_by_id(UUID(bytes=topic) if isinstance(topic, bytes) else topic)
+            if found is not None:
+                yield found.name
+
+
+def _topic_of(element: Any) -> str | UUID:
+    """How an element of a request names its topic."""
+    name: str | UUID | None = getattr(element, "name", None) or getattr(element, "topic", None)
+    return name or getattr(element, "topic_id", None) or ""

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from barnabas.broker.registry import APIS, RAW, Api
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.error_responses import PLACES, error_response, has_place
+from tests.support.wire import build
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CODE = ErrorCode.policy_violation
+TOPIC_ID = UUID(int=5)
+BY_NAME: dict[str, Any] = {"name": "t", "topic": "t", "topic_id": TOPIC_ID}
+PARTITIONS: dict[str, Any] = {"partitions": [{"partition_index": 3, "partition": 3}], "partition_indexes": [3]}
+VALUES: dict[ApiKey, dict[str, Any]] = {
+    ApiKey.METADATA: {"topics": [{"name": "t"}]},
+    ApiKey.OFFSET_FETCH: {
+        "group_id": "g",
+        "topics": [BY_NAME | PARTITIONS],
+        "groups": [{"group_id": "g", "topics": [BY_NAME | PARTITIONS]}],
+    },
+    ApiKey.FIND_COORDINATOR: {"key": "g", "coordinator_keys": ["g"]},
+    ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
+    ApiKey.DELETE_GROUPS: {"groups_names": ["g"]},
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {"group_ids": ["g"]},
+    ApiKey.CREATE_TOPICS: {"topics": [{"name": "t", "num_partitions": 4, "configs": [{"name": "a", "value": "b"}]}]},
+    ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "t", "count": 3}]},
+    ApiKey.DELETE_TOPICS: {"topics": [{"name": "t", "topic_id": None}], "topic_names": ["t"]},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "t"}]},
+    ApiKey.DESCRIBE_LOG_DIRS: {"topics": None},
+}
+FOR_RESOURCES = {"resources": [{"resource_type": 2, "resource_name": "t"}]}
+SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+"""Versions whose responses have no place for an error; Kafka tells nothing then, too."""
+
+CLIENTS = [api for api in APIS if api.key not in RAW and not api.internal]
+EVERY_VERSION = [
+    pytest.param(api, version, id=f"{api.key.name}-v{version}")
+    for api in CLIENTS
+    for version in range(api.oldest, api.newest + 1)
+]
+
+
+def asked(api: Api, version: int) -> Any:
+    """A request of this version that names one of everything, as its handler would get it."""
+    values = VALUES.get(api.key, {"group_id": "g", "topics": [BY_NAME | PARTITIONS], **FOR_RESOURCES})
+    message = build(load_request_schema(api.key, version), values)
+    buffer = io.BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return codec.decode(api.key, version, api.newest, memoryview(buffer.getvalue()), 0)
+
+
+def answered(api: Api, version: int) -> Any:
+    """What a client reads that asked in this version and is told the error."""
+    response = error_response(api.key, version, api.newest, asked(api, version), CODE, "why")
+    frame = codec.encode(api.key, version, 77, response)
+    start = 9 if codec.response_codec(api.key, version).flexible_header else 8
+    read, size = entity_reader(load_response_schema(api.key, version))(frame, start)
+    assert start + size == len(frame)
+    return read
+
+
+def found(message: Any, name: str) -> Iterator[Any]:
+    """All values of the fields of this name, however deep."""
+    if isinstance(message, tuple):
+        for part in message:
+            yield from found(part, name)
+    elif dataclasses.is_dataclass(message):
+        for field in dataclasses.fields(message):
+            value = getattr(message, field.name)
+            if field.name == name:
+                yield value
+            yield from found(value, name)
+
+
+@pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
+def test_every_api_tells_the_error_in_every_version(api: Api, version: int) -> None:
+    codes = set(found(answered(api, version), "error_code"))
+    at_top_too = {ErrorCode.none} if api.key in PLACES else set()
+    assert codes - at_top_too == (set() if (api.key, version) in SILENT else {CODE})
+
+
+@pytest.mark.parametrize("api", CLIENTS, ids=lambda api: api.key.name)
+def test_every_api_has_a_place_for_an_error(api: Api) -> None:
+    assert has_place(api.key, api.newest)
+
+
+@pytest.mark.parametrize(
+    ("key", "field", "told"),
+    [
+        (ApiKey.LIST_OFFSETS, "name", ["t"]),
+        (ApiKey.LIST_OFFSETS, "partition_index", [3]),
+        (ApiKey.LIST_OFFSETS, "timestamp", [-1]),
+        (ApiKey.OFFSET_COMMIT, "topic_id", [TOPIC_ID]),
+        (ApiKey.OFFSET_COMMIT, "partition_index", [3]),
+        (ApiKey.OFFSET_FETCH, "group_id", ["g"]),
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, "partition", [3]),
+        (ApiKey.OFFSET_FOR_LEADER_EPOCH, "leader_epoch", [-1]),
+        (ApiKey.DELETE_RECORDS, "low_watermark", [-1]),
+        (ApiKey.DESCRIBE_PRODUCERS, "partition_index", [3]),
+        (ApiKey.FIND_COORDINATOR, "key", ["g"]),
+        (ApiKey.FIND_COORDINATOR, "node_id", [-1]),
+        (ApiKey.FIND_COORDINATOR, "error_message", ["why"]),
+        (ApiKey.DESCRIBE_GROUPS, "group_id", ["g"]),
+        (ApiKey.CREATE_TOPICS, "num_partitions", [-1]),
+        (ApiKey.DELETE_TOPICS, "name", ["t"]),
+        (ApiKey.ALTER_CONFIGS, "resource_name", ["t"]),
+        (ApiKey.JOIN_GROUP, "generation_id", [-1]),
+        (ApiKey.INIT_PRODUCER_ID, "producer_id", [-1]),
+    ],
+)
+def test_a_response_says_what_the_error_is_about(key: ApiKey, field: str, told: list[Any]) -> None:
+    (api,) = (api for api in CLIENTS if api.key is key)
+    assert list(found(answered(api, api.newest), field)) == told
+
+
+def test_the_oldest_offset_fetch_has_its_error_with_each_partition() -> None:
+    (api,) = (api for api in CLIENTS if api.key is ApiKey.OFFSET_FETCH)
+    response = answered(api, 1)
+    assert [(topic.name, part.partition_index) for topic in response.topics for part in topic.partitions] == [("t", 3)]
