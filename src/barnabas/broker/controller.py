@@ -419,7 +419,7 @@ def _with_parents(path: str) -> list[str]:
 
 
 def _by_topic(answers: Mapping[Key, Answer]) -> dict[str, TopicImage | ApiError]:
-    return {str(name): answer for name, answer in answers.items() if answer is not None}
+    return {str(name): answer for name, answer in answers.items() if isinstance(answer, TopicImage | ApiError)}
 
 
 def _error(answer: Answer) -> ApiError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from barnabas.machines.controller.changes import BrokersChanged
-from barnabas.machines.controller.elections import NO_STATE, elect, new_partition
+from barnabas.machines.controller.elections import NO_STATE, Live, elect, new_partition
 from barnabas.machines.controller.image import (
     NO_LEADER,
     BrokerImage,
@@ -20,8 +20,8 @@ from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.model.ids import NO_ID
 
 
-def up(*brokers: int) -> frozenset[int]:
-    return frozenset(brokers)
+def up(*brokers: int) -> Live:
+    return Live(frozenset(brokers))
 
 
 def broker(number: int, **features: tuple[int, int]) -> BrokerImage:
@@ -34,9 +34,9 @@ def broker(number: int, **features: tuple[int, int]) -> BrokerImage:
 
 
 def test_a_new_partition_is_led_by_its_first_replica_that_is_up() -> None:
-    assert new_partition(0, (1, 2, 3), up(1, 2, 3)) == PartitionImage(0, 1, 0, (1, 2, 3), (1, 2, 3))
-    assert new_partition(0, (1, 2, 3), up(2, 3)) == PartitionImage(0, 2, 0, (1, 2, 3), (2, 3))
-    assert new_partition(0, (1,), up(2)).partition_epoch == NO_STATE
+    assert new_partition(0, (1, 2, 3), {1, 2, 3}) == PartitionImage(0, 1, 0, (1, 2, 3), (1, 2, 3))
+    assert new_partition(0, (1, 2, 3), {2, 3}) == PartitionImage(0, 2, 0, (1, 2, 3), (2, 3))
+    assert new_partition(0, (1,), {2}).partition_epoch == NO_STATE
 
 
 def test_nothing_happens_while_all_are_up() -> None:

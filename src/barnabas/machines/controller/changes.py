@@ -6,13 +6,13 @@ and the new image, so what is stored and what clients are told cannot differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.machines.controller.image import BrokerImage, ClusterImage, ConfigResource, TopicImage
+    from barnabas.machines.controller.image import BrokerImage, ClusterImage, ConfigResource, PartitionKey, TopicImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,11 @@ class FeaturesChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Who is registered. Brokers write that themselves, so nothing is stored."""
+    """Who is registered, who is about to stop, whose disks failed. Brokers say that themselves: nothing is stored."""
 
     brokers: Mapping[int, BrokerImage]
+    leaving: frozenset[int] = frozenset()
+    failed: Mapping[int, frozenset[PartitionKey]] = field(default_factory=dict)
 
 
 Change = TopicChanged | ConfigChanged | FeaturesChanged | BrokersChanged
@@ -53,7 +55,8 @@ Change = TopicChanged | ConfigChanged | FeaturesChanged | BrokersChanged
 def apply(image: ClusterImage, changes: Iterable[Change]) -> ClusterImage:
     """The image after all changes; what they do not touch is shared with the old one."""
     topics, names, configs = dict(image.topics), dict(image.topic_names), dict(image.configs)
-    brokers, features, features_epoch = image.brokers, image.features, image.features_epoch
+    brokers, leaving, failed = image.brokers, image.leaving, image.failed
+    features, features_epoch = image.features, image.features_epoch
     touched: set[type] = set()
     for change in changes:
         touched.add(type(change))
@@ -71,11 +74,13 @@ def apply(image: ClusterImage, changes: Iterable[Change]) -> ClusterImage:
                 configs[resource] = settings
             case FeaturesChanged(levels, epoch):
                 features, features_epoch = levels, epoch
-            case BrokersChanged(registered):
-                brokers = registered
+            case BrokersChanged():
+                brokers, leaving, failed = change.brokers, change.leaving, change.failed
     return replace(
         image,
         brokers=brokers,
+        leaving=leaving,
+        failed=failed,
         topics=topics if TopicChanged in touched else image.topics,
         topic_names=names if TopicChanged in touched else image.topic_names,
         configs=configs if ConfigChanged in touched else image.configs,

@@ -1,21 +1,47 @@
-"""Who leads a partition, given which brokers are up.
+"""Who leads a partition and who is in sync, given which brokers are up: the one place where that is decided.
 
-A leader comes from the in-sync replicas, in the order of the replicas. If none of them is up the partition has no
-leader, and its ISR stays as it was: those replicas alone hold all committed records.
+A leader comes from the in-sync replicas: the one that leads now if it can go on, otherwise the first in the order of
+the replicas. If none of them is up the partition has no leader, and its ISR stays as it was: those replicas alone hold
+all committed records. Where the topic allows it, any replica that is up then leads (an unclean election), and it alone
+is in sync.
+
+A broker that is about to stop leads nothing, and is in sync nowhere, unless there is nobody else.
+
+Invariants: a leader epoch has one leader, since every change that the controller makes raises it; the partition epoch
+is raised with every change; an ISR only becomes smaller, it is never empty, and it grows by its leader's word alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.machines.controller.image import NO_LEADER, PartitionImage, TopicImage
+from barnabas.machines.controller.image import NO_LEADER, PartitionImage
+from barnabas.machines.controller.replica_sets import completed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 NO_STATE = -1
 """As a partition epoch: the partition is assigned, but nothing of its leadership is stored yet."""
+NOBODY: frozenset[int] = frozenset()
+
+
+class Live(NamedTuple):
+    """Who can hold a replica of a partition now, and how an election is to go."""
+
+    up: frozenset[int]
+    leaving: frozenset[int] = NOBODY
+    """Those of them that are about to stop."""
+    unclean: bool = False
+    """Whether a replica may lead that is not in sync."""
+    preferred: bool = False
+    """Whether the first replica is to lead, if it is in sync, although another one could go on."""
+
+    def best(self) -> Iterator[frozenset[int]]:
+        """Who is to be preferred, then who will do."""
+        yield self.up - self.leaving
+        yield self.up
 
 
 def new_partition(index: int, replicas: tuple[int, ...], up: Collection[int]) -> PartitionImage:
@@ -29,33 +55,85 @@ def new_partition(index: int, replicas: tuple[int, ...], up: Collection[int]) ->
     return PartitionImage(index, isr[0], 0, replicas, isr)
 
 
-def elect(partition: PartitionImage, up: frozenset[int]) -> PartitionImage:
+def elect(partition: PartitionImage, live: Live) -> PartitionImage:
     """The partition with the brokers that are up; the same object if nothing is different."""
-    if partition.leader in up and up.issuperset(partition.isr):
+    up, leaving = live.up, live.leaving
+    if partition.leader in up and up.issuperset(partition.isr) and not leaving and not partition.is_reassigned:
         return partition
     if partition.partition_epoch == NO_STATE:
-        started = new_partition(partition.index, partition.replicas, up)
+        started = new_partition(partition.index, partition.replicas, live.up)
         if started.partition_epoch == NO_STATE:
             return partition
         return replace(started, adding=partition.adding, removing=partition.removing)
-    isr = tuple(replica for replica in partition.isr if replica in up) or partition.isr
-    leader = partition.leader
-    if leader not in up:
-        leader = next((replica for replica in partition.replicas if replica in isr and replica in up), NO_LEADER)
-    if leader == partition.leader and isr == partition.isr:
-        return partition
+    return settle(partition, partition, live)
+
+
+def elect_after_restart(partition: PartitionImage, live: Live, restarted: frozenset[int]) -> PartitionImage:
+    """As `elect`, but some of those that are up were away meanwhile.
+
+    They may have lost what they had not synced, and know no longer what they proposed. So others go first; and if there
+    are none they go on in a new epoch, in which nobody mistakes what they write now for what they wrote before.
+    """
+    if len(partition.replicas) == 1 or partition.leader == NO_LEADER or restarted.isdisjoint(partition.isr):
+        return elect(partition, live)
+    without = settle(partition, partition, live._replace(up=live.up - restarted, unclean=False))
+    after = settle(without, without, live)
+    return replace(after, leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1)
+
+
+def move(partition: PartitionImage, live: Live) -> PartitionImage:
+    """Another replica in sync leads, or the same one anew if there is no other."""
+    isr = _in_sync(partition, live)
+    order = [*(replica for replica in partition.replicas if replica != partition.leader), partition.leader]
     return replace(
         partition,
-        leader=leader,
+        leader=next((replica for replica in order if replica in isr and replica in live.up), NO_LEADER),
         isr=isr,
         leader_epoch=partition.leader_epoch + 1,
         partition_epoch=partition.partition_epoch + 1,
     )
 
 
-def elect_all(topic: TopicImage, up: frozenset[int]) -> TopicImage:
-    """A topic's partitions with the brokers that are up; the same object if nothing is different."""
-    partitions = tuple(elect(partition, up) for partition in topic.partitions)
-    if all(new is old for new, old in zip(partitions, topic.partitions, strict=True)):
-        return topic
-    return replace(topic, partitions=partitions)
+def settle(before: PartitionImage, wanted: PartitionImage, live: Live, *, by_leader: bool = False) -> PartitionImage:
+    """From `before` to the ISR and the replicas that are wanted, with a leader; the same object if that is no change.
+
+    A change `by_leader` raises the leader epoch only if it ends a reassignment, and is always one: even the same ISR,
+    proposed anew, voids what its leader proposed earlier.
+    """
+    wanted = completed(replace(wanted, isr=_in_sync(wanted, live)), live.up)
+    leader, clean = _leader(wanted, live)
+    after = replace(wanted, leader=leader) if clean else replace(wanted, leader=leader, isr=(leader,))
+    if after == before and not by_leader:
+        return before
+    same_leadership = by_leader and leader == before.leader and after.replicas == before.replicas
+    return replace(
+        after,
+        leader_epoch=before.leader_epoch if same_leadership else before.leader_epoch + 1,
+        partition_epoch=before.partition_epoch + 1,
+    )
+
+
+def _in_sync(partition: PartitionImage, live: Live) -> tuple[int, ...]:
+    """The ISR without whoever is not up, as long as that leaves somebody."""
+    members = tuple(replica for replica in partition.isr if replica in partition.replicas)
+    for able in live.best():
+        if kept := tuple(replica for replica in members if replica in able):
+            return kept
+    return members or partition.isr
+
+
+def _leader(partition: PartitionImage, live: Live) -> tuple[int, bool]:
+    """Who leads, and whether that is clean."""
+    order = (partition.leader, *partition.replicas)
+    if live.preferred:
+        order = (partition.replicas[0], *order)
+    for able in live.best():
+        for replica in order:
+            if replica in able and replica in partition.isr:
+                return replica, True
+    if live.unclean:
+        for able in live.best():
+            for replica in partition.replicas:
+                if replica in able:
+                    return replica, False
+    return NO_LEADER, True

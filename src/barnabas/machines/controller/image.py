@@ -19,6 +19,9 @@ NO_LEADER = -1
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
+PartitionKey = tuple[str, int]
+"""A partition by its topic's name and its index."""
+
 EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
@@ -58,7 +61,14 @@ class PartitionImage:
     partition_epoch: int = 0
     """Version of the partition's state: raised with each change of leader or ISR."""
     adding: tuple[int, ...] = ()
+    """Replicas that a reassignment brings; they are among `replicas` already."""
     removing: tuple[int, ...] = ()
+    """Replicas that go when those that it brings are in sync; they are among `replicas` still."""
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,10 @@ class ClusterImage:
     features: Mapping[str, int] = field(default_factory=dict)
     """Finalized feature levels."""
     features_epoch: int = -1
+    leaving: frozenset[int] = frozenset()
+    """Brokers that are about to stop: they lead nothing that another one can lead. Not stored: they ask again."""
+    failed: Mapping[int, frozenset[PartitionKey]] = field(default_factory=dict)
+    """By broker, replicas that lie in log directories which failed. Not stored: brokers report them again."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of this name."""
@@ -127,6 +141,15 @@ class ClusterImage:
         if found is None or not 0 <= index < len(found.partitions):
             return None
         return found.partitions[index]
+
+    def offline_replicas(self, topic: str, partition: PartitionImage) -> tuple[int, ...]:
+        """Replicas that cannot be read now: their broker is down, or their log directory has failed."""
+        key = topic, partition.index
+        return tuple(
+            replica
+            for replica in partition.replicas
+            if replica not in self.brokers or key in self.failed.get(replica, ())
+        )
 
     def config(self, resource: ConfigResource) -> Mapping[str, str]:
         """The dynamic settings of a resource; empty if it has none."""

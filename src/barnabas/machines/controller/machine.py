@@ -11,25 +11,34 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.machines.controller.changes import (
-    BrokersChanged,
     Change,
     ConfigChanged,
     FeaturesChanged,
     TopicChanged,
     apply,
 )
-from barnabas.machines.controller.elections import elect_all
+from barnabas.machines.controller.decision import UNCLEAN, Answer, Decision, Key
+from barnabas.machines.controller.elections import move
 from barnabas.machines.controller.image import ClusterImage, ConfigResource, TopicImage
+from barnabas.machines.controller.in_sync import alter_isr
+from barnabas.machines.controller.leaders import elect_leaders, elect_where_allowed
+from barnabas.machines.controller.membership import log_dir_failed, registered, shut_down
 from barnabas.machines.controller.names import collision_key
+from barnabas.machines.controller.reassignment import reassign
 from barnabas.machines.controller.requests import (
     AlterConfigs,
+    AlterIsr,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    ElectLeaders,
+    LogDirFailed,
     MoveLeader,
     NewTopic,
+    Reassign,
     Registered,
     Request,
+    ShutDown,
 )
 from barnabas.machines.controller.topics import (
     TopicDefaults,
@@ -53,9 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from uuid import UUID
 
-Key = str | ConfigResource
-Answer = TopicImage | ApiError | None
-"""Per topic or resource: what it is now (what it was, when deleted), or why not."""
+__all__ = ["Answer", "ControllerMachine", "Key"]
 
 
 class ControllerMachine:
@@ -74,7 +81,7 @@ class ControllerMachine:
         return self._image
 
     def handle(self, request: Request) -> Outcome[Change, Key, Answer]:
-        """Decide; replies are keyed by topic name or resource."""
+        """Decide; replies are keyed by what the request names: topics, resources, partitions, a broker."""
         match request:
             case CreateTopics():
                 return self._create_topics(request)
@@ -82,12 +89,25 @@ class ControllerMachine:
                 return self._delete_topics(names)
             case CreatePartitions():
                 return self._create_partitions(request)
+        decision = Decision(self._image, unclean_default=self._defaults.unclean_elections)
+        match request:
             case AlterConfigs():
-                return self._alter_configs(request)
+                self._alter_configs(decision, request)
             case Registered():
-                return self._registered(request)
+                self._registered(decision, request)
+            case AlterIsr():
+                alter_isr(decision, request)
+            case ElectLeaders():
+                elect_leaders(decision, request)
+            case Reassign():
+                reassign(decision, request)
+            case ShutDown():
+                shut_down(decision, request)
+            case LogDirFailed():
+                log_dir_failed(decision, request)
             case MoveLeader():
-                return self._move_leader(request)
+                self._move_leader(decision, request)
+        return decision.outcome()
 
     def replay(self, changes: Iterable[Change]) -> None:
         """Take over changes that are stored."""
@@ -123,7 +143,7 @@ class ControllerMachine:
                 continue
             try:
                 self._check_name(topic.name, taken)
-                made = new_topic(topic, self._new_id(), self._image.brokers, self._defaults, turn)
+                made = new_topic(topic, self._new_id(), self._image.brokers, self._up(), self._defaults, turn)
             except ApiError as error:
                 answers[topic.name] = error
                 continue
@@ -182,7 +202,7 @@ class ControllerMachine:
             try:
                 if present is None:
                     raise UnknownTopicOrPartition(f"There is no topic '{topic.name}'.")
-                extended = more_partitions(present, topic, self._image.brokers)
+                extended = more_partitions(present, topic, self._image.brokers, self._up())
             except ApiError as error:
                 answers[topic.name] = error
                 continue
@@ -190,47 +210,40 @@ class ControllerMachine:
             changes.append(TopicChanged(present, extended))
         return _outcome([] if request.validate_only else changes, answers)
 
-    def _alter_configs(self, request: AlterConfigs) -> Outcome[Change, Key, Answer]:
-        answers: dict[Key, Answer] = {}
-        changes: list[Change] = []
+    def _alter_configs(self, decision: Decision, request: AlterConfigs) -> None:
+        """Settings that allow an unclean election have it held at once."""
         for resource, settings in request.settings.items():
             if resource.kind == "topics" and resource.name not in self._image.topics:
-                answers[resource] = UnknownTopicOrPartition(f"There is no topic '{resource.name}'.")
+                decision.answers[resource] = UnknownTopicOrPartition(f"There is no topic '{resource.name}'.")
                 continue
-            answers[resource] = None
-            changes.append(ConfigChanged(resource, self._image.configs.get(resource), dict(settings)))
-        return _outcome(changes, answers)
+            decision.answers[resource] = None
+            decision.assume(ConfigChanged(resource, self._image.configs.get(resource), dict(settings)))
+        if any(settings.get(UNCLEAN, "").lower() == "true" for settings in request.settings.values()):
+            elect_where_allowed(decision)
 
-    def _registered(self, request: Registered) -> Outcome[Change, Key, Answer]:
-        changes: list[Change] = []
-        if dict(request.brokers) != dict(self._image.brokers):
-            changes.append(BrokersChanged(dict(request.brokers)))
-        up = frozenset(request.brokers)
+    def _registered(self, decision: Decision, request: Registered) -> None:
+        """Topics that Kafka made before it gave out ids get one."""
         for topic in self._image.topics.values():
-            led = elect_all(topic, up)
-            if led.topic_id == NO_ID:
-                led = replace(led, topic_id=self._new_id())
-            if led is not topic:
-                changes.append(TopicChanged(topic, led))
-        changes += self._features(request)
-        return _outcome(changes, {})
+            if topic.topic_id == NO_ID:
+                decision.assume(TopicChanged(topic, replace(topic, topic_id=self._new_id())))
+        registered(decision, request)
+        decision.assume(*self._features(request))
 
-    def _move_leader(self, request: MoveLeader) -> Outcome[Change, Key, Answer]:
+    def _move_leader(self, decision: Decision, request: MoveLeader) -> None:
         name, index = request.topic, request.partition
         topic, partition = self._image.topic(name), self._image.partition(name, index)
         if topic is None or partition is None:
-            return _outcome([], {name: UnknownTopicOrPartition(f"There is no partition {index} of topic '{name}'.")})
+            decision.answers[name] = UnknownTopicOrPartition(f"There is no partition {index} of topic '{name}'.")
+            return
         partitions = list(topic.partitions)
-        able = [each for each in partition.replicas if each in partition.isr and each in self._image.brokers]
-        turn = able.index(partition.leader) + 1 if partition.leader in able else 0
-        partitions[index] = replace(
-            partition,
-            leader=able[turn % len(able)] if able else partition.leader,
-            leader_epoch=partition.leader_epoch + 1,
-            partition_epoch=partition.partition_epoch + 1,
-        )
-        moved = replace(topic, partitions=tuple(partitions))
-        return _outcome([TopicChanged(topic, moved)], {name: moved})
+        partitions[index] = move(partition, decision.live(name, index))
+        decision.put(name, partitions[index])
+        decision.answers[name] = replace(topic, partitions=tuple(partitions))
+
+    def _up(self) -> frozenset[int]:
+        """Who may lead a new partition."""
+        up = frozenset(self._image.brokers)
+        return up - self._image.leaving or up
 
     def _features(self, request: Registered) -> list[Change]:
         """Raise each feature to the highest level that every registered broker has; levels never fall."""

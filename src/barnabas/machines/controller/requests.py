@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from uuid import UUID
 
-    from barnabas.machines.controller.image import BrokerImage, ConfigResource
+    from barnabas.machines.controller.image import BrokerImage, ConfigResource, PartitionKey
 
 DEFAULT = -1
 """As a number of partitions or a replication factor: what the broker is configured with."""
@@ -76,6 +77,66 @@ class Registered:
     """
 
     brokers: Mapping[int, BrokerImage]
+    restarted: Mapping[PartitionKey, frozenset[int]] = field(default_factory=dict)
+    """Replicas in sync that registered after their partition's state was written: nobody saw them go and come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """What a leader wants the ISR of a partition to be."""
+
+    topic_id: UUID
+    index: int
+    leader_epoch: int
+    partition_epoch: int
+    """Version of the state that the change is made from."""
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...] = ()
+    """With which registration each of them caught up; -1, or none at all, is not checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterIsr:
+    """A leader's changes of who is in sync. Answers are keyed by topic id and index."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: Sequence[IsrChange]
+
+
+@dataclass(frozen=True, slots=True)
+class ElectLeaders:
+    """Let the preferred replica lead, or, where nobody leads, one that is not in sync; None means every partition.
+
+    When every partition is asked for, those that need no election have no answer.
+    """
+
+    kind: Literal["preferred", "unclean"]
+    partitions: Sequence[PartitionKey] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassign:
+    """Move partitions to other brokers, or stop moving them (None)."""
+
+    partitions: Mapping[PartitionKey, tuple[int, ...] | None]
+    allow_replication_factor_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShutDown:
+    """A broker is about to stop: give its partitions other leaders. The answer is what it still leads."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirFailed:
+    """A broker cannot read these replicas any more. They stay offline until it registers again."""
+
+    broker_id: int
+    partitions: Sequence[PartitionKey]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +147,16 @@ class MoveLeader:
     partition: int
 
 
-Request = CreateTopics | DeleteTopics | CreatePartitions | AlterConfigs | Registered | MoveLeader
+Request = (
+    CreateTopics
+    | DeleteTopics
+    | CreatePartitions
+    | AlterConfigs
+    | Registered
+    | AlterIsr
+    | ElectLeaders
+    | Reassign
+    | ShutDown
+    | LogDirFailed
+    | MoveLeader
+)

@@ -19,7 +19,7 @@ from barnabas.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.machines.controller.image import BrokerImage
@@ -31,10 +31,14 @@ _KRAFT_TOPIC = "__cluster_metadata"
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """What a topic gets whose request leaves it open (num.partitions, default.replication.factor)."""
+    """What a topic gets that leaves it open."""
 
     partitions: int = 1
+    """num.partitions."""
     replication_factor: int = 1
+    """default.replication.factor."""
+    unclean_elections: bool = False
+    """unclean.leader.election.enable, as the broker's own settings have it."""
 
 
 def check_new_name(name: str) -> None:
@@ -58,12 +62,17 @@ def requested_partitions(topic: NewTopic, defaults: TopicDefaults) -> int:
 
 
 def new_topic(
-    topic: NewTopic, topic_id: UUID, brokers: Mapping[int, BrokerImage], defaults: TopicDefaults, turn: int
+    topic: NewTopic,
+    topic_id: UUID,
+    brokers: Mapping[int, BrokerImage],
+    up: Collection[int],
+    defaults: TopicDefaults,
+    turn: int,
 ) -> TopicImage:
-    """A topic with all of its partitions; the first is led by whose turn it is."""
+    """A topic with all of its partitions; the first is led by whose turn it is, and everyone leads who is `up`."""
     replicas = _manual(topic, brokers) if topic.assignments else _placed(topic, brokers, defaults, turn)
     return TopicImage(
-        topic.name, topic_id, tuple(new_partition(index, chosen, brokers) for index, chosen in enumerate(replicas))
+        topic.name, topic_id, tuple(new_partition(index, chosen, up) for index, chosen in enumerate(replicas))
     )
 
 
@@ -88,14 +97,16 @@ def _manual(topic: NewTopic, brokers: Mapping[int, BrokerImage]) -> list[tuple[i
     for index, chosen in topic.assignments:
         if index in replicas:
             raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {index}")
-        replicas[index] = _checked(chosen, brokers, factor)
+        replicas[index] = check_assignment(chosen, brokers, factor)
         factor = len(chosen)
     if replicas.keys() != set(range(len(replicas))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
     return [replicas[index] for index in range(len(replicas))]
 
 
-def more_partitions(topic: TopicImage, request: NewPartitions, brokers: Mapping[int, BrokerImage]) -> TopicImage:
+def more_partitions(
+    topic: TopicImage, request: NewPartitions, brokers: Mapping[int, BrokerImage], up: Collection[int]
+) -> TopicImage:
     """The topic with as many partitions as asked for; those it has stay as they are."""
     present = len(topic.partitions)
     if request.count == present:
@@ -115,8 +126,8 @@ def more_partitions(topic: TopicImage, request: NewPartitions, brokers: Mapping[
                 f"Attempted to add {added} additional partition(s), but only {len(request.assignments)} "
                 "assignment(s) were specified."
             )
-        replicas = [_checked(chosen, brokers, factor) for chosen in request.assignments]
-    new = tuple(new_partition(present + index, chosen, brokers) for index, chosen in enumerate(replicas))
+        replicas = [check_assignment(chosen, brokers, factor) for chosen in request.assignments]
+    new = tuple(new_partition(present + index, chosen, up) for index, chosen in enumerate(replicas))
     return replace(topic, partitions=topic.partitions + new)
 
 
@@ -126,8 +137,10 @@ def _turn_of(leader: int, brokers: Mapping[int, BrokerImage]) -> int:
     return order.index(leader) if leader in order else 0
 
 
-def _checked(chosen: Sequence[int], brokers: Mapping[int, BrokerImage], factor: int | None) -> tuple[int, ...]:
-    """A manual assignment of one partition, if it can be used."""
+def check_assignment(
+    chosen: Sequence[int], brokers: Mapping[int, BrokerImage], factor: int | None = None
+) -> tuple[int, ...]:
+    """A manual assignment of one partition, if it can be used. Raises InvalidReplicaAssignment."""
     if not chosen:
         raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
     for broker in sorted(chosen):

@@ -1,0 +1,84 @@
+"""Brokers come, go, are about to stop, or lose a disk: what becomes of the partitions they have.
+
+A topic is deleted whether or not its brokers are up. One that was down then comes back with logs of a topic that is no
+more; as every broker that registers it is told everything, and a log whose topic id nobody names is a stray: it is
+stopped and deleted like a replica that StopReplica names.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.changes import BrokersChanged
+from barnabas.machines.controller.elections import elect, elect_after_restart
+from barnabas.machines.controller.image import NO_LEADER
+from barnabas.machines.controller.in_sync import check_broker_epoch
+from barnabas.model.errors import ApiError
+
+if TYPE_CHECKING:
+    from barnabas.machines.controller.decision import Decision
+    from barnabas.machines.controller.requests import LogDirFailed, Registered, ShutDown
+
+
+def registered(decision: Decision, request: Registered) -> None:
+    """Lead without those that went, and use those that came."""
+    image = decision.image
+    brokers = dict(request.brokers)
+    stayed = {
+        broker_id
+        for broker_id, broker in brokers.items()
+        if (known := image.brokers.get(broker_id)) is not None and known.epoch == broker.epoch
+    }
+    came = frozenset(brokers.keys() - stayed)
+    decision.assume_brokers(
+        BrokersChanged(
+            brokers,
+            image.leaving & stayed,
+            {broker_id: partitions for broker_id, partitions in image.failed.items() if broker_id in stayed},
+        )
+    )
+    for topic, partition in list(decision.partitions()):
+        live = decision.live(topic, partition.index)
+        restarted = came | request.restarted.get((topic, partition.index), frozenset())
+        after = elect_after_restart(partition, live, restarted)
+        if after is not partition:
+            decision.put(topic, after)
+
+
+def shut_down(decision: Decision, request: ShutDown) -> None:
+    """Give the partitions of a broker that is about to stop other leaders, and take it out of their ISRs.
+
+    The answer names what it still leads and others have a replica of: nobody else is in sync there.
+    """
+    image, broker = decision.image, request.broker_id
+    try:
+        check_broker_epoch(image, broker, request.broker_epoch)
+    except ApiError as error:
+        decision.answers[broker] = error
+        return
+    decision.assume_brokers(BrokersChanged(image.brokers, image.leaving | {broker}, image.failed))
+    remaining = []
+    for topic, partition in list(decision.partitions()):
+        if len(partition.replicas) == 1 or broker not in partition.isr:
+            continue
+        live = decision.live(topic, partition.index, unclean=False)
+        if decision.settle(topic, partition, partition, live).leader == broker:
+            remaining.append((topic, partition.index))
+    decision.answers[broker] = tuple(remaining)
+
+
+def log_dir_failed(decision: Decision, request: LogDirFailed) -> None:
+    """Lead without replicas that cannot be read any more."""
+    image, broker = decision.image, request.broker_id
+    keys = frozenset(key for key in request.partitions if image.partition(*key) is not None)
+    decision.answers[broker] = None
+    if broker not in image.brokers or keys <= image.failed.get(broker, frozenset()):
+        return
+    failed = {**image.failed, broker: image.failed.get(broker, frozenset()) | keys}
+    decision.assume_brokers(BrokersChanged(image.brokers, image.leaving, failed))
+    for topic, index in sorted(keys):
+        partition = decision.find(topic, index)
+        if broker in partition.isr or partition.leader == NO_LEADER:
+            after = elect(partition, decision.live(topic, index))
+            if after is not partition:
+                decision.put(topic, after)
