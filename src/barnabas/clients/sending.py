@@ -96,7 +96,7 @@ class ProducerBase(Generic[K, V]):
         - A batch goes out when it has `batch_messages` records or `batch_bytes` bytes, or is `linger` seconds old.
         - At most `buffer_messages` records or `buffer_bytes` bytes wait to be sent. `when_full` says what `send` does
           then: "block" for up to `max_block` seconds (60), "raise" at once, or "discard" the new record.
-        - `delivery_timeout`: seconds after which a record that did not arrive is given up (120).
+        - `delivery_timeout`: seconds after which a record that did not arrive is given up (300).
         - `transactional_id` makes `transaction()` usable.
         - `config` and further keywords are Kafka's properties: `config={"client.id": "a"}` or `client_id="a"`.
 
