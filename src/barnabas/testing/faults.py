@@ -1,0 +1,224 @@
+"""Faults, from Python: what goes wrong on a broker, when and how often.
+
+    with broker.faults.fail("PRODUCE", "NOT_LEADER_OR_FOLLOWER", times=2) as fault:
+        my_program.send_order()
+    assert fault.fired == 2
+
+A fault begins when it is made and ends with its `with` block, by `remove()`, or with the test (the fixtures see to
+that). It is for requests that arrive while it is there: a fetch that was waiting before is not touched.
+
+Every call asks the broker over its private socket, which takes well under a millisecond: no need to await it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+from barnabas.model.errors import BarnabasError
+from barnabas.protocol.faults import InvalidFault
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANSWER_SECONDS: Final = 30.0
+
+
+class BrokerFailed(BarnabasError):
+    """The broker did not start, or is not running any more; the message says what is known of it."""
+
+
+class Private:
+    """The private socket of a broker: a line of JSON each way, one connection per question."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def ask(self, do: str, *, waits: float = 0.0, **words: Any) -> Any:
+        """Have something done; raises InvalidFault if it cannot be, BrokerFailed if there is no broker."""
+        try:
+            with self.connect() as connection:
+                connection.settimeout(waits + ANSWER_SECONDS)
+                return self.exchange(connection, do, words)
+        except OSError as error:
+            raise BrokerFailed(f"the broker does not answer at {self.path}: is it running? ({error})") from error
+
+    def connect(self) -> socket.socket:
+        """A connection."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.connect(str(self.path))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def exchange(self, connection: socket.socket, do: str, words: dict[str, Any]) -> Any:
+        """Ask over a connection that is there."""
+        connection.sendall(json.dumps({"do": do, **words}).encode() + b"\n")
+        with connection.makefile("rb") as lines:
+            line = lines.readline()
+        if not line:
+            raise ConnectionError("it hung up")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise InvalidFault(reply["error"])
+        return reply["answer"]
+
+
+class Fault:
+    """Something that happens to requests until it is removed. As a context manager it is removed at the end."""
+
+    def __init__(self, private: Private, number: int, description: str) -> None:
+        self._private = private
+        self._number = number
+        self._description = description
+        self._fired: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Fault {self._description}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.remove()
+
+    @property
+    def fired(self) -> int:
+        """How often it has happened."""
+        if self._fired is None:
+            return int(self._private.ask("fired", number=self._number))
+        return self._fired
+
+    def wait(self, times: int = 1, timeout: float = 10.0) -> None:
+        """Wait until it has happened so often. Raises TimeoutError; in a coroutine, `await asyncio.to_thread(...)`."""
+        fired = self._private.ask("wait", number=self._number, times=times, seconds=timeout, waits=timeout)
+        if fired < times:
+            raise TimeoutError(f"within {timeout:g} s it happened {fired} times and not {times}: {self._description}")
+
+    def remove(self) -> None:
+        """Let it happen no more; requests that it delays go on. Removing twice does nothing."""
+        if self._fired is None:
+            self._fired = 0
+            with suppress(InvalidFault, BrokerFailed):  # a broker that stopped since has no faults
+                self._fired = int(self._private.ask("remove", number=self._number))
+
+
+class Faults:
+    """What can go wrong on one broker.
+
+    `api` is Kafka's name of a request, as "PRODUCE", "FETCH", "METADATA" or "InitProducerId", or "*" for all. The next
+    `times` requests are met, or all while the fault is there. `topic`, `group` and `client_id` narrow it down to
+    requests that name the topic or group, or come from such a client.
+    Faults are looked at in the order in which they were set, and a request meets one at most.
+    """
+
+    def __init__(self, private: Private) -> None:
+        self._private = private
+        self._touched = False
+
+    def fail(
+        self,
+        api: str,
+        error: str | int,
+        *,
+        times: int | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Answer requests with an error, as "NOT_LEADER_OR_FOLLOWER" or its number, and do nothing of what they ask."""
+        return self._add(f"fail {api} with {error}", "fail", api, times, topic, group, client_id, error=error)
+
+    def delay(
+        self,
+        api: str,
+        seconds: float,
+        *,
+        when: Literal["before", "after"] = "before",
+        times: int | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Hold requests back, or (`when="after"`) do what they ask and hold their answers back.
+
+        Removing the fault lets everything go on at once, so `delay(api, 3600)` in a `with` holds until its end. The
+        requests behind a delayed one on the same connection wait too, as on a slow broker.
+        """
+        what = f"delay {api} by {seconds:g} s"
+        return self._add(what, "delay", api, times, topic, group, client_id, seconds=seconds, when=when)
+
+    def drop(
+        self,
+        api: str,
+        *,
+        when: Literal["before", "after"] = "before",
+        times: int | None = None,
+        topic: str | None = None,
+        group: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Close the connection instead of answering: before the request takes effect, or `when="after"` it has."""
+        return self._add(f"drop {api} {when} its effect", "drop", api, times, topic, group, client_id, when=when)
+
+    def rebalance(self, group: str) -> None:
+        """Make a group rebalance now.
+
+        Members of a classic group have to join again. A group of the new protocol gets a new epoch and a new
+        assignment, which may be the same as before.
+        """
+        self._private.ask("rebalance", group=group)
+
+    def move_leader(self, topic: str, partition: int = 0) -> int:
+        """Let a partition have a new leader epoch, as when its leader moved; returns the epoch.
+
+        Consumers and waiting producers are told so, and each producer that was connected before is told once that this
+        is not the leader: clients fetch metadata and go on.
+        """
+        self._touched = True
+        return int(self._private.ask("move_leader", topic=topic, partition=partition))
+
+    def advance_retention_clock(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, topic: str | None = None
+    ) -> int:
+        """Remove what retention would have removed so much later, in one topic or in all; returns how many segments.
+
+        Each call counts from now, and the broker's own clock goes on as before: records that are written afterwards
+        are new. Without a time it runs retention as of now, which is enough for `retention.bytes`.
+        """
+        ahead = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+        return int(self._private.ask("expire", topic=topic, ahead_ms=round(ahead * 1000)))
+
+    def clear(self) -> None:
+        """Remove all faults; requests that were delayed go on. Costs nothing if there were none."""
+        if self._touched:
+            self._touched = False
+            with suppress(BrokerFailed):  # a broker that stopped since has no faults
+                self._private.ask("clear")
+
+    def _add(
+        self,
+        description: str,
+        kind: str,
+        api: str,
+        times: int | None,
+        topic: str | None,
+        group: str | None,
+        client_id: str | None,
+        **words: Any,
+    ) -> Fault:
+        narrowed: dict[str, Any] = {"times": times, "topic": topic, "group": group, "client_id": client_id}
+        self._touched = True
+        number = self._private.ask("add", kind=kind, api=api, **narrowed, **words)
+        told = ", ".join(f"{name}={value!r}" for name, value in narrowed.items() if value is not None)
+        return Fault(self._private, number, f"{description}{' (' if told else ''}{told}{')' if told else ''}")

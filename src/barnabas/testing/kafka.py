@@ -1,0 +1,202 @@
+"""What a test needs of Kafka: names of its own, topics, clients, and a look at what is in a topic.
+
+The fixture `kafka` is one of these. Everything it makes is gone when the test ends: clients are closed, and topics
+whose names begin with the test's own prefix are deleted, whoever made them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from contextlib import ExitStack
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.clients import (
+        Admin,
+        AsyncAdmin,
+        AsyncConsumer,
+        AsyncProducer,
+        Consumer,
+        ConsumerRecord,
+        Producer,
+        RecordMetadata,
+    )
+    from barnabas.clients.reading import Topics
+    from barnabas.testing.broker import Broker
+    from barnabas.testing.faults import Faults
+
+CLOSE_SECONDS: Final = 5.0
+"""How long a producer may still deliver when the test is over."""
+LONGEST_NAME: Final = 80
+
+
+class Kafka:
+    """A broker as one test uses it."""
+
+    def __init__(self, broker: Broker, test: str = "test") -> None:
+        """`test` is the name that topics and groups begin with; something random makes it unique."""
+        self.broker = broker
+        self.prefix = f"{re.sub(r'[^a-zA-Z0-9_-]+', '-', test)[:LONGEST_NAME].strip('-')}.{uuid.uuid4().hex[:6]}"
+        """What all names of this test begin with."""
+        self._topics = 0
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients are given, whichever they are."""
+        return self.broker.bootstrap_servers
+
+    @property
+    def faults(self) -> Faults:
+        """What can go wrong."""
+        return self.broker.faults
+
+    def name(self, what: str) -> str:
+        """A name that only this test has, for a topic, a group or anything else; the same for the same `what`."""
+        return f"{self.prefix}.{what}"
+
+    def topic(
+        self, what: str | None = None, *, partitions: int = 1, configs: Mapping[str, object] | None = None
+    ) -> str:
+        """Make a topic, and return its name: `name(what)`, or one of its own."""
+        self._topics += 1
+        made = self.name(what or f"topic-{self._topics}")
+        texts = {
+            key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (configs or {}).items()
+        }
+        self.admin.create_topic(made, partitions, 1, configs=texts)
+        return made
+
+    # Clients
+
+    @cached_property
+    def admin(self) -> Admin:
+        """An admin client."""
+        from barnabas.clients import Admin
+
+        return Admin(self.bootstrap_servers)
+
+    def producer(self, **options: Any) -> Producer[Any, Any]:
+        """A producer, with the options of `barnabas.Producer`. It is closed at the test's end, or before."""
+        from barnabas.clients import Producer
+
+        producer: Producer[Any, Any] = Producer(self.bootstrap_servers, **options)
+        self._opened.callback(producer.close, CLOSE_SECONDS)
+        return producer
+
+    def consumer(self, topics: Topics | None = None, **options: Any) -> Consumer[Any, Any]:
+        """A consumer, with the options of `barnabas.Consumer`; it begins with the first record unless told otherwise.
+
+        It is closed at the test's end, or before.
+        """
+        from barnabas.clients import Consumer
+
+        options.setdefault("auto_offset_reset", "earliest")
+        consumer: Consumer[Any, Any] = Consumer(self.bootstrap_servers, topics, **options)
+        self._opened.callback(consumer.close)
+        return consumer
+
+    def async_admin(self) -> AsyncAdmin:
+        """An admin client for `async with`."""
+        from barnabas.clients import AsyncAdmin
+
+        return AsyncAdmin(self.bootstrap_servers)
+
+    def async_producer(self, **options: Any) -> AsyncProducer[Any, Any]:
+        """A producer for `async with`."""
+        from barnabas.clients import AsyncProducer
+
+        return AsyncProducer(self.bootstrap_servers, **options)
+
+    def async_consumer(self, topics: Topics | None = None, **options: Any) -> AsyncConsumer[Any, Any]:
+        """A consumer for `async with`; it begins with the first record unless told otherwise."""
+        from barnabas.clients import AsyncConsumer
+
+        options.setdefault("auto_offset_reset", "earliest")
+        return AsyncConsumer(self.bootstrap_servers, topics, **options)
+
+    # What is in a topic
+
+    def send(
+        self, topic: str, *values: object, key: str | bytes | None = None, partition: int | None = None
+    ) -> list[RecordMetadata]:
+        """Put records into a topic, and return where they went once they are stored.
+
+        Bytes are sent as they are, text as UTF-8, anything else as JSON.
+        """
+        sent = [self._sender.send(topic, _as_bytes(value), _as_bytes(key), partition=partition) for value in values]
+        self._sender.flush()
+        return [delivery.result() for delivery in sent]
+
+    def records(
+        self, topic: str, count: int | None = None, *, timeout: float = 10.0
+    ) -> list[ConsumerRecord[bytes, bytes]]:
+        """What is in a topic, read from its beginning without a group, partition by partition in order.
+
+        With a `count` it waits until there are so many, and raises TimeoutError if there never are.
+        """
+        from barnabas.clients import Consumer
+
+        found: list[ConsumerRecord[bytes, bytes]] = []
+        deadline = time.monotonic() + timeout
+        with Consumer(self.bootstrap_servers, topic, auto_offset_reset="earliest") as consumer:
+            if count is None:
+                return list(consumer.until_end())
+            while len(found) < count:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(
+                        f"{topic} has {len(found)} records after {timeout:g} s, not {count}: {_shown(found)}"
+                    )
+                found += consumer.poll(left)
+        return found
+
+    def values(self, topic: str, count: int | None = None, *, timeout: float = 10.0) -> list[str | None]:
+        """The values of what `records` finds, as text."""
+        return [
+            None if record.value is None else record.value.decode()
+            for record in self.records(topic, count, timeout=timeout)
+        ]
+
+    @cached_property
+    def _sender(self) -> Producer[bytes, bytes]:
+        """Not idempotent: librdkafka takes half a second to get its first producer id."""
+        return self.producer(linger_ms=0, enable_idempotence=False)
+
+    # The end
+
+    def close(self) -> None:
+        """Remove faults, close the clients that were opened here, and delete the test's topics."""
+        with ExitStack() as stack:
+            stack.callback(self._delete_topics)
+            stack.push(self._opened.pop_all())
+            self.broker.faults.clear()
+
+    def _delete_topics(self) -> None:
+        if self.broker.running:
+            with self.admin as admin:
+                admin.delete_topics(name for name in admin.topic_names() if name.startswith(f"{self.prefix}."))
+
+
+def _as_bytes(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else json.dumps(value)).encode()
+
+
+def _shown(records: Iterable[ConsumerRecord[bytes, bytes]]) -> str:
+    values = [record.value for record in records]
+    more = f" and {len(values) - 5} more" if len(values) > 5 else ""
+    return f"{values[:5]}{more}"
