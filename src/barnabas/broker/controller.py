@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.machines.controller.changes import Change
+    from barnabas.machines.controller.image import BrokerImage, PartitionKey
     from barnabas.metadata.cache import MetadataCache
     from barnabas.metadata.store import MetadataStore, Operation
     from barnabas.model.clock import Clock
@@ -119,6 +120,8 @@ class Controller:
         self._machine: ControllerMachine | None = None
         self._active = False
         self._loaded: Loaded | None = None
+        self._restarted: Mapping[PartitionKey, frozenset[int]] = {}
+        """Replicas that were away while nobody was looking: what the tree showed when it was loaded last."""
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
         self._expired = False
@@ -342,17 +345,21 @@ class Controller:
             await self._take_office(self._term)
         else:
             brokers = await load_brokers(self._opened)
-            if brokers != self._machine.image.brokers:
-                await self._decide(Registered(brokers))
+            if brokers != self._machine.image.brokers or self._restarted:
+                await self._decide(self._registered(brokers))
 
     async def _take_office(self, term: Term) -> None:
         loaded, self._loaded = self._loaded, None
         if loaded is not None and not _untouched_until(loaded.image, term):
             loaded = None
         await self._load_in_office(loaded)
-        await self._decide(Registered(await load_brokers(self._opened)))
+        await self._decide(self._registered(await load_brokers(self._opened)))
         self._active = True
         logger.info("became controller with epoch %d", term.epoch)
+
+    def _registered(self, brokers: Mapping[int, BrokerImage]) -> Registered:
+        restarted, self._restarted = self._restarted, {}
+        return Registered(brokers, restarted)
 
     def _leave_office(self) -> None:
         if self._term is not None:
@@ -369,6 +376,7 @@ class Controller:
             loaded = await load(self._opened)
         await self._make_folders(loaded.image)
         self._machine = self._new_machine(loaded.image)
+        self._restarted = loaded.restarted
 
     def _new_machine(self, image: ClusterImage) -> ControllerMachine:
         if self._term is not None and self._registration is not None:

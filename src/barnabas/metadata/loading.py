@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from barnabas.machines.controller.image import ConfigResource
+    from barnabas.machines.controller.image import ConfigResource, PartitionKey
     from barnabas.metadata.store import MetadataStore, Node
 
 
@@ -39,6 +39,8 @@ class Loaded:
     image: ClusterImage
     deleting: tuple[str, ...]
     """Topics whose deletion was cut short; they are not in the image."""
+    restarted: Mapping[PartitionKey, frozenset[int]]
+    """By partition, replicas in sync that registered after its state was written: nobody saw them go and come back."""
 
 
 async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
@@ -58,7 +60,7 @@ async def load(store: MetadataStore) -> Loaded:
     features = await store.find(FeaturesNode.path)
     brokers = await load_brokers(store)
     deleting = frozenset(await _children_if_any(store, DeletionsNode.path))
-    kept = await _topics(store, deleting)
+    kept, restarted = await _topics(store, deleting, brokers)
     image = ClusterImage(
         cluster_id="" if cluster_id is None else ClusterIdNode.decode(cluster_id.data),
         controller_id=NO_LEADER if controller is None else ControllerNode.decode(controller.data),
@@ -70,33 +72,43 @@ async def load(store: MetadataStore) -> Loaded:
         features={} if features is None else FeaturesNode.decode(features.data),
         features_epoch=-1 if features is None else features.version,
     )
-    return Loaded(image, tuple(sorted(deleting)))
+    return Loaded(image, tuple(sorted(deleting)), restarted)
 
 
 def _names(topics: Mapping[str, TopicImage]) -> dict[UUID, str]:
     return {topic.topic_id: name for name, topic in topics.items() if topic.topic_id != NO_ID}
 
 
-async def _topics(store: MetadataStore, deleting: frozenset[str]) -> dict[str, TopicImage]:
+async def _topics(
+    store: MetadataStore, deleting: frozenset[str], brokers: Mapping[int, BrokerImage]
+) -> tuple[dict[str, TopicImage], dict[PartitionKey, frozenset[int]]]:
+    """The topics, and what was restarted unseen."""
     names = [name for name in await _children_if_any(store, TopicsNode.path) if name not in deleting]
     nodes = await store.find_many([TopicNode.path(name) for name in names])
     assigned = {
         name: TopicNode.decode(name, node.data) for name, node in zip(names, nodes, strict=True) if node is not None
     }
-    paths = [
-        PartitionStateNode.path(name, index)
-        for name, (_, assignments) in assigned.items()
-        for index in range(len(assignments))
-    ]
-    states = iter(await store.find_many(paths))
-    return {
+    keys = [(name, index) for name, (_, assignments) in assigned.items() for index in range(len(assignments))]
+    found = dict(zip(keys, await store.find_many([PartitionStateNode.path(*key) for key in keys]), strict=True))
+    topics = {
         name: TopicImage(
             name,
             topic_id or NO_ID,
-            tuple(_partition(index, assignment, next(states)) for index, assignment in enumerate(assignments)),
+            tuple(_partition(index, assignment, found[name, index]) for index, assignment in enumerate(assignments)),
         )
         for name, (topic_id, assignments) in assigned.items()
     }
+    newest = max((broker.epoch for broker in brokers.values()), default=-1)
+    late = [(key, node.mzxid) for key, node in found.items() if node is not None and node.mzxid < newest]
+    return topics, {
+        (name, index): restarted
+        for (name, index), written in late
+        if (restarted := _registered_since(written, topics[name].partitions[index], brokers))
+    }
+
+
+def _registered_since(written: int, partition: PartitionImage, brokers: Mapping[int, BrokerImage]) -> frozenset[int]:
+    return frozenset(replica for replica in partition.isr if replica in brokers and brokers[replica].epoch > written)
 
 
 async def _children_if_any(store: MetadataStore, path: str) -> list[str]:

@@ -3,7 +3,8 @@
 Every portion is a multi of its own that begins with a check of `/controller_epoch`, so a controller that was replaced
 while it slept writes nothing more. Small requests fit one portion and are atomic. Larger ones may be cut anywhere by a
 crash; the order of the operations makes every cut harmless: a topic's settings come before it, its partitions after it
-(a partition without state gets one from the next controller), and a deletion leaves its mark until all is gone.
+(a partition without state gets one from the next controller), and a deletion leaves its mark until all is gone. Who is
+in sync comes before who has a replica: a reassignment that was cut goes on, and nobody leads who has no replica.
 """
 
 from __future__ import annotations
@@ -103,13 +104,13 @@ def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:
 
 
 def _difference(before: TopicImage, after: TopicImage, controller_epoch: int) -> Iterator[Operation]:
-    if before.topic_id != after.topic_id or _assignments(before) != _assignments(after):
-        yield Set(TopicNode.path(after.name), _encode_topic(after))
     for old, new in zip(before.partitions, after.partitions, strict=False):
         if new.partition_epoch == old.partition_epoch:
             continue
         path, data = PartitionStateNode.path(after.name, new.index), _encode_state(new, controller_epoch)
         yield Create(path, data) if old.partition_epoch == NO_STATE else Set(path, data, old.partition_epoch)
+    if before.topic_id != after.topic_id or _assignments(before) != _assignments(after):
+        yield Set(TopicNode.path(after.name), _encode_topic(after))
     for new in after.partitions[len(before.partitions) :]:
         yield from _new_partition(after.name, new, controller_epoch)
 
