@@ -24,6 +24,7 @@ TOOLS: Final = {
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "groups": "org.apache.kafka.tools.GroupsCommand",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "storage": "kafka.tools.StorageTool",

@@ -13,7 +13,7 @@ import click
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.output import remark
-from barnabas.cli.perf.properties import gathered
+from barnabas.cli.perf.properties import from_files, open_perf_client, with_address
 from barnabas.cli.perf.stats import percentiles
 
 EVERY: Final = 1000
@@ -78,10 +78,10 @@ PATIENCE: Final = 60.0
 )
 @option(
     "--record-header-size",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=-1),
     default=0,
     metavar="BYTES",
-    help="The size of their values.",
+    help="The size of their values; -1 for null.",
     section="Load",
 )
 @option("--microseconds", is_flag=True, help="Print percentiles in microseconds.", section="Report")
@@ -106,14 +106,14 @@ def command(
     command_config: Path | None,
 ) -> None:
     """Measure the way from producer to consumer, record by record. Flags and lines are those of kafka-e2e-latency."""
-    properties = gathered(bootstrap_server, [("--command-config", command_config)], "", (), ())
+    properties = with_address(from_files("", None, command_config), bootstrap_server)
     message = {
         "value": random.randbytes(record_size),
         "key": random.randbytes(record_key_size) if record_key_size else None,
         "headers": [
             (
                 random.randbytes(record_header_key_size).hex()[:record_header_key_size],
-                random.randbytes(record_header_size),
+                random.randbytes(record_header_size) if record_header_size >= 0 else None,
             )
             for _ in range(num_headers)
         ],
@@ -137,16 +137,14 @@ class Probe:
     """A producer and a consumer at the end of a topic."""
 
     def __init__(self, topic: str, properties: dict[str, Any], acks: str) -> None:
-        from barnabas.clients.config import open_client
         from barnabas.clients.library import load_kafka
 
         kafka = self._kafka = load_kafka()
         self._topic = topic
-        self._producer = open_client(
-            kafka, "Producer", {"linger.ms": 0, "enable.idempotence": "false", "acks": acks} | properties
+        self._producer = open_perf_client(
+            "Producer", {"linger.ms": 0, "enable.idempotence": "false", "acks": acks} | properties
         )
-        self._consumer = open_client(
-            kafka,
+        self._consumer = open_perf_client(
             "Consumer",
             {
                 "group.id": f"latency-{random.getrandbits(64):016x}",
@@ -184,16 +182,18 @@ class Probe:
         self._consumer.close()
 
     def _partitions(self, properties: dict[str, Any]) -> list[int]:
-        found = self._producer.list_topics(self._topic, PATIENCE).topics[self._topic]
-        if found.error is not None:
-            from barnabas.clients.admin import Admin
+        """All partitions of the topic, which is made with one if it is not there."""
+        from barnabas.clients.admin import Admin
 
-            remark(f"Topic {self._topic} is not there: making it with one partition.")
-            with Admin(properties["bootstrap.servers"], config=_without_address(properties)) as admin:
-                admin.create_topic(self._topic, partitions=1)
+        with Admin(properties["bootstrap.servers"], config=properties) as admin:
+            if self._topic not in admin.topic_names():
+                remark(f"Topic {self._topic} is not there: making it with one partition and one replica.")
+                admin.create_topic(self._topic, 1, 1, exist_ok=True)
+        deadline = time.monotonic() + PATIENCE
+        while True:
             found = self._producer.list_topics(self._topic, PATIENCE).topics[self._topic]
-        return sorted(found.partitions)
-
-
-def _without_address(properties: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+            if found.error is None:
+                return sorted(found.partitions)
+            if time.monotonic() > deadline:
+                raise Failed(f"{found.error.str()}.")
+            time.sleep(0.05)

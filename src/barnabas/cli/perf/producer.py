@@ -11,13 +11,16 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.perf.properties import gathered
+from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
 from barnabas.cli.perf.stats import ProducerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LETTERS = range(ord("A"), ord("Z") + 1)
+LETTERS = bytes(ord("A") + byte % 26 for byte in range(256))
+"""The letter that stands for each byte."""
+POOL = 4 << 20
+"""Letters that random payloads are cut from."""
 POLL_EVERY = 128
 """Records between two looks at what was acknowledged."""
 FLUSH_SECONDS = 60.0
@@ -96,7 +99,11 @@ FLUSH_SECONDS = 60.0
 @option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.", section="Report")
 @option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
 @option(
-    "--command-property", multiple=True, metavar="NAME=VALUE", help="A property of the producer.", section="Connection"
+    "--command-property",
+    multiple=True,
+    metavar="NAME=VALUE ...",
+    help="Properties of the producer.",
+    section="Connection",
 )
 @option(
     "--producer-props",
@@ -149,14 +156,17 @@ def command(
         raise click.UsageError("Give one of --record-size, --payload-file and --payload-monotonic.")
     if warmup_records >= num_records:
         raise click.UsageError(f"--warmup-records {warmup_records} leaves nothing of --num-records {num_records}.")
-    payloads = _payloads(record_size, payload_file, payload_delimiter, payload_monotonic)
-    properties = gathered(
-        bootstrap_server,
-        [("--producer.config", producer_config), ("--command-config", command_config)],
-        "--producer-props",
-        (*producer_props, *more),
-        command_property,
+    if producer_props:
+        if command_property:
+            raise click.UsageError("Give --command-property or --producer-props, not both.")
+        deprecated("--producer-props", "--command-property")
+    elif more and not command_property:
+        raise click.UsageError(f"What is {more[0]!r}? A property goes behind --command-property.")
+    properties = {"client.id": "perf-producer-client"} | from_files(
+        "--producer.config", producer_config, command_config
     )
+    properties = with_address(properties | pairs((*producer_props, *command_property, *more)), bootstrap_server)
+    payloads = make_payloads(record_size, payload_file, payload_delimiter, payload_monotonic)
     if transactional_id is not None:
         properties["transactional.id"] = transactional_id
     transaction_ms = transaction_duration_ms or (3000 if "transactional.id" in properties else None)
@@ -171,20 +181,35 @@ def command(
     run.finish()
 
 
-def _payloads(size: int | None, path: Path | None, delimiter: str, monotonic: bool) -> Callable[[int], bytes]:
+def make_payloads(size: int | None, path: Path | None, delimiter: str, monotonic: bool) -> Callable[[int], bytes]:
     """The payload of each record, by its number."""
     if monotonic:
         return lambda number: str(number).encode()
     if path is not None:
-        click.echo(f"Reading payloads from: {path.absolute()}")
-        separator = delimiter.encode().decode("unicode_escape")
-        lines = [line.encode() for line in path.read_text(encoding="utf-8").split(separator) if line]
-        if not lines:
-            raise click.UsageError(f"{path} holds no payloads.")
-        click.echo(f"Number of records read: {len(lines)}")
-        return lambda number: random.choice(lines)
-    payload = bytes(random.choices(LETTERS, k=size or 0))
-    return lambda number: payload
+        return _from_file(path, delimiter)
+    return _random_letters(size or 1)
+
+
+def _from_file(path: Path, delimiter: str) -> Callable[[int], bytes]:
+    click.echo(f"Reading payloads from: {path.absolute()}")
+    separator = "\n" if delimiter == "\\n" else delimiter
+    lines = [line.encode() for line in path.read_text(encoding="utf-8").split(separator) if line]
+    if not lines:
+        raise click.UsageError(f"{path} holds no payloads.")
+    click.echo(f"Number of records read: {len(lines)}")
+    return lambda number: random.choice(lines)
+
+
+def _random_letters(size: int) -> Callable[[int], bytes]:
+    """Payloads that do not repeat for megabytes, so that compression finds in them what it would in Kafka's."""
+    pool = random.randbytes(max(POOL, size)).translate(LETTERS)
+    count = len(pool) // size
+
+    def payload(number: int) -> bytes:
+        start = number % count * size
+        return pool[start : start + size]
+
+    return payload
 
 
 class Run:
@@ -193,10 +218,6 @@ class Run:
     def __init__(
         self, topic: str, properties: dict[str, Any], reporting_ms: int, warmup: int, *, metrics: bool
     ) -> None:
-        from barnabas.clients.config import open_client
-        from barnabas.clients.library import load_kafka
-
-        self._kafka = load_kafka()
         self._topic = topic
         self._warmup = warmup
         self._transactional = "transactional.id" in properties
@@ -207,7 +228,7 @@ class Run:
         self._metrics: list[str] = []
         if metrics:
             properties = properties | {"statistics.interval.ms": 1000, "stats_cb": self._metrics.append}
-        self._producer = open_client(self._kafka, "Producer", {**properties, "on_delivery": self._delivered})
+        self._producer = open_perf_client("Producer", {**properties, "on_delivery": self._delivered})
 
     def produce(
         self, count: int, payloads: Callable[[int], bytes], throughput: float, transaction_ms: int | None

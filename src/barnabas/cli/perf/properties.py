@@ -1,12 +1,12 @@
 """Client properties as the performance tools take them: in a file, as `name=value`, and by Kafka's older flags.
 
-`--producer-props` takes any number of pairs after it, as in Kafka. Click gives an option one value, so the pairs after
-the first arrive as arguments of the command.
+`--command-property` and `--producer-props` take any number of pairs after them, as in Kafka. Click gives an option one
+value, so the pairs after the first arrive as arguments of the command.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,10 @@ from barnabas.cli.output import remark
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+CONNECT_SECONDS: Final = 3.0
+_OF_BYTES: Final = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
+"""Java's classes, which Kafka's tools overrule too: a tool that measures sends and reads bytes."""
 
 
 def pairs(given: Iterable[str]) -> dict[str, str]:
@@ -29,29 +33,41 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def gathered(
-    bootstrap_server: str | None,
-    files: Iterable[tuple[str, Path | None]],
-    old_flag: str,
-    old_pairs: Iterable[str],
-    new_pairs: Iterable[str],
-) -> dict[str, Any]:
-    """All properties, from weak to strong: files, pairs, --bootstrap-server. Old flags get a remark."""
+def from_files(old_flag: str, old_file: Path | None, new_file: Path | None) -> dict[str, Any]:
+    """What the file of --command-config says, or that of Kafka's older flag, which gets a remark."""
     from barnabas.model.config.properties import parse_properties
 
-    properties: dict[str, str] = {}
-    for flag, path in files:
-        if path is None:
-            continue
-        if flag != "--command-config":
-            remark(f"Option {flag} is deprecated in Kafka: use --command-config.")
-        properties |= parse_properties(path.read_text(encoding="utf-8"))
-    old = pairs(old_pairs)
-    if old:
-        remark(f"Option {old_flag} is deprecated in Kafka: use --command-property.")
-    properties |= old | pairs(new_pairs)
+    if old_file is not None:
+        if new_file is not None:
+            raise click.UsageError(f"Give --command-config or {old_flag}, not both.")
+        deprecated(old_flag, "--command-config")
+    file = new_file or old_file
+    if file is None:
+        return {}
+    found: dict[str, Any] = parse_properties(file.read_text(encoding="utf-8"))
+    for name in _OF_BYTES:
+        found.pop(name, None)
+    return found
+
+
+def with_address(properties: dict[str, Any], bootstrap_server: str | None) -> dict[str, Any]:
+    """The properties, at the address of --bootstrap-server if it is given, else at their own or the default one."""
     if bootstrap_server is not None:
-        properties["bootstrap.servers"] = bootstrap_server
-    if "bootstrap.servers" not in properties:
-        properties["bootstrap.servers"] = DEFAULT_BOOTSTRAP_SERVER
-    return properties
+        return properties | {"bootstrap.servers": bootstrap_server}
+    return {"bootstrap.servers": DEFAULT_BOOTSTRAP_SERVER} | properties
+
+
+def open_perf_client(kind: str, properties: dict[str, Any]) -> Any:
+    """A client of librdkafka; one that could only wait for a broker that is not there is not made."""
+    from barnabas.clients.addresses import connect
+    from barnabas.clients.config import open_client
+    from barnabas.clients.library import load_kafka
+
+    client = open_client(load_kafka(), kind, properties)
+    connect(properties["bootstrap.servers"], CONNECT_SECONDS).socket.close()
+    return client
+
+
+def deprecated(flag: str, instead: str) -> None:
+    """Say that Kafka has another flag now."""
+    remark(f"Option {flag} is deprecated in Kafka: use {instead}.")
