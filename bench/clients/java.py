@@ -1,4 +1,4 @@
-"""Apache Kafka's own producer, driven by its kafka-producer-perf-test.
+"""Apache Kafka's own clients, driven by its kafka-producer-perf-test and kafka-consumer-perf-test.
 
 Payloads come from a file: making random bytes would cost the tool more than sending them. The tool takes its own time,
 from the first record to the last answer, so the start of the JVM does not count; its warm-up option is left alone, as
@@ -71,6 +71,28 @@ def parse_rate(output: str, status: int, records: int) -> float:
     if status != 0 or not found or "Exception" in output or int(found[-1][0]) != records:
         raise RuntimeError(f"kafka-producer-perf-test failed (status {status}, {records} records):\n{output[-2000:]}")
     return float(found[-1][1])
+
+
+def consume_in_group(port: int, topic: str, records: int, group: str) -> float:
+    """kafka-consumer-perf-test in a new group; records per second, from the moment at which it had its partitions."""
+    command = [
+        jars.program("java"), *_FLAGS, "-cp", jars.classpath(KAFKA), "org.apache.kafka.tools.ConsumerPerformance",
+        "--bootstrap-server", f"127.0.0.1:{port}", "--topic", topic, "--num-records", str(records),
+        "--group", group, "--timeout", "60000",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_DEADLINE, check=False)
+    return parse_consumed(done.stdout, done.returncode, records)
+
+
+def parse_consumed(output: str, status: int, records: int) -> float:
+    """The rate in the table of kafka-consumer-perf-test, which must speak of no fewer records."""
+    lines = [line.split(", ") for line in output.splitlines() if ", " in line]
+    if status != 0 or len(lines) < 2:
+        raise RuntimeError(f"kafka-consumer-perf-test failed (status {status}):\n{output[-2000:]}")
+    told = dict(zip(lines[-2], lines[-1], strict=True))
+    if int(told["data.consumed.in.nMsg"]) < records:
+        raise RuntimeError(f"kafka-consumer-perf-test read {told['data.consumed.in.nMsg']} of {records} records")
+    return float(told["fetch.nMsg.sec"])
 
 
 def _payloads(folder: Path, size: int) -> Path:

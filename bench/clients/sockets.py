@@ -50,12 +50,15 @@ class Connections:
 
     def eagerly(self, topic: str, partitions: int, value: bytes, total: int) -> Load:
         """Send so many single records, each connection waiting for its answer before the next."""
-        requests = _requests(topic, partitions, value)
-        error = wire.produce_error_at(topic)
+        return self.exchange(_requests(topic, partitions, value), wire.produce_error_at(topic), total)
+
+    def exchange(self, requests: list[bytes], error: slice, total: int) -> Load:
+        """Send these requests by turns, each connection waiting for its answer before the next."""
+        kinds = len(requests)
         started, cpu = time.perf_counter(), time.thread_time()
         sent = 0
         for connection in self._sockets[:total]:
-            connection.send(requests[sent % partitions])
+            connection.send(requests[sent % kinds])
             sent += 1
         answered = 0
         while answered < total:
@@ -64,7 +67,7 @@ class Connections:
                 _expect_success(connection, error)
                 answered += 1
                 if sent < total:
-                    connection.send(requests[sent % partitions])
+                    connection.send(requests[sent % kinds])
                     sent += 1
         return Load(answered, time.perf_counter() - started, time.thread_time() - cpu)
 
@@ -112,4 +115,4 @@ def _expect_success(connection: socket.socket, error: slice) -> None:
     if len(response) < 4 or len(response) < 4 + int.from_bytes(response[:4], "big"):
         raise RuntimeError(f"the broker sent {len(response)} bytes of an answer")
     if response[error] != _OK:
-        raise RuntimeError(f"produce failed with error {int.from_bytes(response[error], 'big', signed=True)}")
+        raise RuntimeError(f"a request failed with error {int.from_bytes(response[error], 'big', signed=True)}")

@@ -64,7 +64,7 @@ def batch(values: list[bytes]) -> bytes:
 def produce_request(topic: str, partition: int, records: bytes) -> bytes:
     """A Produce request (acks=1) with one batch."""
     data = produce.PartitionProduceData(index=i32(partition), records=Records(records))
-    return _frame(
+    return frame(
         produce.ProduceRequest(
             acks=i16(1),
             timeout=_WAIT,
@@ -85,7 +85,7 @@ def fetch_request(topic: str, partition: int, offset: int, max_bytes: int) -> by
     wanted = fetch.FetchPartition(
         partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes)
     )
-    return _frame(
+    return frame(
         fetch.FetchRequest(
             max_wait=_NO_WAIT,
             min_bytes=i32(1),
@@ -114,7 +114,8 @@ def parse(kind: type[Answer], response: bytes) -> Answer:
     return entity_reader(kind)(response, _BODY)[0]
 
 
-def _frame(request: HeaderV2RequestPayload) -> bytes:
+def frame(request: HeaderV2RequestPayload) -> bytes:
+    """A request with its header and size."""
     header_type = request.__header_schema__
     header = header_type(
         request_api_key=request.__api_key__,
@@ -149,6 +150,6 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_METADATA: Final = _frame(
+_METADATA: Final = frame(
     MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
 )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bench.rows.compaction import CLEANING
 from bench.rows.connections import SINGLE_RECORDS, SLOW_CONNECTIONS
 from bench.rows.consume import CONSUME, TOGETHER
+from bench.rows.groups import COMMITS, GROUP_CONSUME, REBALANCES
 from bench.rows.growth import GROWTH
 from bench.rows.latency import END_TO_END
 from bench.rows.produce import PRODUCE, UNBATCHED
@@ -22,6 +24,10 @@ ROWS: Final[tuple[Row, ...]] = (
     UNBATCHED,
     SINGLE_RECORDS,
     SLOW_CONNECTIONS,
+    *REBALANCES,
+    COMMITS,
+    GROUP_CONSUME,
+    CLEANING,
     EMPTY,
     GROWTH,
     MANY_PARTITIONS,

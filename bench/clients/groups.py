@@ -1,0 +1,301 @@
+"""Members of groups over plain sockets: all join, are told their partitions, and the clock stops at the last answer.
+
+What a client library waits for (its next heartbeat, its poll) is left out, so that a rebalance takes as long as the
+broker takes. Requests are built beforehand; the number of a generation is set in where it goes.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.consumer_group_heartbeat.v1 import request as beat
+from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
+from kio.schema.join_group.v9.response import JoinGroupResponse
+from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
+from kio.schema.offset_commit.v9 import request as commit
+from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
+from kio.schema.types import GroupId, TopicName
+from kio.static.primitive import i8, i32, i32Timedelta, i64
+
+from bench.clients import wire
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from uuid import UUID
+
+_MARK: Final = i32(0x5A17C0DE)
+"""A generation that no group reaches: its bytes are where the true one goes."""
+_ERROR: Final = slice(13, 15)
+"""Of a response with size, correlation id, no tags and the throttle time before its error code."""
+_GENERATION: Final = slice(15, 19)
+_REBALANCING: Final = (27).to_bytes(2, "big")
+_NOT_YET: Final = {14, 15, 16}
+_MINUTE: Final = i32Timedelta.parse(timedelta(minutes=1))
+_DEADLINE: Final = 60.0
+
+
+def wait_for_coordinator(port: int, group: str) -> None:
+    """Wait until the group is served: the first who asks makes the broker create the topic of offsets."""
+    deadline = time.monotonic() + _DEADLINE
+    find = wire.frame(FindCoordinatorRequest(key_type=i8(0), coordinator_keys=(group,)))
+    with wire.connect(port) as connection:
+        while time.monotonic() < deadline:
+            connection.sendall(find)
+            found = wire.parse(FindCoordinatorResponse, wire.receive(connection)).coordinators[0].error_code
+            if found == 0 and _joins(connection, group):
+                return
+            time.sleep(0.05)
+    raise RuntimeError(f"no coordinator for {group} within {_DEADLINE:.0f} seconds")
+
+
+class ClassicGroup:
+    """Members of the classic protocol, each with its connection; the first is the leader."""
+
+    def __init__(self, port: int, group: str, topic: str, members: int) -> None:
+        self._group = group
+        self._stack = ExitStack()
+        self._connections = [self._stack.enter_context(wire.connect(port)) for _ in range(members)]
+        ids = [_joined(connection, group) for connection in self._connections]
+        self._joins = [_join(group, member) for member in ids]
+        self._leave = _leave(group, ids)
+        assignments = tuple(
+            SyncGroupRequestAssignment(member_id=member, assignment=_assignment(topic, number))
+            for number, member in enumerate(ids)
+        )
+        self._syncs = [_sync(group, member, assignments if member == ids[0] else ()) for member in ids]
+        self._heartbeat = _heartbeat(group, ids[-1])
+        self._generation = b""
+        # The first is alone at first and leads; it joins again when all others wait for it.
+        self._send([0], self._joins)
+        wire.receive(self._connections[0])
+        self._send(range(1, members), self._joins)
+        self._send([0], self._joins)
+        self._finish()
+
+    def rebalance(self) -> float:
+        """Let the leader join again, and everybody when they are told; seconds until all know their partitions."""
+        others = range(1, len(self._connections))
+        started = time.perf_counter()
+        self._send([0], self._joins)
+        if others:
+            self._hear_of_it()
+            self._send(others, self._joins)
+        self._finish()
+        return time.perf_counter() - started
+
+    def _hear_of_it(self) -> None:
+        """Send a member's heartbeats until it is told to join again: only then does joining mean that."""
+        connection = self._connections[-1]
+        for _ in range(1_000):
+            connection.sendall(self._heartbeat.replace(_MARK.to_bytes(4, "big"), self._generation))
+            if wire.receive(connection)[_ERROR] == _REBALANCING:
+                return
+        raise RuntimeError(f"no member of {self._group} hears of a rebalance")
+
+    def _finish(self) -> None:
+        """Take everybody's new generation, and give and take assignments in it."""
+        generations = {_checked(wire.receive(connection))[_GENERATION] for connection in self._connections}
+        if len(generations) != 1:
+            raise RuntimeError(f"members of one group are in {len(generations)} generations")
+        [self._generation] = generations
+        self._send(
+            range(len(self._connections)),
+            [sync.replace(_MARK.to_bytes(4, "big"), self._generation) for sync in self._syncs],
+        )
+        for connection in self._connections:
+            _checked(wire.receive(connection))
+
+    def _send(self, members: Sequence[int], frames: list[bytes]) -> None:
+        for number in members:
+            self._connections[number].sendall(frames[number])
+
+    def close(self) -> None:
+        """Leave, all at once."""
+        self._connections[0].sendall(self._leave)
+        _checked(wire.receive(self._connections[0]))
+        self._stack.close()
+
+
+class ConsumerGroup:
+    """Members of the new protocol, and one more that comes and goes and moves their partitions."""
+
+    def __init__(self, port: int, group: str, topic: str, members: int) -> None:
+        self._group = group
+        self._topic = topic
+        self._stack = ExitStack()
+        self._members = [
+            _Member(self._stack.enter_context(wire.connect(port)), group, topic, f"member-{number:03}")
+            for number in range(members)
+        ]
+        self._guest = _Member(self._stack.enter_context(wire.connect(port)), group, topic, "guest")
+        for member in self._members:
+            member.join()
+        self._settle(self._members)
+
+    def rebalance(self) -> float:
+        """Let one more member join; seconds until all members have what the broker wants them to have."""
+        started = time.perf_counter()
+        self._guest.join()
+        self._settle([*self._members, self._guest])
+        seconds = time.perf_counter() - started
+        self._guest.leave()
+        self._settle(self._members)
+        return seconds
+
+    def close(self) -> None:
+        """Leave."""
+        for member in self._members:
+            member.leave()
+        self._stack.close()
+
+    def _settle(self, members: Sequence[_Member]) -> None:
+        """Send heartbeats without pause until all members are in the newest epoch and nobody is given anything new."""
+        deadline = time.monotonic() + _DEADLINE
+        while time.monotonic() < deadline:
+            for member in members:
+                member.send()
+            changed = [member.receive() for member in members]
+            if not any(changed) and len({member.epoch for member in members}) == 1:
+                return
+        raise RuntimeError(f"{len(members)} members did not come to rest within {_DEADLINE:.0f} seconds")
+
+
+class _Member:
+    """A member of the new protocol, which takes and gives back whatever it is told to."""
+
+    def __init__(self, connection: socket.socket, group: str, topic: str, name: str) -> None:
+        self.epoch = 0
+        self._connection = connection
+        self._group = GroupId(group)
+        self._topic = TopicName(topic)
+        self._name = name
+        self._idle = self._frame(_MARK, None)
+        self._confirmed: bytes | None = None
+
+    def join(self) -> None:
+        self.epoch = 0
+        self._connection.sendall(self._frame(i32(0), (), joining=True))
+        self.receive()
+
+    def leave(self) -> None:
+        self._connection.sendall(self._frame(i32(-1), None))
+        _checked(wire.receive(self._connection))
+
+    def send(self) -> None:
+        """A heartbeat, which confirms what the last answer brought."""
+        frame, self._confirmed = self._confirmed or self._idle, None
+        self._connection.sendall(frame.replace(_MARK.to_bytes(4, "big"), struct.pack(">i", self.epoch)))
+
+    def receive(self) -> bool:
+        """Take an answer; whether it brought anything."""
+        answer = wire.parse(ConsumerGroupHeartbeatResponse, _checked(wire.receive(self._connection)))
+        moved = answer.member_epoch != self.epoch
+        self.epoch = answer.member_epoch
+        if answer.assignment is None:
+            return moved
+        places = tuple((place.topic_id, place.partitions) for place in answer.assignment.topic_partitions)
+        self._confirmed = self._frame(_MARK, places)
+        return True
+
+    def _frame(
+        self, epoch: i32, places: tuple[tuple[UUID | None, tuple[i32, ...]], ...] | None, *, joining: bool = False
+    ) -> bytes:
+        owned = None
+        if places is not None:
+            owned = tuple(
+                beat.TopicPartitions(topic_id=topic_id, partitions=partitions) for topic_id, partitions in places
+            )
+        return wire.frame(
+            beat.ConsumerGroupHeartbeatRequest(
+                group_id=self._group,
+                member_id=self._name,
+                member_epoch=epoch,
+                rebalance_timeout=_MINUTE if joining else i32Timedelta.parse(timedelta(milliseconds=-1)),
+                subscribed_topic_names=(self._topic,) if joining else None,
+                topic_partitions=owned,
+            )
+        )
+
+
+def commit_requests(topic: str, groups: int) -> list[bytes]:
+    """Commits of one offset, each for another group without members."""
+    place = commit.OffsetCommitRequestPartition(partition_index=i32(0), committed_offset=i64(1), committed_metadata="")
+    topics = (commit.OffsetCommitRequestTopic(name=TopicName(topic), partitions=(place,)),)
+    return [
+        wire.frame(commit.OffsetCommitRequest(group_id=GroupId(f"commits-{number}"), member_id="", topics=topics))
+        for number in range(groups)
+    ]
+
+
+def commit_error_at(topic: str) -> slice:
+    """Where an answer to a commit carries its error code."""
+    start = 9 + 4 + 1 + 1 + len(topic) + 1 + 4
+    return slice(start, start + 2)
+
+
+def _join(group: str, member: str) -> bytes:
+    return wire.frame(
+        JoinGroupRequest(
+            group_id=GroupId(group),
+            session_timeout=_MINUTE,
+            rebalance_timeout=_MINUTE,
+            member_id=member,
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\xff\xff\xff\xff"),),
+        )
+    )
+
+
+def _joined(connection: socket.socket, group: str) -> str:
+    """A member id from the broker, without joining with it."""
+    connection.sendall(_join(group, ""))
+    return wire.parse(JoinGroupResponse, wire.receive(connection)).member_id
+
+
+def _joins(connection: socket.socket, group: str) -> bool:
+    connection.sendall(_join(group, "stranger"))
+    return wire.parse(JoinGroupResponse, wire.receive(connection)).error_code not in _NOT_YET
+
+
+def _sync(group: str, member: str, assignments: tuple[SyncGroupRequestAssignment, ...]) -> bytes:
+    return wire.frame(
+        SyncGroupRequest(
+            group_id=GroupId(group),
+            generation_id=_MARK,
+            member_id=member,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments,
+        )
+    )
+
+
+def _heartbeat(group: str, member: str) -> bytes:
+    return wire.frame(HeartbeatRequest(group_id=GroupId(group), generation_id=_MARK, member_id=member))
+
+
+def _leave(group: str, members: list[str]) -> bytes:
+    leaving = tuple(MemberIdentity(member_id=member) for member in members)
+    return wire.frame(LeaveGroupRequest(group_id=GroupId(group), members=leaving))
+
+
+def _assignment(topic: str, partition: int) -> bytes:
+    head = struct.pack(">hih", 0, 1, len(topic)) + topic.encode()
+    return head + struct.pack(">iii", 1, partition, -1)
+
+
+def _checked(response: bytes) -> bytes:
+    if response[_ERROR] != b"\0\0":
+        raise RuntimeError(
+            f"a group's request failed with error {int.from_bytes(response[_ERROR], 'big', signed=True)}"
+        )
+    return response
