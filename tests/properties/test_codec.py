@@ -14,7 +14,7 @@ from kio.serial import entity_reader, entity_writer
 
 from barnabas.broker.registry import APIS, RAW, Api
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol import bounds, codec, shapes, shapes
+from barnabas.protocol import bounds, codec, shapes
 from barnabas.protocol.varint import read_uvarint, uvarint
 from tests.support.kio_messages import messages
 
