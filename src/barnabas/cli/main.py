@@ -28,6 +28,7 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Broker": {
         "start": LazyCommand("barnabas.cli.start", "Run a broker, here or in the background."),
         "stop": LazyCommand("barnabas.cli.stop", "Stop the broker of a data directory."),
+        "zookeeper": LazyCommand("barnabas.cli.zookeeper.command", "Run a ZooKeeper for development."),
     },
     "Topics": {
         "topics": LazyCommand("barnabas.cli.topics", "Create, list, describe, alter and delete topics."),

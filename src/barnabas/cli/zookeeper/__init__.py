@@ -1,0 +1,1 @@
+"""A ZooKeeper for development: `barnabas zookeeper start` and `stop`."""
