@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.broker.fetcher import ReplicaFetcher
-from barnabas.model.errors import ApiError, BarnabasError, ErrorCode
+from barnabas.model.errors import ApiError, BarnabasError
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_STATE_UNKNOWN: Final = frozenset(
-    {ErrorCode.invalid_update_version, ErrorCode.fenced_leader_epoch, ErrorCode.not_controller}
-)
-"""Refusals after which an earlier proposal, whose answer was lost, may be in force: the controller's news will tell."""
 _LONGEST_CHECK: Final = 10.0
 """Seconds between two looks at the followers, at most."""
 
@@ -210,8 +206,7 @@ class Replication:
         for (partition, isr), decision in zip(wanted, decisions, strict=True):
             if isinstance(decision, ApiError):
                 logger.info("%s: the controller refused the ISR %s: %s", partition.tp, isr, decision)
-                if decision.code not in _STATE_UNKNOWN:
-                    partition.leader.withdraw()
+                partition.leader.refused(decision.code)
             else:
                 logger.info("%s: in sync are %s now", partition.tp, decision.isr)
                 partition.commit_isr(decision.isr, decision.partition_epoch)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from barnabas.model.errors import ErrorCode, FencedLeaderEpoch, UnknownLeaderEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,6 +30,15 @@ UNKNOWN_OFFSET: Final = -1
 """The log end of a replica that has not fetched since this leader took over."""
 NO_BROKER_EPOCH: Final = -1
 """As a broker's epoch: not known, and nothing is checked."""
+_LEAVES_DOUBT: Final = frozenset(
+    {
+        ErrorCode.invalid_update_version,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.not_controller,
+        ErrorCode.new_leader_elected,
+    }
+)
+"""Refusals after which this proposal or an earlier one may be in force: the controller's news will tell."""
 
 
 class Progress(NamedTuple):
@@ -186,8 +195,10 @@ class PartitionLeader:
         self._waiting = True
         self._pending |= frozenset(replicas) - self.isr
 
-    def withdraw(self) -> None:
+    def refused(self, code: ErrorCode) -> None:
         """The controller refused the last proposal: what it added counts no more, unless an earlier one is in doubt."""
+        if code in _LEAVES_DOUBT:
+            return
         self._waiting = False
         if not self._doubtful:
             self._pending = frozenset()

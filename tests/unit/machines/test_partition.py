@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.machines.partition import NO_EPOCH, PartitionLeader
-from barnabas.model.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from barnabas.model.errors import ErrorCode, FencedLeaderEpoch, UnknownLeaderEpoch
 
 
 def leader(
@@ -157,14 +157,20 @@ class TestProposals:
     def test_a_refusal_ends_the_proposal(self) -> None:
         partition = self.caught_up()
         partition.propose((1, 2, 3))
-        partition.withdraw()
+        partition.refused(ErrorCode.ineligible_replica)
         assert partition.maximal_isr == {1, 2}
 
     def test_a_refusal_says_nothing_of_an_earlier_proposal(self) -> None:
         partition = self.caught_up()
         partition.propose((1, 2, 3))
         partition.propose((1, 2, 3))
-        partition.withdraw()
+        partition.refused(ErrorCode.ineligible_replica)
+        assert partition.maximal_isr == {1, 2, 3}
+
+    def test_a_refusal_that_ends_the_leadership_may_have_taken_the_proposal(self) -> None:
+        partition = self.caught_up()
+        partition.propose((1, 2, 3))
+        partition.refused(ErrorCode.new_leader_elected)
         assert partition.maximal_isr == {1, 2, 3}
 
     @pytest.mark.parametrize("epoch", [3, 4])
