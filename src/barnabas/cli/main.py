@@ -35,6 +35,10 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
         "get-offsets": LazyCommand("barnabas.cli.get_offsets", "Show where partitions begin and end."),
         "delete-records": LazyCommand("barnabas.cli.delete_records", "Delete the oldest records of partitions."),
     },
+    "Records": {
+        "produce": LazyCommand("barnabas.cli.produce", "Send records from the keyboard, a pipe or files."),
+        "consume": LazyCommand("barnabas.cli.consume", "Show records, all of them or as they come."),
+    },
     "Groups": {
         "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
     },
@@ -55,6 +59,7 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     },
     "Shell": {
         "completion": LazyCommand("barnabas.cli.completion", "Print a completion script for your shell."),
+        "shims": LazyCommand("barnabas.cli.shims.command", "Write programs named like Kafka's scripts."),
     },
 }
 
