@@ -2,7 +2,8 @@
 
 `decode` gives a handler the newest version of a request; `encode` writes a response of the newest version as the older
 version that the client asked in. Readers and writers are made once per API and version: importing a schema costs a
-millisecond, and a broker that nobody asks for ACLs never imports them.
+millisecond, and a broker that nobody asks for ACLs never imports them. OffsetCommit is packed by hand
+(`protocol/offset_commit`), and so are Produce and Fetch, which do not come this way.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ HEADER_V0: Final = struct.Struct(">ii")
 HEADER_V1: Final = struct.Struct(">iib")
 MAX_ELEMENTS: Final = 100_000
 """Array elements in one request: ten times what the largest real requests have, and half a second of work."""
+MAX_INTERNAL_ELEMENTS: Final = 10_000_000
+"""The same in what a controller tells brokers, which names every replica of a cluster."""
 
 
 INTERNAL: Final = range(4, 8)
@@ -86,8 +89,13 @@ def response_codec(key: ApiKey, version: int) -> ResponseCodec:
 
 def decode(key: ApiKey, version: int, newest: int, data: memoryview, position: int) -> Any:
     """The request that starts at `position`, as the newest version's class; raises InvalidFrame."""
+    if key is ApiKey.OFFSET_COMMIT:
+        from barnabas.protocol import offset_commit
+
+        return offset_commit.unpack(data, position, version, MAX_ELEMENTS)
     codec = request_codec(key, version, newest)
-    readable = bounds.check(codec.message_class, data, position, MAX_ELEMENTS)
+    most = MAX_INTERNAL_ELEMENTS if key.value in INTERNAL else MAX_ELEMENTS
+    readable = bounds.check(codec.message_class, data, position, most)
     try:
         message, _ = codec.read(readable.toreadonly(), 0)
     except (SerialError, ValueError, OverflowError) as error:
@@ -99,6 +107,10 @@ def decode(key: ApiKey, version: int, newest: int, data: memoryview, position: i
 
 def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
     """The whole frame of a response: size, header, body."""
+    if key is ApiKey.OFFSET_COMMIT:
+        from barnabas.protocol import offset_commit
+
+        return offset_commit.pack(correlation_id, version, response)
     codec = response_codec(key, version)
     message = response
     if (down := shapes.DOWN.get(key)) is not None:
