@@ -105,7 +105,7 @@ class Outbox:
         return DONE
 
     def _send_one(self, answer: bytes) -> Progress:
-        """One answer in one piece, the commonest queue: half the time that the loop takes."""
+        """One answer in one piece, the commonest queue; a third less of our own time than the loop takes."""
         sent = self._sock.send(answer)
         if sent == len(answer):
             self._parts.clear()
