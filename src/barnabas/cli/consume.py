@@ -109,7 +109,14 @@ class Printer(Protocol):
     "key.separator, line.separator, headers.separator, null.literal; repeatable.",
     section="Format",
 )
-@option("--property", "old_property", metavar="NAME=VALUE", multiple=True, help="As before.", section="Format")
+@option(
+    "--property",
+    "old_property",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Older name of --formatter-property.",
+    section="Format",
+)
 @option(
     "--formatter-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -126,12 +133,18 @@ class Printer(Protocol):
     help="A property of the consumer; repeatable.",
     section="Connection",
 )
-@option("--consumer-property", metavar="NAME=VALUE", multiple=True, help="As before.", section="Connection")
+@option(
+    "--consumer-property",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Older name of --command-property.",
+    section="Connection",
+)
 @option(
     "--consumer.config",
     "consumer_config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="As --command-config.",
+    help="Older name of --command-config.",
     section="Connection",
 )
 @connection_options

@@ -105,7 +105,14 @@ class Reader(Protocol):
     "headers.separator (,), headers.key.separator (:), null.marker, ignore.error; repeatable.",
     section="What",
 )
-@option("--property", "old_property", metavar="NAME=VALUE", multiple=True, help="As before.", section="What")
+@option(
+    "--property",
+    "old_property",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Older name of --reader-property.",
+    section="What",
+)
 @option(
     "--reader-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -148,12 +155,18 @@ class Reader(Protocol):
     help="A property of the producer; repeatable.",
     section="Connection",
 )
-@option("--producer-property", metavar="NAME=VALUE", multiple=True, help="As before.", section="Connection")
+@option(
+    "--producer-property",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Older name of --command-property.",
+    section="Connection",
+)
 @option(
     "--producer.config",
     "producer_config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="As --command-config.",
+    help="Older name of --command-config.",
     section="Connection",
 )
 @option("--broker-list", metavar="HOST:PORT,...", hidden=True)
