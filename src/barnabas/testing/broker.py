@@ -40,8 +40,6 @@ LAST_LINES: Final = 20
 QUICK: Final[Mapping[str, object]] = {
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 500,
-    "group.consumer.min.session.timeout.ms": 500,
-    "group.consumer.min.heartbeat.interval.ms": 50,
     "group.consumer.heartbeat.interval.ms": 200,
     "group.consumer.assignment.interval.ms": 0,
     "offsets.topic.num.partitions": 1,

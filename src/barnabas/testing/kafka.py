@@ -76,7 +76,7 @@ class Kafka:
         texts = {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (configs or {}).items()
         }
-        self.admin.create_topic(made, partitions, 1, configs=texts)
+        self._own_admin.create_topic(made, partitions, 1, configs=texts)
         return made
 
     # Clients
@@ -86,7 +86,7 @@ class Kafka:
         """An admin client."""
         from barnabas.clients import Admin
 
-        return Admin(self.bootstrap_servers)
+        return self._opened.enter_context(Admin(self.bootstrap_servers))
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """A producer, with the options of `barnabas.Producer`. It is closed at the test's end, or before."""
@@ -175,6 +175,13 @@ class Kafka:
         """Not idempotent: librdkafka takes half a second to get its first producer id."""
         return self.producer(linger_ms=0, enable_idempotence=False)
 
+    @cached_property
+    def _own_admin(self) -> Admin:
+        """Apart from the other one, which a test may close."""
+        from barnabas.clients import Admin
+
+        return Admin(self.bootstrap_servers)
+
     # The end
 
     def close(self) -> None:
@@ -186,7 +193,7 @@ class Kafka:
 
     def _delete_topics(self) -> None:
         if self.broker.running:
-            with self.admin as admin:
+            with self._own_admin as admin:
                 admin.delete_topics(name for name in admin.topic_names() if name.startswith(f"{self.prefix}."))
 
 
