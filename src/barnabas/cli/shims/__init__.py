@@ -1,0 +1,1 @@
+"""Kafka's scripts by their names, done by Barnabas: `barnabas shims DIR` writes them."""

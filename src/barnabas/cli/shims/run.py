@@ -1,0 +1,58 @@
+"""What a shim runs: `python -m barnabas.cli.shims.run FOLDER SCRIPT WORDS...`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from barnabas.cli.failures import told_in_one_line
+from barnabas.cli.output import remark
+from barnabas.cli.shims import servers
+from barnabas.cli.shims.translation import translate
+
+BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP_SERVER"
+
+
+def words_for(folder: Path, script: str, given: list[str]) -> list[str] | None:
+    """The words for `barnabas`; None when the script is done already."""
+    match script:
+        case "kafka-server-start":
+            return servers.start_broker(folder, given)
+        case "zookeeper-server-start":
+            return servers.start_zookeeper(folder, given)
+        case "kafka-server-stop":
+            servers.stop_brokers(folder)
+            return None
+        case "zookeeper-server-stop":
+            servers.stop_zookeepers(folder)
+            return None
+        case "kafka-storage":
+            servers.storage(given)
+            return None
+    words, warnings = translate(script, given, os.environ.get(BOOTSTRAP_VARIABLE))
+    for warning in warnings:
+        remark(f"WARNING: {warning}")
+    return words
+
+
+def main() -> None:
+    """Do what the script would do."""
+    folder, script, *given = sys.argv[1:]
+    try:
+        with told_in_one_line():
+            words = words_for(Path(folder), script, given)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    if words is not None:
+        from barnabas.cli.main import main
+
+        sys.argv = ["barnabas", *words]
+        main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Kafka's scripts, the commands of Barnabas that stand behind them, and flags that Kafka once had.
+
+A tutorial of 2014 says `kafka-topics.sh --create --zookeeper localhost:2181`. Flags that only have another name now are
+renamed; flags about things that are no more, first of all ZooKeeper, are left out. Both with a warning, since whoever
+types them should learn the new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+
+class Dropped(NamedTuple):
+    """A flag that has no meaning any more."""
+
+    why: str
+    has_value: bool = True
+
+
+ZOOKEEPER: Final = Dropped("tools talk to brokers, and no longer to ZooKeeper")
+_THREADS: Final = Dropped("there is one client")
+_NEW_CONSUMER: Final = Dropped("there is no other", has_value=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A command of Barnabas, and what is done with old flags; `added` is what a flag of Kafka had by default."""
+
+    command: tuple[str, ...]
+    renamed: dict[str, str] = field(default_factory=dict)
+    dropped: dict[str, Dropped] = field(default_factory=dict)
+    added: dict[str, str] = field(default_factory=dict)
+
+
+_BROKER_LIST: Final = {"--broker-list": "--bootstrap-server"}
+_OLD_TOPICS: Final = {
+    "--zookeeper": ZOOKEEPER,
+    "--force": Dropped("nothing asks back", has_value=False),
+    "--disable-rack-aware": Dropped("replicas are placed by racks where brokers have them", has_value=False),
+}
+
+SCRIPTS: Final[dict[str, Script]] = {
+    "kafka-topics": Script(("topics",), dropped=_OLD_TOPICS),
+    "kafka-create-topic": Script(
+        ("topics", "--create"), {"--partition": "--partitions", "--replica": "--replication-factor"}, _OLD_TOPICS
+    ),
+    "kafka-list-topic": Script(("topics", "--describe"), dropped=_OLD_TOPICS),
+    "kafka-console-producer": Script(("produce",), _BROKER_LIST),
+    "kafka-console-consumer": Script(
+        ("consume",), _BROKER_LIST, {"--zookeeper": ZOOKEEPER, "--new-consumer": _NEW_CONSUMER}
+    ),
+    "kafka-consumer-groups": Script(("groups",), dropped={"--zookeeper": ZOOKEEPER, "--new-consumer": _NEW_CONSUMER}),
+    "kafka-producer-perf-test": Script(
+        ("producer-perf",),
+        {**_BROKER_LIST, "--messages": "--num-records", "--message-size": "--record-size", "--topics": "--topic"},
+        {"--threads": _THREADS},
+        {"--throughput": "-1"},
+    ),
+    "kafka-consumer-perf-test": Script(
+        ("consumer-perf",),
+        dropped={
+            "--zookeeper": ZOOKEEPER,
+            "--new-consumer": _NEW_CONSUMER,
+            "--threads": _THREADS,
+            "--num-fetch-threads": _THREADS,
+        },
+    ),
+    "kafka-e2e-latency": Script(("latency",)),
+    "kafka-leader-election": Script(("leader-election",)),
+    "kafka-preferred-replica-election": Script(
+        ("leader-election", "--election-type", "preferred"), dropped={"--zookeeper": ZOOKEEPER}
+    ),
+    "kafka-reassign-partitions": Script(("reassign-partitions",), dropped={"--zookeeper": ZOOKEEPER}),
+    "kafka-configs": Script(("configs",), dropped={"--zookeeper": ZOOKEEPER}),
+    "kafka-get-offsets": Script(("get-offsets",), _BROKER_LIST, {"--max-wait-ms": Dropped("the answer is awaited")}),
+    "kafka-delete-records": Script(("delete-records",)),
+    "kafka-log-dirs": Script(("log-dirs",)),
+    "kafka-broker-api-versions": Script(("broker-api-versions",)),
+    "kafka-features": Script(("features",)),
+    "kafka-dump-log": Script(("log", "dump")),
+}
+"""Scripts that are one command each."""
+
+SERVERS: Final = (
+    "kafka-server-start",
+    "kafka-server-stop",
+    "zookeeper-server-start",
+    "zookeeper-server-stop",
+    "kafka-storage",
+)
+"""Scripts around servers."""
+
+CLASSES: Final = {
+    "GetOffsetShell": "kafka-get-offsets",
+    "DumpLogSegments": "kafka-dump-log",
+    "ProducerPerformance": "kafka-producer-perf-test",
+    "ConsumerPerformance": "kafka-consumer-perf-test",
+    "EndToEndLatency": "kafka-e2e-latency",
+    "ConsoleProducer": "kafka-console-producer",
+    "ConsoleConsumer": "kafka-console-consumer",
+    "ConsumerGroupCommand": "kafka-consumer-groups",
+    "TopicCommand": "kafka-topics",
+}
+"""Classes that kafka-run-class is told to run, by the last part of their names."""
+
+ALL: Final = (*SCRIPTS, *SERVERS, "kafka-run-class")

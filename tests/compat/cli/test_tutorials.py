@@ -1,0 +1,193 @@
+"""Quickstarts of Apache Kafka of three ages, followed word by word through the shims, against our broker.
+
+The words are those of the tutorials. Only what a test has to choose for itself is put in their place: ports (tutorials
+have 9092 and 2181) and folders (they have /tmp).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.support import jars
+from tests.support.processes import Process, free_port
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BARNABAS: Final = [sys.executable, "-m", "barnabas.cli.main"]
+READY: Final = r"Barnabas .* is ready"
+IGNORED: Final = "WARNING: --zookeeper is ignored: tools talk to brokers, and no longer to ZooKeeper.\n"
+RENAMED: Final = "WARNING: --broker-list is --bootstrap-server now.\n"
+
+
+class Tutorial:
+    """A folder like that of an unpacked Kafka, and a shell in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._ports = {"localhost:9092": f"localhost:{free_port()}", "localhost:2181": f"localhost:{free_port()}"}
+        (folder / "zookeeper").mkdir()
+        (folder / "zookeeper" / "lib").symlink_to(jars.kafka("3.9.1"))
+        self._environment = os.environ | {
+            "ZOOKEEPER_HOME": str(folder / "zookeeper"),
+            "BARNABAS_BOOTSTRAP_SERVER": self._ports["localhost:9092"],
+        }
+        self._count = 0
+        self._processes: list[Process] = []
+        made = subprocess.run(
+            [*BARNABAS, "shims", "bin", "--samples", "config"], cwd=folder, capture_output=True, text=True, timeout=60
+        )
+        assert made.returncode == 0, made.stderr
+        self._change("server.properties", "PLAINTEXT://localhost:9092", f"PLAINTEXT://{self._ports['localhost:9092']}")
+        self._change("server.properties", "log.dirs=data", f"log.dirs={folder / 'kafka-logs'}")
+        self._change("zookeeper.properties", "/tmp/zookeeper", str(folder / "zookeeper-data"))
+        self._change("zookeeper.properties", "2181", self._ports["localhost:2181"].partition(":")[2])
+
+    def _change(self, name: str, old: str, new: str) -> None:
+        file = self._folder / "config" / name
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+
+    def _words(self, line: str) -> list[str]:
+        for usual, ours in self._ports.items():
+            line = line.replace(usual, ours)
+        return ["sh", "-c", f"cd {self._folder}; {line}"]
+
+    def run(self, line: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        """Type a command that ends by itself, or at the end of what is typed into it."""
+        done = subprocess.run(
+            self._words(line), input=typed, capture_output=True, text=True, timeout=60, env=self._environment
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def leave_running(self, line: str) -> Process:
+        """Type a command into a terminal of its own."""
+        self._count += 1
+        words = self._words(f"exec {line}")
+        process = Process(line, words, self._folder / f"terminal-{self._count}.log", env=self._environment)
+        self._processes.append(process)
+        return process
+
+    def watch(self, line: str, *expected: str) -> str:
+        """Type a command that goes on, wait until its output has these lines, then press Ctrl-C."""
+        process = self.leave_running(line)
+        wait_until(
+            lambda: set(expected) <= set(process.output().splitlines()) or (not process.alive or None),
+            f"{expected} from {line}",
+        )
+        process.send(signal.SIGINT)
+        process.wait()
+        lines = [told for told in process.output().splitlines() if told in expected]
+        assert lines == list(expected), process.output()
+        return process.output()
+
+    def close(self) -> None:
+        """End what is still running, here and in the background."""
+        for script in ("kafka-server-stop.sh", "zookeeper-server-stop.sh"):
+            subprocess.run([self._folder / "bin" / script], capture_output=True, timeout=60)
+        for process in reversed(self._processes):
+            process.kill()
+
+
+@pytest.fixture
+def tutorial(tmp_path: Path) -> Iterator[Tutorial]:
+    tutorial = Tutorial(tmp_path)
+    yield tutorial
+    tutorial.close()
+
+
+def test_the_quickstart_of_2014(tutorial: Tutorial) -> None:
+    """Kafka 0.8.1: ZooKeeper everywhere."""
+    zookeeper = tutorial.leave_running("bin/zookeeper-server-start.sh config/zookeeper.properties")
+    zookeeper.wait_for_output("ZooKeeper of .* on localhost")
+    broker = tutorial.leave_running("bin/kafka-server-start.sh config/server.properties")
+    broker.wait_for_output(READY)
+    made = tutorial.run(
+        "bin/kafka-topics.sh --create --zookeeper localhost:2181 --replication-factor 1 --partitions 1 --topic test"
+    )
+    assert (made.stdout, made.stderr) == ("Created topic test.\n", IGNORED)
+    listed = tutorial.run("bin/kafka-topics.sh --list --zookeeper localhost:2181")
+    assert (listed.stdout, listed.stderr) == ("test\n", IGNORED)
+    sent = tutorial.run(
+        "bin/kafka-console-producer.sh --broker-list localhost:9092 --topic test",
+        "This is a message\nThis is another message\n",
+    )
+    assert RENAMED in sent.stderr
+    tutorial.watch(
+        "bin/kafka-console-consumer.sh --zookeeper localhost:2181 --topic test --from-beginning",
+        "This is a message",
+        "This is another message",
+    )
+    described = tutorial.run("bin/kafka-topics.sh --describe --zookeeper localhost:2181 --topic test").stdout
+    assert re.search(r"Topic: test\b.*PartitionCount: 1\tReplicationFactor: 1\t", described)
+    assert re.search(r"\tTopic: test\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\t", described)
+
+
+def test_the_quickstart_of_2013(tutorial: Tutorial) -> None:
+    """Kafka 0.8.0 had a script for each thing that one does with topics."""
+    tutorial.leave_running("bin/kafka-server-start.sh config/server.properties").wait_for_output(READY)
+    tutorial.run("bin/kafka-create-topic.sh --zookeeper localhost:2181 --replica 1 --partition 1 --topic test")
+    assert "Topic: test\t" in tutorial.run("bin/kafka-list-topic.sh --zookeeper localhost:2181").stdout
+
+
+def test_the_quickstart_of_2019(tutorial: Tutorial) -> None:
+    """Kafka 2.x: still with a ZooKeeper, in the background here, and tools that talk to brokers."""
+    tutorial.run("bin/zookeeper-server-start.sh -daemon config/zookeeper.properties")
+    tutorial.run("bin/kafka-server-start.sh -daemon config/server.properties")
+    made = tutorial.run(
+        "bin/kafka-topics.sh --create --bootstrap-server localhost:9092 --replication-factor 1 --partitions 1 "
+        "--topic test"
+    )
+    assert (made.stdout, made.stderr) == ("Created topic test.\n", "")
+    assert tutorial.run("bin/kafka-topics.sh --list --bootstrap-server localhost:9092").stdout == "test\n"
+    tutorial.run(
+        "bin/kafka-console-producer.sh --broker-list localhost:9092 --topic test",
+        "This is a message\nThis is another message\n",
+    )
+    tutorial.watch(
+        "bin/kafka-console-consumer.sh --bootstrap-server localhost:9092 --topic test --from-beginning",
+        "This is a message",
+        "This is another message",
+    )
+    offsets = tutorial.run(
+        "bin/kafka-run-class.sh kafka.tools.GetOffsetShell --broker-list localhost:9092 --topic test --time -1"
+    )
+    assert offsets.stdout == "test:0:2\n"
+    assert "Stopped the broker" in tutorial.run("bin/kafka-server-stop.sh").stdout
+    assert "Stopped the ZooKeeper" in tutorial.run("bin/zookeeper-server-stop.sh").stdout
+
+
+def test_the_quickstart_of_4(tutorial: Tutorial) -> None:
+    """Kafka 4.x: no ZooKeeper, and a format first."""
+    tutorial.run(
+        'KAFKA_CLUSTER_ID="$(bin/kafka-storage.sh random-uuid)"; '
+        "bin/kafka-storage.sh format --standalone -t $KAFKA_CLUSTER_ID -c config/server.properties"
+    )
+    tutorial.leave_running("bin/kafka-server-start.sh config/server.properties").wait_for_output(READY)
+    tutorial.run("bin/kafka-topics.sh --create --topic quickstart-events --bootstrap-server localhost:9092")
+    described = tutorial.run(
+        "bin/kafka-topics.sh --describe --topic quickstart-events --bootstrap-server localhost:9092"
+    ).stdout
+    assert re.search(
+        r"Topic: quickstart-events\tTopicId: \S{22}\tPartitionCount: 1\tReplicationFactor: 1\tConfigs:", described
+    )
+    tutorial.run(
+        "bin/kafka-console-producer.sh --topic quickstart-events --bootstrap-server localhost:9092",
+        "This is my first event\nThis is my second event\n",
+    )
+    tutorial.watch(
+        "bin/kafka-console-consumer.sh --topic quickstart-events --from-beginning --bootstrap-server localhost:9092",
+        "This is my first event",
+        "This is my second event",
+    )
+    tutorial.run("bin/kafka-server-stop.sh")
