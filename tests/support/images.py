@@ -60,7 +60,7 @@ def topic_id(number: int) -> UUID:
     return UUID(int=1000 + number)
 
 
-def telling_broker(cluster: ClusterOf, properties: Mapping[str, str] | None = None, **parts: Any) -> Broker:
+def telling_broker(cluster: ClusterOf, /, properties: Mapping[str, str] | None = None, **parts: Any) -> Broker:
     """A broker that can only tell what the image says, unless it is given more parts."""
     cache = MetadataCache(cluster.image())
     settings = Settings(BrokerConfig.load({"log.dirs": "/nowhere", **(properties or {})}), cache)

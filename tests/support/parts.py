@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from barnabas.broker.cluster import Cluster
 from barnabas.broker.context import Broker
 from barnabas.broker.controller import Controller
 from barnabas.broker.groups import Groups
@@ -53,11 +54,19 @@ async def running_parts(
         image = await controller.open()
         try:
             logs.load(broker_id=config.node_id, cluster_id=image.cluster_id, configs={})
+            cluster = Cluster(
+                config.node_id,
+                controller=controller,
+                replicas=replicas,
+                metadata=cache,
+                settings=settings,
+                clock=clock,
+                executor=executor,
+            )
             cache.subscribe(replicas.on_change)
             settings.subscribe(replicas.on_settings)
             endpoints = {"PLAINTEXT": Endpoint("localhost", 9092)}
             await controller.start(Registration(broker_id=config.node_id, endpoints=endpoints, incarnation_id=uuid4()))
-            replicas.take_all(cache.image.topics.values())
             await replicas.settled()
             yield Broker(
                 broker_id=config.node_id,
@@ -74,11 +83,13 @@ async def running_parts(
                 ),
                 producer_ids=ProducerIdSource(controller.allocate_producer_ids),
                 groups=groups,
+                cluster=cluster,
                 executor=executor,
             )
             groups.runtime.resign()
             await groups.runtime.loaded()
         finally:
+            await cluster.stop()
             await controller.stop()
             logs.close()
 

@@ -1,10 +1,12 @@
 """A broker from start to stop.
 
-    start   bind the listeners (ports are known) → open the metadata tree, register, load the image → load the logs →
-            lead the partitions → accept connections
-    stop    take no more connections → let requests finish → leave the tree → flush and close the logs, marked clean
+    start   bind the listeners (ports are known) → open the metadata tree, load the image → load the logs → register →
+            lead and follow partitions → accept connections
+    stop    let others lead → take no more connections → let requests finish → leave the tree → flush and close the
+            logs, marked clean
 
-Nothing is served before everything is loaded, so a client never sees half a broker.
+Nothing is served before everything is loaded, so a client never sees half a broker. Only what to lead, where another
+broker is the controller, is told over a connection; until then this broker leads nothing.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.cleaning import Cleaning
 from barnabas.broker.clock import SystemClock, seconds_since_start
+from barnabas.broker.cluster import Cluster
 from barnabas.broker.context import Broker
 from barnabas.broker.controller import Controller
 from barnabas.broker.dispatch import Dispatcher
@@ -64,6 +67,8 @@ CONNECTIONS_SHARE: Final = 0.7
 """Of the limit of open files; the rest is for logs and for the broker itself."""
 FEATURES: Final = {"group.version": (0, 1)}
 """Levels that this broker supports of what a cluster agrees on; 1 is the protocol whose coordinator assigns."""
+STANDING: Final = 30.0
+"""Seconds that a start waits for the controller's news."""
 GRACE: Final = 5.0
 """Seconds that requests under way have to finish when the broker stops."""
 
@@ -105,6 +110,15 @@ class App:
             defaults=TopicDefaults(number("num.partitions"), number("default.replication.factor")),
         )
         replicas = ReplicaManager(config.node_id, logs, settings, metadata, self._executor)
+        cluster = Cluster(
+            config.node_id,
+            controller=controller,
+            replicas=replicas,
+            metadata=metadata,
+            settings=settings,
+            clock=clock,
+            executor=self._executor,
+        )
         self.broker = Broker(
             broker_id=config.node_id,
             settings=settings,
@@ -122,6 +136,7 @@ class App:
             groups=Groups(
                 replicas=replicas, metadata=metadata, settings=settings, clock=clock, executor=self._executor
             ),
+            cluster=cluster,
             executor=self._executor,
         )
         self._dispatcher = Dispatcher(self.broker)
@@ -143,7 +158,7 @@ class App:
         broker.metadata.subscribe(broker.replicas.on_change)
         broker.settings.subscribe(broker.replicas.on_settings)
         broker.settings.subscribe(self._on_settings)
-        broker.replicas.take_all(image.topics.values())
+        broker.cluster.start()
         await broker.controller.start(_registration(config, bound))
         await broker.replicas.settled()
         self._housekeeping.start()
@@ -151,12 +166,22 @@ class App:
         if self._faults is not None:
             await self._faults.listen(self._server.connections)
         self._server.accept()
+        await self._stand()
         return ReadyInfo(
             tuple(each._replace(port=bound[each.name]) for each in config.listeners),
             config.log_dirs,
             f"{len(image.topics)} topics, {len(broker.logs.logs())} partitions",
             seconds_since_start(),
         )
+
+    async def _stand(self) -> None:
+        """Wait until the controller has told this broker everything; in office it knows already."""
+        try:
+            async with asyncio.timeout(STANDING):
+                await self.broker.controller.standing.stood()
+        except TimeoutError:
+            logger.warning("no controller has told this broker what to lead yet: it goes on waiting")
+        await self.broker.replicas.settled()
 
     def _seam(self) -> Serve:
         """What serves requests: the dispatcher, or in a broker for tests what stands before it."""
@@ -174,6 +199,8 @@ class App:
     async def stop(self) -> None:
         """Take everything down, in an order that loses nothing."""
         broker = self.broker
+        if self._server is not None:
+            await broker.cluster.leave()
         await self._housekeeping.stop()
         await self._cleaning.stop()
         if self._faults is not None:
@@ -186,6 +213,7 @@ class App:
         await self._dispatcher.finish()
         await broker.groups.runtime.loaded()
         await broker.replicas.settled()
+        await broker.cluster.stop()
         await broker.controller.stop()
         await asyncio.to_thread(broker.logs.close)
         self._executor.shutdown()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.cluster import Cluster
     from barnabas.broker.controller import Controller
     from barnabas.broker.groups import Groups
     from barnabas.broker.producer_ids import ProducerIdSource
@@ -33,5 +35,11 @@ class Broker:
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIdSource
     groups: Groups
+    cluster: Cluster
     executor: Executor
     """For everything that may wait for the disk."""
+
+    def is_peer(self, caller: Caller) -> bool:
+        """Whether the caller may be another broker: where brokers have a listener of their own, it must come there."""
+        static = self.settings.static
+        return len(static.listeners) == 1 or caller.listener == static.inter_broker_listener

@@ -2,11 +2,15 @@
 
 Every broker runs one. It registers the broker, takes part in elections, and keeps the `MetadataCache` up to date. While
 it is in office, requests go through `ControllerMachine` one at a time: decide, store (guarded by the term), replay,
-publish the new image, answer. So what a client was told is stored, and what is stored is known to the cache's
-subscribers before the client hears of it.
+publish the new image, tell the other brokers (`couriers`), answer. So what a client was told is stored, and what is
+stored is known to the cache's subscribers before the client hears of it.
 
 If the store refuses a write because the tree is not what the image says, the tree is loaded anew and the request is
-decided again. Out of office it follows the tree by watches.
+decided again. Out of office the broker loads the tree once, when it starts, and from then on believes what the
+controller tells it (`news`).
+
+A broker acts on its image only while it stands (`standing`). When its session is over, or its registration was removed,
+it stands no longer, registers again, and waits to be told.
 """
 
 from __future__ import annotations
@@ -18,7 +22,9 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from barnabas.machines.controller.elections import NO_STATE
+from barnabas.broker.news import News
+from barnabas.broker.standing import Standing
+from barnabas.machines.controller.changes import ConfigChanged, TopicChanged
 from barnabas.machines.controller.image import NO_LEADER, ClusterImage, ConfigResource, TopicImage
 from barnabas.machines.controller.machine import Answer, ControllerMachine, Key
 from barnabas.machines.controller.requests import (
@@ -33,32 +39,30 @@ from barnabas.machines.controller.requests import (
     Request,
 )
 from barnabas.machines.controller.topics import TopicDefaults
+from barnabas.metadata import config_changes
 from barnabas.metadata.election import Term, campaign, in_office
+from barnabas.metadata.layout import lay_out, make_folders, unfinished_deletions
 from barnabas.metadata.loading import Loaded, load, load_brokers
 from barnabas.metadata.membership import register
 from barnabas.metadata.store import (
     BadVersion,
-    Create,
-    Delete,
     NodeError,
     NodeExists,
     NoNode,
     SessionExpired,
     StoreError,
 )
-from barnabas.metadata.writes import deletion, operations, portions
+from barnabas.metadata.writes import operations, portions
 from barnabas.metadata.znodes import (
-    PERSISTENT_PATHS,
+    BrokerNode,
     BrokersNode,
-    ClusterIdNode,
-    ConfigNode,
+    ConfigChangesNode,
     ControllerEpochNode,
     ControllerNode,
-    PartitionNode,
+    FeaturesNode,
     ProducerIds,
     ProducerIdsNode,
     Registration,
-    TopicsNode,
 )
 from barnabas.model.errors import ApiError, BarnabasError, NotController, RequestTimedOut
 from barnabas.model.ids import METADATA_TOPIC_ID, NO_ID, uuid_to_text
@@ -67,17 +71,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
+    from barnabas.broker.couriers import Couriers
     from barnabas.machines.controller.changes import Change
     from barnabas.machines.controller.image import BrokerImage, PartitionKey
     from barnabas.metadata.cache import MetadataCache
     from barnabas.metadata.store import MetadataStore, Operation
     from barnabas.model.clock import Clock
+    from barnabas.protocol.internal import UpdateMetadataRequest
 
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
 _ATTEMPTS = 3
 _RETRY_SECONDS = 1.0
+_DELIVERY_SECONDS = 1.0
+"""How long an answer waits for the other brokers to know of what was done."""
 
 
 def new_id() -> UUID:
@@ -115,7 +123,6 @@ class Controller:
         self._make_id = make_id
         self._store: MetadataStore | None = None
         self._registration: Registration | None = None
-        self._broker_epoch = -1
         self._term: Term | None = None
         self._machine: ControllerMachine | None = None
         self._active = False
@@ -126,11 +133,15 @@ class Controller:
         self._news = asyncio.Event()
         self._expired = False
         self._following: asyncio.Task[None] | None = None
+        self.news = News(cache, lambda: self._store)
+        self.couriers: Couriers | None = None
+        """Who tells the other brokers; None where there are none."""
+        self.standing = Standing(self.news)
 
     @property
     def broker_epoch(self) -> int:
         """Creation id of this broker's registration; -1 before there is one."""
-        return self._broker_epoch
+        return self.standing.broker_epoch
 
     @property
     def is_active(self) -> bool:
@@ -144,15 +155,22 @@ class Controller:
         """
         async with self._lock:
             await self._open()
+            await self.news.skip_settings(self._opened)
             self._loaded = await load(self._opened)
             self.cache.replace(self._loaded.image)
             return self.cache.image
 
     async def start(self, registration: Registration) -> None:
-        """Register this broker and take part in elections. Raises DuplicateBroker, StoreUnavailable."""
+        """Register this broker and take part in elections. Raises DuplicateBroker, StoreUnavailable.
+
+        In office it stands when this returns; otherwise `standing` waits for what the controller tells.
+        """
         self._registration = registration
         async with self._lock:
             await self._open()
+            if self._loaded is None:
+                self._loaded = await load(self._opened)
+                self.cache.replace(self._loaded.image)
             await self._register()
             with contextlib.suppress(NotController):  # a term that ended at once; following looks after it
                 await self._settle()
@@ -166,8 +184,7 @@ class Controller:
                 await self._following
             self._following = None
         async with self._lock:
-            self._term = self._machine = None
-            self._active = False
+            self._end_term()
             if self._store is not None:
                 await self._store.close()
                 self._store = None
@@ -178,31 +195,50 @@ class Controller:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicImage | ApiError]:
         """Make topics; each is made or refused on its own. Raises NotController, RequestTimedOut."""
-        return _by_topic(await self._request(CreateTopics(topics, validate_only)))
+        made = _by_topic(await self.decide(CreateTopics(topics, validate_only)))
+        await self.delivered()
+        return made
 
     async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicImage | ApiError]:
         """Remove topics; gives each as it was. Raises NotController, RequestTimedOut."""
-        return _by_topic(await self._request(DeleteTopics(names)))
+        deleted = _by_topic(await self.decide(DeleteTopics(names)))
+        await self.delivered()
+        return deleted
 
     async def create_partitions(
         self, topics: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> dict[str, TopicImage | ApiError]:
         """Add partitions to topics; gives each topic as it is then. Raises NotController, RequestTimedOut."""
-        return _by_topic(await self._request(CreatePartitions(topics, validate_only)))
+        extended = _by_topic(await self.decide(CreatePartitions(topics, validate_only)))
+        await self.delivered()
+        return extended
 
     async def alter_configs(
         self, settings: Mapping[ConfigResource, Mapping[str, str]]
     ) -> dict[ConfigResource, ApiError | None]:
         """Replace each resource's whole map of dynamic settings (already validated).
 
-        Raises NotController, RequestTimedOut.
+        A broker's own settings are written by itself, whether or not it is in office. Raises NotController,
+        RequestTimedOut.
         """
-        answers = await self._request(AlterConfigs(settings))
+        if not self._active and all(resource.kind == "brokers" and resource.name for resource in settings):
+            return await self._write_own_settings(settings)
+        answers = await self.decide(AlterConfigs(settings))
         return {resource: _error(answers[resource]) for resource in settings}
 
     async def move_leader(self, topic: str, partition: int) -> dict[str, TopicImage | ApiError]:
         """Let a partition be led anew; gives the topic as it is then. Raises NotController, RequestTimedOut."""
-        return _by_topic(await self._request(MoveLeader(topic, partition)))
+        return _by_topic(await self.decide(MoveLeader(topic, partition)))
+
+    async def _write_own_settings(
+        self, settings: Mapping[ConfigResource, Mapping[str, str]]
+    ) -> dict[ConfigResource, ApiError | None]:
+        try:
+            await config_changes.write(self._opened, settings)
+            await self.news.follow_settings(self._opened)
+        except StoreError as error:
+            raise RequestTimedOut(f"the metadata store did not take the change: {error}") from error
+        return dict.fromkeys(settings)
 
     async def allocate_producer_ids(self) -> ProducerIds:
         """Take a block of producer ids that nobody had and nobody will have. Raises RequestTimedOut."""
@@ -222,7 +258,13 @@ class Controller:
         except StoreError as error:
             raise RequestTimedOut(f"no producer ids can be given out now: {error}") from error
 
-    async def _request(self, request: Request) -> dict[Key, Answer]:
+    async def delivered(self) -> None:
+        """Give the other brokers a moment to take over what was decided."""
+        if self.couriers is not None:
+            await self.couriers.delivered(_DELIVERY_SECONDS)
+
+    async def decide(self, request: Request) -> dict[Key, Answer]:
+        """Let the controller's rules decide, and do it. Raises NotController, RequestTimedOut."""
         async with self._lock:
             try:
                 return await self._decide(request)
@@ -238,6 +280,8 @@ class Controller:
     async def _decide(self, request: Request) -> dict[Key, Answer]:
         """Let the machine decide, store what it decided, and publish it."""
         for _ in range(_ATTEMPTS):
+            if self._term is not None and self.cache.image.controller_epoch > self._term.epoch:
+                self._leave_office()
             if self._machine is None:
                 raise self._not_controller()
             outcome = self._machine.handle(request)
@@ -252,9 +296,33 @@ class Controller:
                 continue
             if outcome.changes:
                 self._machine.replay(outcome.changes)
-            self.cache.replace(self._machine.image)
+            self._publish(self._machine.image)
+            await self._note_settings(outcome.changes)
             return dict(outcome.replies)
         raise RequestTimedOut("the metadata tree kept changing: another program writes to it; try again")
+
+    def _publish(self, image: ClusterImage) -> None:
+        """Act on a new image here, and have it told to the others."""
+        self.cache.replace(image)
+        if self.couriers is not None:
+            self.couriers.publish(image)
+        own = None if self._registration is None else image.brokers.get(self._registration.broker_id)
+        if own is not None and own.epoch == self.broker_epoch:
+            self.standing.rise()
+
+    async def _note_settings(self, changes: Sequence[Change]) -> None:
+        """Leave notes of changed settings; topics that come or go need none."""
+        touched = {change.before or change.after for change in changes if isinstance(change, TopicChanged)}
+        names = {topic.name for topic in touched if topic is not None}
+        await config_changes.note(
+            self._opened,
+            [
+                change.resource
+                for change in changes
+                if isinstance(change, ConfigChanged)
+                and not (change.resource.kind == "topics" and change.resource.name in names)
+            ],
+        )
 
     def _not_controller(self) -> NotController:
         return NotController(f"This broker is not the controller; that is broker {self.cache.image.controller_id}.")
@@ -287,13 +355,14 @@ class Controller:
         store.on_expiry(self._session_expired)
         store.watch(ControllerNode.path, self._news.set)
         store.watch(BrokersNode.path, self._news.set)
-        store.watch(TopicsNode.path, self._topics_changed)
-        await _lay_out(store, self._make_id)
+        store.watch(ConfigChangesNode.path, self._news.set)
+        store.watch(FeaturesNode.path, self._news.set)
+        await lay_out(store, self._make_id)
 
     async def _register(self) -> None:
         if self._registration is None:
             return
-        self._broker_epoch = await register(
+        epoch = await register(
             self._opened,
             self._registration,
             self._clock.now_ms(),
@@ -301,14 +370,24 @@ class Controller:
             patience=self._patience,
         )
         self._previous_incarnation = self._registration.incarnation_id
+        self.standing.registered(epoch)
+
+    async def _is_registered(self) -> bool:
+        if self._registration is None:
+            return True
+        node = await self._opened.find(BrokerNode.path(self._registration.broker_id))
+        return node is not None and node.czxid == self.broker_epoch
 
     def _session_expired(self) -> None:
         logger.warning("the session with the metadata store is over; registering again")
         self._expired = True
+        self.standing.fall()
         self._leave_office()
 
-    def _topics_changed(self) -> None:
-        if not self.is_active:
+    async def update_metadata(self, request: UpdateMetadataRequest) -> None:
+        """The controller tells of all partitions and brokers. Raises StaleControllerEpoch, StaleBrokerEpoch."""
+        if await self.news.update_metadata(request):
+            self.standing.rise()
             self._news.set()
 
     async def _follow(self) -> None:
@@ -334,19 +413,39 @@ class Controller:
             await self._store.close()
             self._store = None
             await self._open()
+            self.news.forget_settings()
+            await self._register()
+        elif not await self._is_registered():
+            logger.warning("this broker's registration was removed; registering again")
+            self.standing.fall()
             await self._register()
         if self._term is not None and not await in_office(self._opened):
             self._leave_office()
         if self._term is None and self._registration is not None:
             self._term = await campaign(self._opened, self._registration.broker_id, self._clock.now_ms())
         if self._term is None:
-            self.cache.replace((await load(self._opened)).image)
+            await self.news.follow_settings(self._opened)
         elif self._machine is None:
             await self._take_office(self._term)
         else:
             brokers = await load_brokers(self._opened)
             if brokers != self._machine.image.brokers or self._restarted:
                 await self._decide(self._registered(brokers))
+            await self._follow_settings_in_office()
+
+    async def _follow_settings_in_office(self) -> None:
+        """Brokers write their own settings themselves."""
+        configs, _ = await self.news.changes.news(self._opened)
+        if self._machine is not None:
+            known = self._machine.image.configs
+            changes = [
+                ConfigChanged(resource, known.get(resource), settings)
+                for resource, settings in configs.items()
+                if resource.kind == "brokers" and settings != known.get(resource)
+            ]
+            if changes:
+                self._machine.replay(changes)
+                self._publish(self._machine.image)
 
     async def _take_office(self, term: Term) -> None:
         loaded, self._loaded = self._loaded, None
@@ -364,17 +463,24 @@ class Controller:
     def _leave_office(self) -> None:
         if self._term is not None:
             logger.info("no longer controller (epoch %d)", self._term.epoch)
+            self.news.forget_settings()
+        self._end_term()
+        self._news.set()
+
+    def _end_term(self) -> None:
         self._term = self._machine = None
         self._active = False
-        self._news.set()
+        if self.couriers is not None:
+            self.couriers.dismiss()
 
     async def _load_in_office(self, loaded: Loaded | None = None) -> None:
         """Load the tree, unless it is known, and finish what a predecessor could not."""
         loaded = loaded or await load(self._opened)
         if loaded.deleting:
-            await self._finish_deletions(loaded)
+            async for wanted in unfinished_deletions(self._opened, loaded):
+                await self._write_operations(wanted)
             loaded = await load(self._opened)
-        await self._make_folders(loaded.image)
+        await make_folders(self._opened, loaded.image)
         self._machine = self._new_machine(loaded.image)
         self._restarted = loaded.restarted
 
@@ -383,47 +489,10 @@ class Controller:
             image = replace(image, controller_id=self._registration.broker_id, controller_epoch=self._term.epoch)
         return ControllerMachine(image, self._defaults, self._make_id)
 
-    async def _finish_deletions(self, loaded: Loaded) -> None:
-        for name in loaded.deleting:
-            logger.info("finishing the deletion of topic %s", name)
-            wanted: list[Operation] = await deletion(self._opened, name, marked=True)
-            if (resource := ConfigResource.topic(name)) in loaded.image.configs:
-                wanted.insert(0, Delete(ConfigNode.path(resource)))
-            await self._write_operations(wanted)
-
-    async def _make_folders(self, image: ClusterImage) -> None:
-        """A partition whose creation was cut short may lack the folder that its state goes into."""
-        for topic in image.topics.values():
-            for partition in topic.partitions:
-                if partition.partition_epoch == NO_STATE:
-                    with contextlib.suppress(NodeExists):
-                        await self._opened.create(PartitionNode.path(topic.name, partition.index), parents=True)
-
-
-async def _lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
-    """Make the folders and the cluster's id, where they are missing; another broker may do the same at once."""
-    folders = {parent for path in PERSISTENT_PATHS for parent in _with_parents(path)} | {"/cluster"}
-    wanted = [*sorted(folders), ClusterIdNode.path]
-    while True:
-        found = await store.find_many(wanted)
-        missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
-        if not missing:
-            return
-        cluster_id = uuid_to_text(make_id())
-        data = {ClusterIdNode.path: ClusterIdNode.encode(cluster_id)}
-        with contextlib.suppress(NodeExists):
-            await store.multi([Create(path, data.get(path, b"")) for path in missing])
-            if ClusterIdNode.path in missing:
-                logger.info("made a new cluster with id %s", cluster_id)
-
 
 def _untouched_until(image: ClusterImage, term: Term) -> bool:
     """Whether nobody was in office, and so nobody wrote, between loading the image and this term."""
     return image.controller_id == NO_LEADER and image.controller_epoch == term.epoch - 1
-
-
-def _with_parents(path: str) -> list[str]:
-    return [path[:at] for at in range(1, len(path)) if path[at] == "/"] + [path]
 
 
 def _by_topic(answers: Mapping[Key, Answer]) -> dict[str, TopicImage | ApiError]:

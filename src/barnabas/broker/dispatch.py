@@ -4,12 +4,16 @@ A raw handler (Produce, Fetch) is given the frame and answers in bytes. Every ot
 of the request and returns the newest version of the response; the codec does the rest. A handler that is a coroutine
 function runs as a task, one that returns a future (a coordinator's) is answered when that is done; the connection waits
 for either.
+
+What only the controller can answer is handed on to it as it came, and its answer is handed back. What only brokers may
+ask of each other is refused on other listeners than theirs, if they have one for themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from asyncio import isfuture
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -17,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.broker.caller import Caller
 from barnabas.broker.handlers import api_versions
 from barnabas.broker.registry import BY_KEY, RAW
-from barnabas.model.errors import ApiError, ErrorCode, InvalidFrame
+from barnabas.model.errors import ApiError, BarnabasError, ErrorCode, InvalidFrame, NotController
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import codec, framing
 from barnabas.protocol.apis import ApiKey
@@ -33,12 +37,16 @@ logger = logging.getLogger(__name__)
 
 CLIENT_ID: Final = framing.HEADER.size - 2
 """Where the client id's length stands."""
+FORWARDED: Final = re.compile(r"broker-\d+-forwarded")
+"""The client id of a broker that hands a request on."""
+BROKER_RESOURCES: Final = frozenset({4, 8})
+"""Kinds of configuration, of a broker and of its loggers, that the broker itself changes when it is named."""
 
 
 class Route:
     """An API with its handler, loaded when the API is first asked for."""
 
-    __slots__ = ("api", "flexible_from", "handler", "newest", "oldest", "raw", "versioned")
+    __slots__ = ("api", "by_controller", "flexible_from", "handler", "internal", "newest", "oldest", "raw", "versioned")
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -47,6 +55,8 @@ class Route:
         self.flexible_from = api.flexible_from
         self.raw = api.key in RAW
         self.versioned = api.versioned
+        self.internal = api.internal
+        self.by_controller = api.by_controller
         self.handler: Callable[..., Any] | None = None
 
 
@@ -76,7 +86,16 @@ class Dispatcher:
         if route.raw:
             answer: Answer | Parked = handler(self._broker, known.caller, version, correlation_id, frame, body)
             return answer  # what it raises ends the connection, in net/connection
+        if route.internal and not self._broker.is_peer(known.caller):
+            raise InvalidFrame(f"{route.api.key.name} is for brokers only, on the listener that they use")
         request = codec.decode(route.api.key, version, route.newest, frame, body)
+        if route.by_controller and not self._broker.controller.is_active and _is_for_controller(request):
+            if self._broker.is_peer(known.caller) and FORWARDED.fullmatch(known.caller.client_id or ""):
+                return HANG_UP  # another broker takes this one for the controller: it is to look again
+            caller = known.caller
+            return self._hand_on(
+                route, version, correlation_id, bytes(frame[body:]), lambda: handler(self._broker, request, caller)
+            )
         try:
             if route.versioned:
                 response = handler(self._broker, request, known.caller, version)
@@ -97,9 +116,35 @@ class Dispatcher:
 
     def _later(self, api: Api, version: int, correlation_id: int, coroutine: Coroutine[Any, Any, Any]) -> Parked:
         parked = Parked()
-        task = asyncio.get_running_loop().create_task(_run(parked, api, version, correlation_id, coroutine))
+        self._spawn(_run(parked, api, version, correlation_id, coroutine))
+        return parked
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _hand_on(
+        self, route: Route, version: int, correlation_id: int, body: bytes, local: Callable[[], Any]
+    ) -> Parked:
+        """Have the controller answer; `local` does so if this broker comes to office meanwhile."""
+        api, parked = route.api, Parked()
+
+        async def hand_on() -> None:
+            try:
+                flexible = version >= route.flexible_from
+                answer = await self._broker.cluster.link.relay(api.key, version, body, flexible=flexible)
+            except BarnabasError as error:
+                logger.warning("%s could not be handed on to the controller: %s", api.key.name, error)
+                parked.resolve(_failed(api, version, correlation_id, NotController(str(error))))
+            else:
+                if answer is None:
+                    await _run(parked, api, version, correlation_id, local())
+                else:
+                    head = codec.HEADER_V0.pack(len(answer) + 4, correlation_id)
+                    parked.resolve(b"".join((head, answer)))
+
+        self._spawn(hand_on())
         return parked
 
 
@@ -138,6 +183,13 @@ async def _run(
         parked.resolve(codec.encode(api.key, version, correlation_id, await coroutine))
     except Exception as error:
         parked.resolve(_failed(api, version, correlation_id, error))
+
+
+def _is_for_controller(request: Any) -> bool:
+    return not any(
+        resource.resource_name and resource.resource_type in BROKER_RESOURCES
+        for resource in getattr(request, "resources", ())
+    )
 
 
 def _unsupported(key: int, version: int, correlation_id: int) -> Answer:

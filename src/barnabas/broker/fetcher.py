@@ -23,6 +23,7 @@ from kio.schema.types import BrokerId, TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i8, i32, i64
 
+from barnabas.broker.cold_logs import open_all
 from barnabas.model.errors import ApiError, CorruptMessage, ErrorCode
 from barnabas.net.channel import ChannelBroken
 from barnabas.protocol import replica_fetch
@@ -30,12 +31,14 @@ from barnabas.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
 
     from barnabas.broker.follower import Follower
     from barnabas.model.clock import Clock
     from barnabas.model.config.values import Values
     from barnabas.net.channel import Channel
     from barnabas.protocol.replica_fetch import Fetched, Place, Position
+    from barnabas.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +49,17 @@ _SESSION_GONE: Final = frozenset(
         ErrorCode.fetch_session_topic_id_error,
     }
 )
+_NOT_YET: Final = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+"""Errors of a leader that the controller has not told yet: soon it knows."""
+_NOT_YET_WAIT: Final = 0.05
+_SHORTEST_WAIT: Final = 0.01
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 
@@ -90,6 +104,7 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], int],
         settings: Values,
         clock: Clock,
+        executor: Executor,
     ) -> None:
         self.leader_id = leader_id
         self._channel = channel
@@ -97,6 +112,7 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._clock = clock
+        self._executor = executor
         self._followers: dict[Place, Follower] = {}
         self._session = Session()
         self._changed = asyncio.Event()
@@ -140,8 +156,13 @@ class ReplicaFetcher:
 
     async def _wait(self) -> None:
         """Until something is new, or it is time to try again."""
+        now = asyncio.get_running_loop().time()
+        longest = max(self._settings.number("replica.fetch.backoff.ms") / 1000, _SHORTEST_WAIT)
+        due = min(
+            (each.not_before for each in self._followers.values() if each.not_before > now), default=now + longest
+        )
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(self._settings.number("replica.fetch.backoff.ms"), 10) / 1000):
+            async with asyncio.timeout_at(max(min(due, now + longest), now + _SHORTEST_WAIT)):
                 await self._changed.wait()
 
     async def _round(self) -> bool:
@@ -150,7 +171,8 @@ class ReplicaFetcher:
         due = [follower for follower in self._followers.values() if follower.not_before <= now]
         apart = [follower for follower in due if not follower.agrees]
         if apart:
-            await self._compare(apart)
+            await self._open([follower.log for follower in apart if not follower.log.is_open])
+            await self._compare([follower for follower in apart if self._is_followed(follower)])
         ready = {
             place: follower
             for place, follower in self._followers.items()
@@ -161,6 +183,11 @@ class ReplicaFetcher:
         return bool(ready)
 
     # Comparing
+
+    async def _open(self, logs: list[Log]) -> None:
+        """Load logs that were not used since the start, in a thread."""
+        if logs:
+            await asyncio.get_running_loop().run_in_executor(self._executor, open_all, logs)
 
     async def _compare(self, followers: Iterable[Follower]) -> None:
         asked: dict[tuple[str, int], tuple[Follower, int]] = {}
@@ -309,5 +336,7 @@ class ReplicaFetcher:
 
     def _put_off(self, follower: Follower, code: ErrorCode) -> None:
         backoff = self._settings.number("replica.fetch.backoff.ms") / 1000
+        if code in _NOT_YET:
+            backoff = min(backoff, _NOT_YET_WAIT)
         follower.not_before = asyncio.get_running_loop().time() + backoff
         logger.info("%s: %s; trying again in %g s", follower, code.name, backoff)

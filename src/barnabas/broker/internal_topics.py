@@ -39,7 +39,7 @@ async def make(broker: Broker, name: str) -> None:
     A replication factor that nobody set is not more than there are brokers, so that one broker alone can work.
     """
     if broker.metadata.topic(name) is None:
-        made = (await broker.controller.create_topics([_definition(broker, name)]))[name]
+        made = (await broker.cluster.link.create_topics([_definition(broker, name)]))[name]
         if isinstance(made, ApiError) and not isinstance(made, TopicAlreadyExists):  # others may need it at once
             logger.error("cannot make %s: %s", name, made)
             raise made

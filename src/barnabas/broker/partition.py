@@ -131,12 +131,15 @@ class Partition:
             self._host.wake_soon(self)
         return info
 
-    def fetched_by(self, replica: int, offset: int, now: float) -> None:
-        """A follower asks from `offset` on: it has everything before. `now` is on a clock that never goes back."""
+    def fetched_by(self, replica: int, broker_epoch: int, offset: int, now: float) -> None:
+        """A follower, in one of its registrations, asks from `offset` on: it has everything before.
+
+        `now` is on a clock that never goes back.
+        """
         leader = self.leader
         if replica not in leader.replicas or replica == leader.broker_id:
             raise NotLeaderOrFollower(f"broker {replica} is no replica of {self.tp}")
-        if leader.fetched(replica, offset, now):
+        if leader.fetched(replica, offset, now, broker_epoch):
             self._committed()
         if replica not in leader.isr and leader.may_join(replica):
             self._host.isr_may_grow(self)

@@ -1,7 +1,7 @@
 """The other brokers: where they are reached, and channels to ask them.
 
-A channel is made when a broker is first asked, and anew when it is found at another address; fetchers have channels of
-their own, so that a long fetch holds nobody up.
+A channel is made when a broker is first asked, and anew when it is found at another address. A broker answers one
+request of a connection at a time, so what must not wait for each other has a purpose, and so a channel, of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Peers:
         self._metadata = metadata
         self._settings = settings
         self._listener = settings.static.inter_broker_listener
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[tuple[int, str], Channel] = {}
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
         """Where a broker takes what other brokers ask; None if it is not up."""
@@ -48,11 +48,13 @@ class Peers:
             max_response=number("socket.request.max.bytes"),
         )
 
-    async def ask(self, broker_id: int, request: Any, response_class: type, *, seconds: float) -> Any:
+    async def ask(
+        self, broker_id: int, request: Any, response_class: type, *, seconds: float, purpose: str = "requests"
+    ) -> Any:
         """Ask a broker in the version that `request` has. Raises ChannelBroken."""
         body = BytesIO()
         entity_writer(type(request))(body, request)
-        data = await self._channel(broker_id).ask(
+        data = await self._channel(broker_id, purpose).ask(
             request.__api_key__, request.__version__, [body.getvalue()], flexible=request.__flexible__, seconds=seconds
         )
         try:
@@ -64,17 +66,18 @@ class Peers:
         self, broker_id: int, key: int, version: int, body: bytes, *, flexible: bool, seconds: float
     ) -> memoryview:
         """Hand a client's request on as it is; gives the response as it is, after its correlation id."""
-        return await self._channel(broker_id).ask(key, version, [body], flexible=flexible, seconds=seconds)
+        channel = self._channel(broker_id, "forwarded")
+        return await channel.ask(key, version, [body], flexible=flexible, seconds=seconds)
 
-    def _channel(self, broker_id: int) -> Channel:
+    def _channel(self, broker_id: int, purpose: str) -> Channel:
         endpoint = self.endpoint(broker_id)
-        known = self._channels.get(broker_id)
+        known = self._channels.get((broker_id, purpose))
         if known is not None and endpoint is not None and (known.host, known.port) == (endpoint.host, endpoint.port):
             return known
         if known is not None:
-            del self._channels[broker_id]
+            del self._channels[broker_id, purpose]
             known.close()
-        channel = self._channels[broker_id] = self.open(broker_id, "requests")
+        channel = self._channels[broker_id, purpose] = self.open(broker_id, purpose)
         return channel
 
     def close(self) -> None:

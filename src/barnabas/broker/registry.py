@@ -31,6 +31,8 @@ class Api(NamedTuple):
     """Whether the handler is told the request's version, because what is done depends on it."""
     internal: bool = False
     """Whether only brokers may ask, on the listener that they use among themselves; clients are not told of it."""
+    by_controller: bool = False
+    """Whether only the controller can answer; other brokers hand the request on to it."""
 
     @property
     def flexible_from(self) -> int:
@@ -54,6 +56,10 @@ APIS: Final = (
     Api(ApiKey.FETCH, 4, 18, "fetch:fetch"),
     Api(ApiKey.LIST_OFFSETS, 1, 11, "offsets:list_offsets"),
     Api(ApiKey.METADATA, 0, 13, "metadata:metadata"),
+    Api(ApiKey.LEADER_AND_ISR, 7, 7, "replication:leader_and_isr", internal=True),
+    Api(ApiKey.STOP_REPLICA, 4, 4, "replication:stop_replica", internal=True),
+    Api(ApiKey.UPDATE_METADATA, 8, 8, "replication:update_metadata", internal=True),
+    Api(ApiKey.CONTROLLED_SHUTDOWN, 3, 3, "replication:controlled_shutdown", internal=True),
     Api(ApiKey.OFFSET_COMMIT, 2, 10, "group_offsets:offset_commit", versioned=True),
     Api(ApiKey.OFFSET_FETCH, 1, 10, "group_offsets:offset_fetch", versioned=True),
     Api(ApiKey.FIND_COORDINATOR, 0, 6, "coordinators:find_coordinator"),
@@ -64,18 +70,19 @@ APIS: Final = (
     Api(ApiKey.DESCRIBE_GROUPS, 0, 6, "group_admin:describe_groups", versioned=True),
     Api(ApiKey.LIST_GROUPS, 0, 5, "group_admin:list_groups"),
     Api(ApiKey.API_VERSIONS, 0, 4, "api_versions:api_versions"),
-    Api(ApiKey.CREATE_TOPICS, 2, 7, "topics:create_topics"),
-    Api(ApiKey.DELETE_TOPICS, 1, 6, "topics:delete_topics"),
+    Api(ApiKey.CREATE_TOPICS, 2, 7, "topics:create_topics", by_controller=True),
+    Api(ApiKey.DELETE_TOPICS, 1, 6, "topics:delete_topics", by_controller=True),
     Api(ApiKey.DELETE_RECORDS, 0, 2, "offsets:delete_records"),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "producers:init_producer_id"),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offsets:offset_for_leader_epoch"),
     Api(ApiKey.DESCRIBE_CONFIGS, 1, 4, "configs:describe_configs"),
-    Api(ApiKey.ALTER_CONFIGS, 0, 2, "configs:alter_configs"),
+    Api(ApiKey.ALTER_CONFIGS, 0, 2, "configs:alter_configs", by_controller=True),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, "log_dirs:describe_log_dirs"),
-    Api(ApiKey.CREATE_PARTITIONS, 0, 3, "topics:create_partitions"),
+    Api(ApiKey.CREATE_PARTITIONS, 0, 3, "topics:create_partitions", by_controller=True),
     Api(ApiKey.DELETE_GROUPS, 0, 2, "group_admin:delete_groups"),
-    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "configs:incremental_alter_configs"),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, "configs:incremental_alter_configs", by_controller=True),
     Api(ApiKey.OFFSET_DELETE, 0, 0, "group_offsets:offset_delete", versioned=True),
+    Api(ApiKey.ALTER_PARTITION, 3, 3, "replication:alter_partition", internal=True),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "cluster:describe_cluster"),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "producers:describe_producers"),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, "groups:consumer_group_heartbeat", versioned=True),

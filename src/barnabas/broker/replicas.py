@@ -1,7 +1,8 @@
 """The partitions that this broker has a replica of: it leads some, follows others, and keeps the logs of both.
 
-What to do comes from the cluster's image. Logs that are missing are made in a thread, one change after the other, since
-a topic may be deleted and made again meanwhile; a partition is led or followed when its log is there.
+What to do comes from the cluster's image, while the broker stands (`standing`). Logs that are missing are made in a
+thread, one change after the other, since a topic may be deleted and made again meanwhile; a partition is led or
+followed when its log is there.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class ReplicaManager:
         """The same, by name and by the bytes of the topic's id: what a Produce or Fetch names is one look-up away."""
         self._followers: dict[tuple[str, int], Follower] = {}
         self.replication: Replication | None = None
+        self._acting = False
         self._to_wake: set[Partition] = set()
         self._leadership: dict[str, LeadershipWatcher] = {}
 
@@ -203,6 +205,8 @@ class ReplicaManager:
                     continue
                 image = self._metadata.partition(topic.name, partition.index)
                 same_topic = self._metadata.topic_by_id(topic.topic_id) is not None
+                if not self._acting:
+                    continue
                 if not same_topic or image is None or self._broker_id not in image.replicas:
                     self.logs.delete(log.tp)  # the topic was deleted, or its replicas moved, meanwhile
                 else:
@@ -217,8 +221,30 @@ class ReplicaManager:
         except OSError as error:
             return StorageFailed(str(error))
 
+    def resume(self) -> None:
+        """From now on, do what the image says."""
+        self._acting = True
+        self.take_all(self._metadata.image.topics.values())
+
+    def resign(self) -> None:
+        """Lead and follow nothing until further notice; the logs stay."""
+        self._acting = False
+        for led in list(self._partitions.values()):
+            self._forget(led)
+            self._end_leadership(led, NotLeaderOrFollower(f"this broker lost its place in the cluster, and {led.tp}"))
+        for followed in list(self._followers.values()):
+            self._stop_following(followed.tp)
+
+    def stop(self, topic: str, index: int, leader_epoch: int) -> None:
+        """The controller says that this replica is none any more: its log goes, unless the image is newer."""
+        image, known = self._metadata.partition(topic, index), self._metadata.topic(topic)
+        if image is not None and known is not None and image.leader_epoch <= leader_epoch:
+            self._drop(TopicPartition(topic, index), known.topic_id)
+
     def on_change(self, delta: Delta) -> None:
         """Follow the cluster's image."""
+        if not self._acting:
+            return
         for topic in delta.deleted:
             for partition in topic.partitions:
                 self._drop(TopicPartition(topic.name, partition.index), topic.topic_id)

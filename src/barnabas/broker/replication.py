@@ -12,14 +12,15 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from barnabas.broker.fetcher import ReplicaFetcher
 from barnabas.model.errors import ApiError, BarnabasError
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
+    from concurrent.futures import Executor
     from uuid import UUID
 
+    from barnabas.broker.fetcher import ReplicaFetcher
     from barnabas.broker.follower import Follower
     from barnabas.broker.partition import Partition
     from barnabas.broker.peers import Peers
@@ -42,6 +43,8 @@ class IsrProposal(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...]
+    """With which registration each of them fetched last."""
 
 
 class IsrDecision(NamedTuple):
@@ -71,6 +74,7 @@ class Replication:
         settings: Settings,
         clock: Clock,
         broker_epoch: Callable[[], int],
+        executor: Executor,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
@@ -79,6 +83,7 @@ class Replication:
         self._settings = settings
         self._clock = clock
         self._broker_epoch = broker_epoch
+        self._executor = executor
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._unreachable: dict[Follower, None] = {}
         """Followed partitions whose leader was not known to be up."""
@@ -112,6 +117,8 @@ class Replication:
             except ChannelBroken:
                 self._unreachable[follower] = None
                 return
+            from barnabas.broker.fetcher import ReplicaFetcher  # here: a broker that follows nobody starts without it
+
             fetcher = self._fetchers[key] = ReplicaFetcher(
                 follower.leader_id,
                 channel,
@@ -119,6 +126,7 @@ class Replication:
                 broker_epoch=self._broker_epoch,
                 settings=self._settings,
                 clock=self._clock,
+                executor=self._executor,
             )
         fetcher.add(follower)
 
@@ -196,7 +204,12 @@ class Replication:
             self._asking.add(partition)
             proposals.append(
                 IsrProposal(
-                    partition.topic_id, partition.tp.partition, leader.leader_epoch, leader.partition_epoch, isr
+                    partition.topic_id,
+                    partition.tp.partition,
+                    leader.leader_epoch,
+                    leader.partition_epoch,
+                    isr,
+                    leader.broker_epochs(isr),
                 )
             )
         try:

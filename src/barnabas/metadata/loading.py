@@ -25,11 +25,13 @@ from barnabas.metadata.znodes import (
 from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from barnabas.machines.controller.image import ConfigResource, PartitionKey
     from barnabas.metadata.store import MetadataStore, Node
+
+    Configs = dict[ConfigResource, Mapping[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ async def load(store: MetadataStore) -> Loaded:
     cluster_id = await store.find(ClusterIdNode.path)
     controller = await store.find(ControllerNode.path)
     epoch = await store.find(ControllerEpochNode.path)
-    features = await store.find(FeaturesNode.path)
+    features, features_epoch = await load_features(store)
     brokers = await load_brokers(store)
     deleting = frozenset(await _children_if_any(store, DeletionsNode.path))
     kept, restarted = await _topics(store, deleting, brokers)
@@ -69,10 +71,27 @@ async def load(store: MetadataStore) -> Loaded:
         topics=kept,
         topic_names=_names(kept),
         configs=_configs(await store.subtree(ConfigsNode.path)),
-        features={} if features is None else FeaturesNode.decode(features.data),
-        features_epoch=-1 if features is None else features.version,
+        features=features,
+        features_epoch=features_epoch,
     )
     return Loaded(image, tuple(sorted(deleting)), restarted)
+
+
+async def load_configs(store: MetadataStore, resources: Sequence[ConfigResource] | None = None) -> Configs:
+    """The dynamic settings of these resources (None for one that has no node), or of all there are."""
+    if resources is None:
+        return dict(_configs(await store.subtree(ConfigsNode.path)))
+    nodes = await store.find_many([ConfigNode.path(resource) for resource in resources])
+    return {
+        resource: None if node is None else ConfigNode.decode(node.path, node.data)
+        for resource, node in zip(resources, nodes, strict=True)
+    }
+
+
+async def load_features(store: MetadataStore) -> tuple[Mapping[str, int], int]:
+    """Finalized feature levels and their epoch."""
+    node = await store.find(FeaturesNode.path)
+    return ({}, -1) if node is None else (FeaturesNode.decode(node.data), node.version)
 
 
 def _names(topics: Mapping[str, TopicImage]) -> dict[UUID, str]:

@@ -1,8 +1,9 @@
 """The cluster's image as a broker learns it from the controller's messages.
 
-A message is applied to the image that the broker has. Partitions that it names replace those known before, unless what
-is known is newer: messages may overtake each other, and epochs tell. A full message is the whole truth: what it does
-not name is not there. Configuration and feature levels come from the metadata tree itself, so they stay as they are.
+A message is applied to the image that the broker has. Partitions that it names replace those known before if their
+epochs are higher: every write raises one, so what has the same epochs is the same. A full message is the whole truth:
+what it does not name is not there. Configuration and feature levels come from the metadata tree itself, so they stay as
+they are, but for those of topics that are gone.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _merged(known: TopicImage | None, name: str, topic_id: UUID, partitions: Ite
         merged = {partition.index: partition for partition in known.partitions}
     for partition in partitions:
         before = merged.get(partition.index)
-        if before is None or _age(partition) >= _age(before):
+        if before is None or _age(partition) > _age(before):
             merged[partition.index] = partition
     ordered = [merged.get(index) for index in range(max(merged, default=-1) + 1)]
     complete = tuple(
@@ -125,4 +126,12 @@ def _broker(broker: Any, known: BrokerImage | None) -> BrokerImage:
 
 
 def _with_topics(image: ClusterImage, topics: Mapping[str, TopicImage]) -> ClusterImage:
-    return replace(image, topics=topics, topic_names={topic.topic_id: name for name, topic in topics.items()})
+    configs = image.configs
+    if image.topics.keys() - topics.keys():
+        configs = {of: settings for of, settings in configs.items() if of.kind != "topics" or of.name in topics}
+    return replace(
+        image,
+        topics=topics,
+        topic_names={topic.topic_id: name for name, topic in topics.items()},
+        configs=configs,
+    )

@@ -335,6 +335,31 @@ class ConfigNode:
         return {str(key): str(value) for key, value in settings.items()}
 
 
+class ConfigChangesNode:
+    """The folder of notes, numbered in order, that say whose dynamic settings were changed."""
+
+    path = "/config/changes"
+    prefix = f"{path}/config_change_"
+
+    @staticmethod
+    def number(name: str) -> int:
+        """The place of a note in their order, by its name."""
+        return int(name.rpartition("_")[2])
+
+    @staticmethod
+    def encode(resource: ConfigResource) -> bytes:
+        """Version 2."""
+        return _dump({"version": 2, "entity_path": ConfigNode.path(resource).removeprefix(f"{ConfigsNode.path}/")})
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> ConfigResource | None:
+        """Whose settings to read again; None for kinds of resources that are not known here."""
+        try:
+            return ConfigNode.resource(f"{ConfigsNode.path}/{_load(path, data)['entity_path']}")
+        except KeyError as error:
+            raise MalformedNode(path, data, error) from error
+
+
 class DeletionsNode:
     """The folder of topics that are being deleted."""
 
@@ -435,7 +460,7 @@ PERSISTENT_PATHS = (
     BrokersNode.path,
     TopicsNode.path,
     "/brokers/seqid",
-    "/config/changes",
+    ConfigChangesNode.path,
     "/config/topics",
     "/config/brokers",
     "/config/clients",

@@ -441,3 +441,15 @@ class NoReassignmentInProgress(ApiError):
     """There is nothing to cancel."""
 
     code = ErrorCode.no_reassignment_in_progress
+
+
+class StaleControllerEpoch(ApiError):
+    """The message is of a controller that was replaced."""
+
+    code = ErrorCode.stale_controller_epoch
+
+
+class TopicAuthorizationFailed(ApiError):
+    """The caller may not do this with the topic."""
+
+    code = ErrorCode.topic_authorization_failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -147,7 +148,8 @@ class Creating:
 
 
 def creating(controller: Creating, properties: dict[str, str] | None = None) -> Broker:
-    controller.broker = telling_broker(ClusterOf(), properties, controller=controller, replicas=controller)
+    cluster = SimpleNamespace(link=controller)
+    controller.broker = telling_broker(ClusterOf(), properties, cluster=cluster, replicas=controller)
     return controller.broker
 
 

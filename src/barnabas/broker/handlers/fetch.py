@@ -27,6 +27,7 @@ from barnabas.model.errors import (
     ErrorCode,
     OffsetOutOfRange,
     StorageFailed,
+    TopicAuthorizationFailed,
 )
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import fetch as wire
@@ -73,6 +74,9 @@ def fetch(
         follower=request.replica_id >= 0,
         now_ms=broker.clock.now_ms(),
     )
+    if request.replica_id >= 0 and not broker.is_peer(caller):
+        logger.warning("%s at %s fetches as broker %d: refused", caller.client_id, caller.address, request.replica_id)
+        return Fetch(broker, request, context, version, correlation_id).refuse()
     return Fetch(broker, request, context, version, correlation_id).start()
 
 
@@ -121,6 +125,11 @@ class Fetch:
         for partition in self._partitions():
             partition.add_watcher(self, follower=follower)
         return self._parked
+
+    def refuse(self) -> Answer:
+        """Tell somebody who only claims to be a broker nothing."""
+        error = TopicAuthorizationFailed("only brokers follow, on the listener that they use")
+        return self._answer([self._failed(wanted, error) for wanted in self._context.partitions])
 
     def wake(self) -> None:
         """A partition has more, or has gone."""
@@ -232,7 +241,8 @@ class Fetch:
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, diverging_epoch=diverging)
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {end}, not {offset}")
-        partition.fetched_by(self._request.replica_id, offset, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        partition.fetched_by(self._request.replica_id, self._request.replica_epoch, offset, now)
         most = min(wanted.max_bytes, left)
         if offset == end or (most <= 0 and not first):
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)

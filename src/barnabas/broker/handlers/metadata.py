@@ -68,7 +68,7 @@ async def _create_first(
 ) -> MetadataResponse:
     failures: dict[str, ErrorCode] = {}
     try:
-        results = await broker.controller.create_topics([NewTopic(name) for name in names])
+        results = await broker.cluster.link.create_topics([NewTopic(name) for name in names])
         await broker.replicas.settled()
     except ApiError as error:
         logger.warning("could not create %s, which %s asked for: %s", ", ".join(names), caller.client_id, error)

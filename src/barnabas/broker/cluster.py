@@ -1,0 +1,92 @@
+"""Everything that a broker has to do with other brokers, put together: channels, couriers, replication, forwarding.
+
+A broker that is alone in its cluster has all of it too, at rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.broker.controller_link import ControllerLink
+from barnabas.broker.couriers import Couriers
+from barnabas.broker.peers import Peers
+from barnabas.broker.replication import Replication
+from barnabas.model.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from barnabas.broker.controller import Controller
+    from barnabas.broker.replicas import ReplicaManager
+    from barnabas.broker.settings import Settings
+    from barnabas.metadata.cache import MetadataCache
+    from barnabas.model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+
+class Cluster:
+    """This broker among the others."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        controller: Controller,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        settings: Settings,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._broker_id = broker_id
+        self._settings = settings
+        self._metadata = metadata
+        self._controller = controller
+        self.peers = Peers(broker_id, metadata, settings)
+        self.link = ControllerLink(broker_id, controller, self.peers, metadata, settings)
+        self._replication = Replication(
+            broker_id,
+            replicas,
+            self.peers,
+            self.link,
+            settings,
+            clock,
+            lambda: controller.broker_epoch,
+            executor,
+        )
+        controller.couriers = Couriers(broker_id, self.peers, settings)
+        controller.standing.actor = replicas
+        replicas.replication = self._replication
+
+    def start(self) -> None:
+        """Begin; the replicas already follow the image."""
+        self._metadata.subscribe(self._replication.on_change)
+        self._replication.start()
+
+    async def leave(self) -> None:
+        """Before a stop: have others lead what this broker leads (controlled.shutdown.enable)."""
+        if not self._settings.flag("controlled.shutdown.enable") or self._metadata.image.brokers.keys() <= {
+            self._broker_id
+        }:
+            return
+        tries = self._settings.number("controlled.shutdown.max.retries")
+        pause = self._settings.number("controlled.shutdown.retry.backoff.ms") / 1000
+        for left in reversed(range(tries)):
+            try:
+                remaining = await self.link.shut_down()
+                if not remaining:
+                    return
+                logger.warning("%d partitions have no other replica in sync that could lead them", remaining)
+            except BarnabasError as error:
+                logger.warning("the controller could not give this broker's partitions to others: %s", error)
+            if left:
+                await asyncio.sleep(pause)
+        logger.warning("stopping although some partitions then have no leader")
+
+    async def stop(self) -> None:
+        """Ask and fetch no more."""
+        await self._replication.stop()
+        self.peers.close()

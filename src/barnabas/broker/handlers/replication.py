@@ -1,0 +1,132 @@
+"""What brokers say to each other: LeaderAndIsr v7, StopReplica v4, UpdateMetadata v8, ControlledShutdown v3,
+AlterPartition v3.
+
+Only brokers may ask these, on the listener that they use among themselves; ApiVersions does not name them. One version
+of each is served, the newest of Apache Kafka 3.9, since clusters are made of Barnabas brokers.
+
+- LeaderAndIsr, StopReplica and UpdateMetadata come from the controller. Those of a controller that was replaced are
+  answered with STALE_CONTROLLER_EPOCH, those for an earlier registration of this broker with STALE_BROKER_EPOCH.
+  They are answered when this broker acts by them and its logs are there.
+- ControlledShutdown and AlterPartition go to the controller: NOT_CONTROLLER if this broker is none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kio.schema.alter_partition.v3 import response as altered
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32
+
+from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.machines.controller.image import NO_LEADER, PartitionImage
+from barnabas.machines.controller.requests import AlterIsr, IsrChange, ShutDown
+from barnabas.model.errors import ApiError, ErrorCode
+from barnabas.model.ids import NO_ID
+from barnabas.protocol import internal
+
+if TYPE_CHECKING:
+    from kio.schema.alter_partition.v3.request import AlterPartitionRequest
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.context import Broker
+
+
+async def leader_and_isr(
+    broker: Broker, request: internal.LeaderAndIsrRequest, caller: Caller
+) -> internal.LeaderAndIsrResponse:
+    """Take over who leads."""
+    await broker.controller.news.leader_and_isr(request)
+    await broker.replicas.settled()
+    return internal.LeaderAndIsrResponse(error_code=ErrorCode.none, topics=())
+
+
+async def stop_replica(
+    broker: Broker, request: internal.StopReplicaRequest, caller: Caller
+) -> internal.StopReplicaResponse:
+    """Stop replicas that are this broker's no more, and remove their data."""
+    broker.controller.news.check(request)
+    for topic in request.topic_states:
+        for partition in topic.partition_states:
+            if partition.delete_partition:
+                broker.replicas.stop(topic.topic_name, partition.partition_index, partition.leader_epoch)
+    return internal.StopReplicaResponse(error_code=ErrorCode.none, partition_errors=())
+
+
+async def update_metadata(
+    broker: Broker, request: internal.UpdateMetadataRequest, caller: Caller
+) -> internal.UpdateMetadataResponse:
+    """Take over all partitions, and who is up."""
+    await broker.controller.update_metadata(request)
+    await broker.replicas.settled()
+    return internal.UpdateMetadataResponse(error_code=ErrorCode.none)
+
+
+async def controlled_shutdown(
+    broker: Broker, request: internal.ControlledShutdownRequest, caller: Caller
+) -> internal.ControlledShutdownResponse:
+    """Give the partitions of a broker that is about to stop other leaders; tell what it still leads."""
+    answers = await broker.controller.decide(ShutDown(request.broker_id, request.broker_epoch))
+    remaining = answers[request.broker_id]
+    if isinstance(remaining, ApiError):
+        raise remaining
+    assert isinstance(remaining, tuple)
+    return internal.ControlledShutdownResponse(
+        error_code=ErrorCode.none,
+        remaining_partitions=tuple(
+            internal.RemainingPartition(topic_name=topic, partition_index=i32(index)) for topic, index in remaining
+        ),
+    )
+
+
+async def alter_partition(
+    broker: Broker, request: AlterPartitionRequest, caller: Caller
+) -> altered.AlterPartitionResponse:
+    """Decide what leaders want their in-sync replicas to be."""
+    changes = [
+        IsrChange(
+            topic.topic_id or NO_ID,
+            partition.partition_index,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            tuple(each.broker_id for each in partition.new_isr_with_epochs),
+            tuple(each.broker_epoch for each in partition.new_isr_with_epochs),
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    answers = await broker.controller.decide(AlterIsr(request.broker_id, request.broker_epoch, changes))
+    return altered.AlterPartitionResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        topics=tuple(
+            altered.TopicData(
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    _altered(each.partition_index, answers[topic.topic_id or NO_ID, each.partition_index])
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )
+
+
+def _altered(index: i32, answer: object) -> altered.PartitionData:
+    if isinstance(answer, PartitionImage):
+        return altered.PartitionData(
+            partition_index=index,
+            error_code=ErrorCode.none,
+            leader_id=BrokerId(answer.leader),
+            leader_epoch=i32(answer.leader_epoch),
+            isr=tuple(map(BrokerId, answer.isr)),
+            partition_epoch=i32(answer.partition_epoch),
+        )
+    assert isinstance(answer, ApiError)
+    return altered.PartitionData(
+        partition_index=index,
+        error_code=answer.code,
+        leader_id=BrokerId(NO_LEADER),
+        leader_epoch=i32(-1),
+        partition_epoch=i32(-1),
+    )

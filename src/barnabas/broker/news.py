@@ -1,0 +1,126 @@
+"""What a broker out of office learns: the controller's messages, and settings from the tree.
+
+Messages are taken one at a time. Those of a controller that was replaced, or that are for an earlier registration of
+this broker, are refused. Topics that a message brings come with their settings, read from the tree before anyone sees
+the topic; later changes of settings come by notes in the tree (`metadata/config_changes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.image import ConfigResource
+from barnabas.metadata.config_changes import ConfigChanges
+from barnabas.metadata.loading import load_configs, load_features
+from barnabas.metadata.store import StoreError
+from barnabas.model.errors import StaleBrokerEpoch, StaleControllerEpoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.metadata.cache import ClusterImage, MetadataCache
+    from barnabas.metadata.loading import Configs
+    from barnabas.metadata.store import MetadataStore
+    from barnabas.protocol.internal import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+
+logger = logging.getLogger(__name__)
+
+
+class News:
+    """Brings the image up to date with what is told."""
+
+    def __init__(self, cache: MetadataCache, store: Callable[[], MetadataStore | None]) -> None:
+        self._cache = cache
+        self._store = store
+        self.changes = ConfigChanges()
+        self._one_at_a_time = asyncio.Lock()
+        self.lowest_broker_epoch = -1
+        """The registration that messages must be for; those for an earlier one are late."""
+
+    def check(self, message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> None:
+        """Refuse what is late. Raises StaleControllerEpoch, StaleBrokerEpoch."""
+        known = self._cache.image.controller_epoch
+        if message.controller_epoch < known:
+            raise StaleControllerEpoch(f"the controller has epoch {known}, the message {message.controller_epoch}")
+        if message.broker_epoch < self.lowest_broker_epoch:
+            raise StaleBrokerEpoch(
+                f"this broker has epoch {self.lowest_broker_epoch}, the message is for {message.broker_epoch}"
+            )
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
+        """Learn who leads the partitions that this broker has."""
+        from barnabas.metadata import updates  # here: a broker that is alone starts without it
+
+        async with self._one_at_a_time:
+            self.check(request)
+            configs = await self._of_new_topics(request)
+            self.check(request)
+            self._cache.replace(_with_configs(updates.led(self._cache.image, request), configs))
+
+    async def update_metadata(self, request: UpdateMetadataRequest) -> bool:
+        """Learn of all partitions and brokers; True if it is the whole truth for this registration."""
+        from barnabas.metadata import updates  # here, for the same reason
+        from barnabas.protocol.internal import FULL
+
+        async with self._one_at_a_time:
+            self.check(request)
+            configs = await self._of_new_topics(request)
+            self.check(request)
+            if request.controller_epoch > self._cache.image.controller_epoch:
+                self.changes.forget()
+            self._cache.replace(_with_configs(updates.updated(self._cache.image, request), configs))
+            return bool(request.type == FULL)
+
+    async def _of_new_topics(self, request: LeaderAndIsrRequest | UpdateMetadataRequest) -> Configs:
+        image, store = self._cache.image, self._store()
+        new = [
+            ConfigResource.topic(state.topic_name)
+            for state in request.topic_states
+            if (known := image.topics.get(state.topic_name)) is None or known.topic_id != state.topic_id
+        ]
+        if not new or store is None:
+            return {}
+        try:
+            return await load_configs(store, new)
+        except StoreError as error:
+            logger.warning("the settings of new topics cannot be read now: %s", error)
+            self.changes.forget()
+            return {}
+
+    # Settings
+
+    async def skip_settings(self, store: MetadataStore) -> None:
+        """Everything is about to be read: earlier notes say nothing new."""
+        await self.changes.skip(store)
+
+    def forget_settings(self) -> None:
+        """Read all settings the next time."""
+        self.changes.forget()
+
+    async def follow_settings(self, store: MetadataStore) -> None:
+        """Read again what notes in the tree name, and feature levels."""
+        async with self._one_at_a_time:
+            configs, is_all = await self.changes.news(store)
+            features, features_epoch = await load_features(store)
+            image = self._cache.image
+            if is_all:
+                image = replace(image, configs={})
+                configs = {of: found for of, found in configs.items() if of.kind != "topics" or of.name in image.topics}
+            if configs or is_all or features_epoch != image.features_epoch:
+                image = replace(image, features=features, features_epoch=features_epoch)
+                self._cache.replace(_with_configs(image, configs))
+
+
+def _with_configs(image: ClusterImage, configs: Configs) -> ClusterImage:
+    if not configs:
+        return image
+    merged = dict(image.configs)
+    for resource, settings in configs.items():
+        if settings is None:
+            merged.pop(resource, None)
+        else:
+            merged[resource] = settings
+    return replace(image, configs=merged)

@@ -1,0 +1,205 @@
+"""What a controller tells one broker so that it knows a new image: the way from images to messages.
+
+`updates` goes the other way. Told is what differs from the image that the broker has acknowledged; without one, or
+after a message whose answer was lost, everything is told (type FULL), and what is not named is not there.
+
+    StopReplica      the partitions that the broker has no replica of any more; first, while it knows the old ones
+    LeaderAndIsr     those that it has one of
+    UpdateMetadata   all partitions, and the brokers that are up
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kio.static.primitive import i8, i16, i32, i64
+
+from barnabas.metadata.cache import difference
+from barnabas.metadata.updates import DELETED, SECURITY_PROTOCOLS
+from barnabas.protocol import internal
+from barnabas.protocol.internal import FULL, INCREMENTAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from barnabas.machines.controller.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
+
+Announcement = internal.LeaderAndIsrRequest | internal.StopReplicaRequest | internal.UpdateMetadataRequest
+
+
+class _Changed(NamedTuple):
+    """A topic as it is now, and those of its partitions that are new or not what they were."""
+
+    topic: TopicImage
+    partitions: tuple[PartitionImage, ...]
+
+
+def announcements(before: ClusterImage | None, after: ClusterImage, broker: BrokerImage) -> Iterator[Announcement]:
+    """The messages, in order, for a broker that knows `before`; none if there is nothing to tell."""
+    if before is None:
+        changed = [_Changed(topic, topic.partitions) for topic in after.topics.values()]
+        yield _leadership(changed, after, broker, FULL)
+        yield _metadata(changed, (), after, broker, FULL)
+        return
+    delta = difference(before, after)
+    changed = [_Changed(topic, topic.partitions) for topic in delta.created]
+    changed += [_Changed(topic, _differing(before.topics[topic.name], topic)) for topic in delta.changed]
+    hosted = [each for each in changed if any(broker.broker_id in found.replicas for found in each.partitions)]
+    stopped = list(_stopped(before, changed, delta.deleted, broker.broker_id))
+    if stopped:
+        yield internal.StopReplicaRequest(
+            controller_id=i32(after.controller_id),
+            controller_epoch=i32(after.controller_epoch),
+            broker_epoch=i64(broker.epoch),
+            topic_states=tuple(stopped),
+        )
+    if hosted:
+        yield _leadership(hosted, after, broker, INCREMENTAL)
+    if changed or delta.deleted or _members(before) != _members(after):
+        yield _metadata(changed, delta.deleted, after, broker, INCREMENTAL)
+
+
+def _members(image: ClusterImage) -> tuple[object, ...]:
+    return image.controller_id, image.controller_epoch, dict(image.brokers)
+
+
+def _differing(before: TopicImage, after: TopicImage) -> tuple[PartitionImage, ...]:
+    known = before.partitions
+    return tuple(each for each in after.partitions if each.index >= len(known) or each != known[each.index])
+
+
+def _leadership(
+    changed: Iterable[_Changed], image: ClusterImage, broker: BrokerImage, kind: i8
+) -> internal.LeaderAndIsrRequest:
+    hosted = [
+        _Changed(topic, tuple(each for each in partitions if broker.broker_id in each.replicas))
+        for topic, partitions in changed
+    ]
+    return internal.LeaderAndIsrRequest(
+        controller_id=i32(image.controller_id),
+        controller_epoch=i32(image.controller_epoch),
+        broker_epoch=i64(broker.epoch),
+        type=kind,
+        topic_states=tuple(
+            internal.LeaderAndIsrTopicState(
+                topic_name=topic.name,
+                topic_id=topic.topic_id,
+                partition_states=tuple(_leadership_state(each, image.controller_epoch) for each in partitions),
+            )
+            for topic, partitions in hosted
+            if partitions
+        ),
+        live_leaders=(),
+    )
+
+
+def _leadership_state(partition: PartitionImage, controller_epoch: int) -> internal.LeaderAndIsrPartitionState:
+    return internal.LeaderAndIsrPartitionState(
+        partition_index=i32(partition.index),
+        controller_epoch=i32(controller_epoch),
+        leader=i32(partition.leader),
+        leader_epoch=i32(partition.leader_epoch),
+        isr=_ids(partition.isr),
+        partition_epoch=i32(partition.partition_epoch),
+        replicas=_ids(partition.replicas),
+        adding_replicas=_ids(partition.adding),
+        removing_replicas=_ids(partition.removing),
+    )
+
+
+def _stopped(
+    before: ClusterImage, changed: Iterable[_Changed], deleted: Iterable[TopicImage], broker_id: int
+) -> Iterator[internal.StopReplicaTopicState]:
+    """Replicas that are the broker's no more; their data goes."""
+    for topic in deleted:
+        gone = [each for each in topic.partitions if broker_id in each.replicas]
+        if gone:
+            yield _stop(topic.name, gone)
+    for topic, partitions in changed:
+        moved = [
+            each
+            for each in partitions
+            if broker_id not in each.replicas
+            and (known := before.partition(topic.name, each.index)) is not None
+            and broker_id in known.replicas
+            and before.topics[topic.name].topic_id == topic.topic_id
+        ]
+        if moved:
+            yield _stop(topic.name, moved)
+
+
+def _stop(topic: str, partitions: Iterable[PartitionImage]) -> internal.StopReplicaTopicState:
+    return internal.StopReplicaTopicState(
+        topic_name=topic,
+        partition_states=tuple(
+            internal.StopReplicaPartitionState(
+                partition_index=i32(each.index), leader_epoch=i32(each.leader_epoch), delete_partition=True
+            )
+            for each in partitions
+        ),
+    )
+
+
+def _metadata(
+    changed: Iterable[_Changed], deleted: Iterable[TopicImage], image: ClusterImage, broker: BrokerImage, kind: i8
+) -> internal.UpdateMetadataRequest:
+    """Deleted topics come first: one made again under its old name is named twice."""
+    epoch = image.controller_epoch
+    gone = [
+        internal.UpdateMetadataTopicState(
+            topic_name=topic.name,
+            topic_id=topic.topic_id,
+            partition_states=tuple(_state(each, epoch, leader=DELETED) for each in topic.partitions),
+        )
+        for topic in deleted
+    ]
+    return internal.UpdateMetadataRequest(
+        controller_id=i32(image.controller_id),
+        controller_epoch=i32(epoch),
+        broker_epoch=i64(broker.epoch),
+        type=kind,
+        topic_states=(
+            *gone,
+            *(
+                internal.UpdateMetadataTopicState(
+                    topic_name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_states=tuple(_state(each, epoch, leader=each.leader) for each in partitions),
+                )
+                for topic, partitions in changed
+            ),
+        ),
+        live_brokers=tuple(_broker(each) for each in image.brokers.values()),
+    )
+
+
+def _state(partition: PartitionImage, controller_epoch: int, *, leader: int) -> internal.UpdateMetadataPartitionState:
+    return internal.UpdateMetadataPartitionState(
+        partition_index=i32(partition.index),
+        controller_epoch=i32(controller_epoch),
+        leader=i32(leader),
+        leader_epoch=i32(partition.leader_epoch),
+        isr=_ids(partition.isr),
+        zk_version=i32(partition.partition_epoch),
+        replicas=_ids(partition.replicas),
+    )
+
+
+def _broker(broker: BrokerImage) -> internal.UpdateMetadataBroker:
+    return internal.UpdateMetadataBroker(
+        id=i32(broker.broker_id),
+        endpoints=tuple(
+            internal.UpdateMetadataEndpoint(
+                port=i32(endpoint.port),
+                host=endpoint.host,
+                listener=name,
+                security_protocol=i16(SECURITY_PROTOCOLS.index(endpoint.security_protocol)),
+            )
+            for name, endpoint in broker.endpoints.items()
+        ),
+        rack=broker.rack,
+    )
+
+
+def _ids(ids: Iterable[int]) -> tuple[i32, ...]:
+    return tuple(map(i32, ids))

@@ -1,0 +1,86 @@
+"""Dynamic settings and feature levels, as brokers out of office follow them in the tree.
+
+The controller leaves a numbered note for every resource whose settings it changed, as Kafka does in its ZooKeeper mode;
+brokers watch the folder of notes and read again what new notes name. Only the newest notes are kept: whoever sees a gap
+in the numbers, or has never looked, reads everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from barnabas.metadata.loading import load_configs
+from barnabas.metadata.store import NoNode
+from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.machines.controller.image import ConfigResource
+    from barnabas.metadata.loading import Configs
+    from barnabas.metadata.store import MetadataStore
+
+KEPT: Final = 100
+"""How many notes stay for those who have not read them yet."""
+_NEVER: Final = -2
+
+
+async def note(store: MetadataStore, resources: Iterable[ConfigResource]) -> None:
+    """Tell that the settings of these resources are not what they were."""
+    noted = False
+    for resource in resources:
+        await store.create(ConfigChangesNode.prefix, ConfigChangesNode.encode(resource), sequential=True)
+        noted = True
+    if noted:
+        for name in (await store.children(ConfigChangesNode.path))[:-KEPT]:
+            with contextlib.suppress(NoNode):
+                await store.delete(f"{ConfigChangesNode.path}/{name}")
+
+
+async def write(store: MetadataStore, settings: Mapping[ConfigResource, Mapping[str, str]]) -> None:
+    """Set all settings of resources that nobody else writes, and tell."""
+    for resource, values in settings.items():
+        path, data = ConfigNode.path(resource), ConfigNode.encode(values)
+        try:
+            await store.set(path, data)
+        except NoNode:
+            await store.create(path, data, parents=True)
+    await note(store, settings)
+
+
+class ConfigChanges:
+    """What one broker has read of the notes."""
+
+    def __init__(self) -> None:
+        self._read = _NEVER
+
+    def forget(self) -> None:
+        """Read everything the next time."""
+        self._read = _NEVER
+
+    async def skip(self, store: MetadataStore) -> None:
+        """Count all notes as read, since everything is about to be read."""
+        numbers = await self._numbers(store)
+        self._read = max(numbers, default=-1)
+
+    async def news(self, store: MetadataStore) -> tuple[Configs, bool]:
+        """What new notes name, as it is now, and whether that is all there is."""
+        numbers = await self._numbers(store)
+        new = sorted(number for number in numbers if number > self._read)
+        if self._read == _NEVER or (new and new[0] > self._read + 1 and self._read + 1 not in numbers):
+            configs = await load_configs(store)
+            self._read = max(numbers, default=-1)
+            return configs, True
+        if not new:
+            return {}, False
+        paths = [f"{ConfigChangesNode.path}/{numbers[number]}" for number in new]
+        nodes = await store.find_many(paths)
+        named = [ConfigChangesNode.decode(node.path, node.data) for node in nodes if node is not None]
+        configs = await load_configs(store, list(dict.fromkeys(resource for resource in named if resource is not None)))
+        self._read = new[-1]
+        return configs, False
+
+    @staticmethod
+    async def _numbers(store: MetadataStore) -> Mapping[int, str]:
+        return {ConfigChangesNode.number(name): name for name in await store.children(ConfigChangesNode.path)}

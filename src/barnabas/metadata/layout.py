@@ -1,0 +1,63 @@
+"""What must be in a tree before it is used, and what a controller finishes that its predecessor could not."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.elections import NO_STATE
+from barnabas.machines.controller.image import ClusterImage, ConfigResource
+from barnabas.metadata.store import Create, Delete, NodeExists
+from barnabas.metadata.writes import deletion
+from barnabas.metadata.znodes import PERSISTENT_PATHS, ClusterIdNode, ConfigNode, PartitionNode
+from barnabas.model.ids import uuid_to_text
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from uuid import UUID
+
+    from barnabas.metadata.loading import Loaded
+    from barnabas.metadata.store import MetadataStore, Operation
+
+logger = logging.getLogger(__name__)
+
+
+async def lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
+    """Make the folders and the cluster's id, where they are missing; another broker may do the same at once."""
+    folders = {parent for path in PERSISTENT_PATHS for parent in _with_parents(path)} | {"/cluster"}
+    wanted = [*sorted(folders), ClusterIdNode.path]
+    while True:
+        found = await store.find_many(wanted)
+        missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
+        if not missing:
+            return
+        cluster_id = uuid_to_text(make_id())
+        data = {ClusterIdNode.path: ClusterIdNode.encode(cluster_id)}
+        with contextlib.suppress(NodeExists):
+            await store.multi([Create(path, data.get(path, b"")) for path in missing])
+            if ClusterIdNode.path in missing:
+                logger.info("made a new cluster with id %s", cluster_id)
+
+
+def _with_parents(path: str) -> list[str]:
+    return [path[:at] for at in range(1, len(path)) if path[at] == "/"] + [path]
+
+
+async def unfinished_deletions(store: MetadataStore, loaded: Loaded) -> AsyncIterator[list[Operation]]:
+    """What is left to do for each topic whose deletion was cut short."""
+    for name in loaded.deleting:
+        logger.info("finishing the deletion of topic %s", name)
+        wanted: list[Operation] = await deletion(store, name, marked=True)
+        if (resource := ConfigResource.topic(name)) in loaded.image.configs:
+            wanted.insert(0, Delete(ConfigNode.path(resource)))
+        yield wanted
+
+
+async def make_folders(store: MetadataStore, image: ClusterImage) -> None:
+    """A partition whose creation was cut short may lack the folder that its state goes into."""
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            if partition.partition_epoch == NO_STATE:
+                with contextlib.suppress(NodeExists):
+                    await store.create(PartitionNode.path(topic.name, partition.index), parents=True)

@@ -1,0 +1,1 @@
+"""Several brokers as real processes: replication, failover, forwarding."""

@@ -1,0 +1,226 @@
+"""Three brokers over one SQLite file: what is acknowledged survives, and whoever was away comes back in sync."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from tests.support.clusters import Cluster
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def whole(cluster: Cluster) -> Iterator[None]:
+    """Every test begins with all brokers up."""
+    yield
+    for broker_id, node in list(cluster.nodes.items()):
+        if not node.alive:
+            cluster.start(broker_id)
+    wait_until(lambda: len(cluster.metadata().brokers) == 3, "all brokers to be back")
+
+
+class Sender:
+    """An idempotent producer that notes what was acknowledged."""
+
+    def __init__(self, cluster: Cluster, topic: str, **config: Any) -> None:
+        self.acknowledged: list[int] = []
+        self.errors: list[KafkaError] = []
+        self._topic = topic
+        self._next = 0
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 1,
+                "retry.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+                **config,
+            }
+        )
+
+    def send(self, count: int) -> None:
+        """Send the next numbers, without waiting."""
+        for number in range(self._next, self._next + count):
+            self._producer.produce(self._topic, str(number), partition=0, on_delivery=self._noted(number))
+        self._next += count
+        self._producer.poll(0)
+
+    def poll(self) -> int:
+        """How many were acknowledged."""
+        self._producer.poll(0)
+        return len(self.acknowledged)
+
+    def finish(self, seconds: float = 30) -> None:
+        """Wait for all answers."""
+        assert self._producer.flush(seconds) == 0
+
+    def _noted(self, number: int) -> Any:
+        def delivered(error: KafkaError | None, _: object) -> None:
+            if error is None:
+                self.acknowledged.append(number)
+            else:
+                self.errors.append(error)
+
+        return delivered
+
+
+def everything(cluster: Cluster, topic: str, count: int) -> list[int]:
+    """Read a topic's one partition from its start, until `count` records were seen."""
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": f"read-{topic}", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found: list[int] = []
+
+    def read() -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            found.append(int(message.value() or b""))
+        return len(found) >= count
+
+    try:
+        wait_until(read, f"{count} records of {topic}", 30, every=0)
+    finally:
+        consumer.close()
+    return found
+
+
+def test_every_broker_knows_the_same_cluster(cluster: Cluster) -> None:
+    cluster.create("known", 6, 3)
+    controllers = set()
+    for broker_id in cluster.nodes:
+        admin = AdminClient({"bootstrap.servers": cluster.address(broker_id)})
+        found = admin.list_topics(timeout=10)
+        controllers.add(found.controller_id)
+        assert {each.leader for each in found.topics["known"].partitions.values()} == {1, 2, 3}
+        assert all(set(each.isrs) == {1, 2, 3} for each in found.topics["known"].partitions.values())
+    assert len(controllers) == 1
+
+
+def test_a_killed_leader_is_replaced_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
+    cluster.create("survives", 1, 3, min_insync_replicas="2")
+    sender = Sender(cluster, "survives")
+    sender.send(2000)
+    leader = cluster.leader("survives")
+    wait_until(lambda: sender.poll() > 500, "some records to be acknowledged")
+    cluster.nodes[leader].kill()
+    sender.send(2000)
+    assert cluster.leader("survives", other_than=leader) != leader
+    sender.finish()
+    assert not sender.errors
+    assert len(sender.acknowledged) == 4000
+    assert everything(cluster, "survives", 4000) == list(range(4000))
+    cluster.start(leader)
+    cluster.wait_for_isr("survives", {1, 2, 3})
+    sender.send(10)
+    sender.finish()
+    assert everything(cluster, "survives", 4010) == list(range(4010))
+
+
+def test_a_follower_that_hangs_leaves_the_isr_and_comes_back(cluster: Cluster) -> None:
+    cluster.create("hangs", 1, 3, min_insync_replicas="2")
+    leader = cluster.leader("hangs")
+    follower = next(each for each in cluster.nodes if each not in (leader, cluster.controller()))
+    cluster.nodes[follower].freeze()
+    try:
+        sender = Sender(cluster, "hangs")
+        sender.send(10)
+        sender.finish()
+        cluster.wait_for_isr("hangs", {1, 2, 3} - {follower})
+        assert len(sender.acknowledged) == 10
+    finally:
+        cluster.nodes[follower].thaw()
+    cluster.wait_for_isr("hangs", {1, 2, 3})
+
+
+def test_too_few_in_sync_refuse_acks_all(cluster: Cluster) -> None:
+    cluster.create("needs-all", 1, 3, min_insync_replicas="3")
+    leader = cluster.leader("needs-all")
+    follower = next(each for each in cluster.nodes if each not in (leader, cluster.controller()))
+    cluster.nodes[follower].kill()
+    cluster.wait_for_isr("needs-all", {1, 2, 3} - {follower})
+    sender = Sender(cluster, "needs-all", **{"message.timeout.ms": 1500})
+    sender.send(1)
+    sender.finish()
+    assert sender.errors
+    assert not sender.acknowledged
+
+
+def test_settings_reach_every_broker(cluster: Cluster) -> None:
+    cluster.create("set", 1, 3)
+    entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource("topic", "set", incremental_configs=[entry])
+    cluster.admin.incremental_alter_configs([resource])[resource].result(10)
+
+    def told_by(broker_id: int) -> str:
+        admin = AdminClient({"bootstrap.servers": cluster.address(broker_id)})
+        asked = ConfigResource("topic", "set")
+        return str(admin.describe_configs([asked])[asked].result(10)["retention.ms"].value)
+
+    wait_until(lambda: {told_by(broker_id) for broker_id in cluster.nodes} == {"12345"}, "every broker to know")
+
+
+def test_another_controller_comes_when_one_is_killed(cluster: Cluster) -> None:
+    controller = cluster.controller()
+    cluster.nodes[controller].kill()
+    wait_until(lambda: cluster.controller() not in (controller, -1), "another controller")
+    wait_until(lambda: len(cluster.metadata().brokers) == 2, "the dead broker to be gone")
+    cluster.create("after", 3, 2)
+    assert len(cluster.metadata("after").topics["after"].partitions) == 3
+
+
+def test_groups_go_on_when_their_coordinator_is_killed(cluster: Cluster) -> None:
+    cluster.create("grouped", 1, 3)
+    sender = Sender(cluster, "grouped")
+    sender.send(100)
+    sender.finish()
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "goes-on",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe(["grouped"])
+    found: list[int] = []
+
+    def read(count: int) -> bool:
+        message = consumer.poll(0.2)
+        if message is not None and message.error() is None:
+            found.append(int(message.value() or b""))
+        return len(found) >= count
+
+    wait_until(lambda: read(100), "the first records", 30, every=0)
+    consumer.commit(asynchronous=False)
+    coordinator = cluster.leader("__consumer_offsets", _partition("goes-on"))
+    cluster.nodes[coordinator].kill()
+    sender.send(100)
+    sender.finish()
+    wait_until(lambda: read(200), "the other records", 30, every=0)
+    wait_until(lambda: consumer.commit(asynchronous=False) is not None, "a commit at the new coordinator")
+    consumer.close()
+    assert found == list(range(200))
+
+
+def _partition(group: str) -> int:
+    """Which of the 50 partitions of `__consumer_offsets` a group is in: Java's hash of its id."""
+    value = 0
+    for letter in group:
+        value = (31 * value + ord(letter)) & 0xFFFFFFFF
+    return (value & 0x7FFFFFFF) % 50

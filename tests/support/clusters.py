@@ -1,0 +1,142 @@
+"""Clusters of real broker processes on this host, over a shared SQLite file or a ZooKeeper."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Self
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.processes import Process, free_port
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from confluent_kafka.admin import ClusterMetadata, PartitionMetadata
+
+QUICK: Final = {
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.backoff.ms": "100",
+    "controlled.shutdown.retry.backoff.ms": "200",
+}
+"""Settings for tests that do not want to wait as long as production does."""
+
+
+class Node(Process):
+    """One broker of a cluster."""
+
+    def __init__(self, folder: Path, broker_id: int, port: int, settings: Mapping[str, str]) -> None:
+        self.broker_id = broker_id
+        self.port = port
+        self.data = folder / f"data-{broker_id}"
+        words = [sys.executable, "-m", "barnabas.cli.main", "start"]
+        words += ["--listen", f"127.0.0.1:{port}", "--data", str(self.data)]
+        for key, value in {"node.id": str(broker_id), **settings}.items():
+            words += ["--set", f"{key}={value}"]
+        super().__init__(f"broker {broker_id}", words, folder / f"broker-{broker_id}.log")
+
+    def wait_ready(self) -> None:
+        """Wait until it serves."""
+        self.wait_for_output(r"\bis ready on\b", 30)
+
+    def freeze(self) -> None:
+        """SIGSTOP: the process hangs, its sockets stay open."""
+        self.send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.send(signal.SIGCONT)
+
+
+class Cluster:
+    """Brokers 1 to `size`; as a context manager all are killed at the end."""
+
+    def __init__(
+        self, folder: Path, size: int = 3, settings: Mapping[str, str] | None = None, zookeeper: str | None = None
+    ) -> None:
+        self._folder = folder
+        where = {"metadata.store": str(folder / "metadata")} if zookeeper is None else {"zookeeper.connect": zookeeper}
+        self._settings = {**where, **QUICK, **(settings or {})}
+        self._ports = {broker_id: free_port() for broker_id in range(1, size + 1)}
+        self.nodes: dict[int, Node] = {}
+        try:
+            for broker_id in self._ports:
+                self.start(broker_id, wait=False)
+            for node in self.nodes.values():
+                node.wait_ready()
+            self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 5000})
+            wait_until(lambda: len(self.metadata().brokers) == size, "all brokers to be known")
+        except BaseException:
+            self.kill_all()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill_all()
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers, for clients."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+
+    def address(self, broker_id: int) -> str:
+        """Where one broker listens."""
+        return f"127.0.0.1:{self._ports[broker_id]}"
+
+    def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
+        """Start a broker, for the first time or again."""
+        node = Node(self._folder, broker_id, self._ports[broker_id], {**self._settings, **(settings or {})})
+        self.nodes[broker_id] = node
+        if wait:
+            node.wait_ready()
+        return node
+
+    def kill_all(self) -> None:
+        """End everything."""
+        for node in self.nodes.values():
+            with suppress(ProcessLookupError):
+                node.kill()
+
+    def metadata(self, topic: str | None = None) -> ClusterMetadata:
+        """What some broker says of the cluster."""
+        return self.admin.list_topics(topic, timeout=10)
+
+    def create(self, topic: str, partitions: int = 1, replicas: int = 3, **config: str) -> None:
+        """Make a topic; configuration keys are written with underscores."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        made = NewTopic(topic, partitions, replicas, config=settings)
+        self.admin.create_topics([made], operation_timeout=10)[topic].result(20)
+
+    def partition(self, topic: str, index: int = 0) -> PartitionMetadata:
+        """One partition as some broker sees it."""
+        return self.metadata(topic).topics[topic].partitions[index]
+
+    def leader(self, topic: str, index: int = 0, *, other_than: int | None = None, seconds: float = 15) -> int:
+        """Wait for a leader, and give its id."""
+
+        def found() -> int | None:
+            leader: int = self.partition(topic, index).leader
+            return leader if leader > 0 and leader != other_than else None
+
+        return wait_until(found, f"a leader of {topic}-{index} other than {other_than}", seconds)
+
+    def wait_for_isr(self, topic: str, members: set[int], index: int = 0, seconds: float = 20) -> None:
+        """Wait until exactly these are in sync."""
+        seen: list[object] = []
+
+        def matches() -> bool:
+            seen[:] = [self.partition(topic, index)]
+            return set(self.partition(topic, index).isrs) == members
+
+        wait_until(matches, f"the ISR of {topic}-{index} to be {members}", seconds, every=0.05)
+
+    def controller(self) -> int:
+        """The controller's id, as some broker says."""
+        controller: int = self.metadata().controller_id
+        return controller
