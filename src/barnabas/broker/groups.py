@@ -50,6 +50,7 @@ class Groups:
             executor=executor,
             load_buffer_bytes=settings.number("offsets.load.buffer.size"),
             compression=settings.number("offsets.topic.compression.codec"),
+            catch_up=self._catch_up,
         )
         settings.subscribe(self._on_settings)
         metadata.subscribe(self._on_change)
@@ -86,6 +87,10 @@ class Groups:
         return GroupCoordinator(
             GroupTable(new_id=_new_id, settings=self._group_settings, image=self._metadata.image),
         )
+
+    def _catch_up(self, machine: GroupCoordinator) -> None:
+        machine.table.settings = self._group_settings
+        machine.table.image = self._metadata.image
 
     def _on_settings(self, changed: Changed) -> None:
         self._group_settings = group_settings(self._settings)

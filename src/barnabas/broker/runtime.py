@@ -1,21 +1,22 @@
 """The shell around coordinators: pure machines, each over one partition of an internal topic that this broker leads.
 
-    asked    machine.handle → append the records → machine.replay → timers, replies; all in one callback of the loop
+    asked    machine.handle → machine.replay of its records → timers; then, when the turn of the event loop is over,
+             the records of everything that was decided in it are appended as one batch, and replies leave
     leading  the partition's log is replayed in a thread into a new machine; until then LOAD_IN_PROGRESS is answered
     lost     whoever waits is told NOT_COORDINATOR, and the machine is dropped: the log has everything that counts
 
 A reply, even to a question that changes nothing, is released when the high watermark reaches the log end that its
 machine saw: nobody is told what a failover could take back.
 
-If records cannot be appended, the machine has decided what did not come true. Whoever asked is told, and the machine is
-built again from the log.
+If records cannot be appended, the machine has decided what did not come true. Whoever waits for it is told, and the
+machine is built again from the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from barnabas.broker import coordinator_log
 from barnabas.broker.timers import Timers
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
     from barnabas.model.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+
+MAX_BATCH: Final = 512 * 1024
+"""Bytes of records that are not held back any longer."""
 
 
 class Call:
@@ -117,9 +122,15 @@ class Shard(Generic[M]):
         self.failure: ApiError = CoordinatorLoadInProgress(f"{partition.tp} is being loaded: try again")
         self._runtime = runtime
         self._timers = Timers(runtime.clock, self._expire)
+        self._unwritten: list[tuple[bytes, bytes | None]] = []
+        """Records that were decided in this turn of the event loop."""
+        self._unwritten_bytes = 0
+        self._waiting: list[tuple[Any, Any]] = []
+        """Replies that wait for them."""
 
     def begin(self, machine: M) -> None:
         """Serve from now on."""
+        self._runtime.catch_up(machine)
         self.machine = machine
         self.apply(machine, machine.loaded(self._runtime.clock.now_ms()))
 
@@ -139,19 +150,13 @@ class Shard(Generic[M]):
 
     def apply(self, machine: M, outcome: Outcome[Any, Any, Any]) -> None:
         """Make a decision come true."""
-        partition = self.partition
         changes, replies = outcome.changes, outcome.replies
         if changes:
-            encode = machine.encode
             try:
-                coordinator_log.append(
-                    partition,
-                    [encode(record) for record in changes],
-                    self._runtime.clock.now_ms(),
-                    self._runtime.compression,
-                )
+                self._note([machine.encode(record) for record in changes])
             except ApiError as error:
-                self._fail(error, outcome)
+                self._waiting += replies
+                self._fail(error)
                 return
             replay = machine.replay
             for record in changes:
@@ -161,13 +166,41 @@ class Shard(Generic[M]):
                 self._timers.cancel(timer.key)
             else:
                 self._timers.set(timer.key, timer.at_ms)
-        if replies:
+        if self._unwritten:
+            self._waiting += replies
+            if self._unwritten_bytes > MAX_BATCH:
+                self._write()
+        elif replies:
             self._release(replies)
+
+    def _note(self, records: list[tuple[bytes, bytes | None]]) -> None:
+        """Have these records written when the turn of the event loop is over."""
+        if not self._unwritten:
+            asyncio.get_running_loop().call_soon(self._write)
+        self._unwritten += records
+        self._unwritten_bytes += sum(len(key) + len(value or b"") for key, value in records)
+
+    def _write(self) -> None:
+        """Append what was decided, and let replies go."""
+        records, waiting = self._unwritten, self._waiting
+        if not records:
+            return
+        try:
+            coordinator_log.append(self.partition, records, self._runtime.clock.now_ms(), self._runtime.compression)
+        except ApiError as error:
+            self._fail(error)
+            return
+        self._unwritten, self._unwritten_bytes, self._waiting = [], 0, []
+        self._release(waiting)
 
     def end(self, error: ApiError) -> None:
         """Serve no more; whoever waits, and whoever asks from now on, is told why."""
         machine, self.machine, self.failure = self.machine, None, error
         self._timers.clear()
+        waiting, self._waiting = self._waiting, []
+        self._unwritten, self._unwritten_bytes = [], 0
+        for call, _ in waiting:
+            call.fail(error)
         if machine is not None:
             for call, response in machine.abandon(error.code).replies:
                 call.answer(response)
@@ -200,10 +233,11 @@ class Shard(Generic[M]):
             return
         self.apply(machine, outcome)
 
-    def _fail(self, error: ApiError, outcome: Outcome[Any, Any, Any]) -> None:
+    def _fail(self, error: ApiError) -> None:
         """What was decided cannot be stored."""
         logger.error("%s: a decision of the coordinator cannot be stored: %s", self.partition.tp, error)
-        for call, _ in outcome.replies:
+        waiting, self._waiting = self._waiting, []
+        for call, _ in waiting:
             call.fail(_told(error))
         self.end(CoordinatorNotAvailable(str(error)))
         if not isinstance(error, StorageFailed):
@@ -233,8 +267,11 @@ class Runtime(Generic[M]):
         executor: Executor,
         load_buffer_bytes: int,
         compression: int,
+        catch_up: Callable[[M], None] = lambda machine: None,
     ) -> None:
+        """`catch_up` tells a machine, when it begins to serve, what changed while its log was read."""
         self.topic = topic
+        self.catch_up = catch_up
         self.clock = clock
         self.compression = compression
         self._make_machine = make_machine

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.broker.coordinator_log import _batches
 from barnabas.broker.runtime import Call, Runtime
 from barnabas.machines.outcome import Outcome, Timer
 from barnabas.model.errors import (
@@ -25,6 +26,7 @@ from barnabas.protocol.records.records import Record
 from tests.support.parts import make_topic, running_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from barnabas.broker.context import Broker
@@ -101,6 +103,10 @@ def counters(broker: Broker) -> Runtime[Counters]:
 
 def new_call() -> Call:
     return Call("client", "/127.0.0.1", 1, lambda error: error)
+
+
+def counting(name: str, call: Call) -> Callable[[Counters, int], Outcome[Any, Call, Any]]:
+    return lambda machine, now_ms: machine.count(name, call)
 
 
 async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
@@ -255,3 +261,36 @@ async def test_a_transaction_counts_from_its_marker_on(tmp_path: Path, kind: Con
         await runtime.loaded()
         assert await read(runtime, "a") == expected
         runtime.resign()
+
+
+async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_before(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        shard = runtime.find("a")
+        calls = [new_call() for _ in range(10)]
+        for call in calls:
+            shard.ask(counting("a", call), call)
+        results = [call.result() for call in calls]
+        reading = await read(runtime, "a")
+        assert asyncio.isfuture(reading)  # it saw what is not stored yet
+        assert not any(result.done() for result in results)
+        assert [await asyncio.wait_for(each, 5) for each in (*results, reading)] == [*range(1, 11), 10]
+        batches = list(_batches(broker.replicas.find(TOPIC, 0).log, 1 << 20))
+        assert [header.record_count for header, _ in batches] == [10]
+        runtime.resign()
+
+
+async def test_what_waits_to_be_stored_when_a_coordinator_ends_is_refused(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        call = new_call()
+        runtime.find("a").ask(lambda machine, now_ms: machine.count("a", call), call)
+        result = call.result()
+        runtime.resign()
+        assert isinstance(await asyncio.wait_for(result, 5), NotCoordinator)
+        await asyncio.sleep(0)
+        assert broker.replicas.find(TOPIC, 0).log.log_end_offset == 0
