@@ -60,7 +60,8 @@ CROWDS: Final = (
     Crowd("sticky-1", "sticky", "kafka-python", ("sticky",), 2),
     Crowd("sticky-2", "sticky", "aiokafka", ("sticky",), 3),
     Crowd("cooperative-1", "cooperative", "confluent", ("cooperative-sticky",), 6),
-    Crowd("cooperative-2", "cooperative", "confluent", ("cooperative-sticky",), 6),
+    Crowd("cooperative-2", "cooperative", "confluent", ("cooperative-sticky",), 4),
+    Crowd("cooperative-3", "cooperative", "kafka-python", ("cooperative-sticky",), 2),
     Crowd("new-1", "new", "confluent-consumer", ("uniform",), 8),
     Crowd("new-2", "new", "confluent-consumer", ("uniform",), 7),
 )
