@@ -15,18 +15,19 @@ help:  ## list these targets
 start: .venv/.broker  ## run a broker on localhost:9092 with its data in ./data
 	@exec $(BIN)/barnabas start --listen localhost:9092 --data ./data
 
-check: .venv/.dev  ## the fast part: format, lint, types, layers, unit and property tests
+check: .venv/.dev  ## the fast part: format, lint, types, layers, unit and property tests, simulated clusters
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -n 2 tests/unit tests/properties
+	$(PYTEST) -n 2 tests/unit tests/properties tests/simulation
 
 test: .venv/.dev  ## everything: the fast part, then real clients, real Kafkas and crashes
 	sh scripts/prerequisites.sh
 	$(MAKE) check
 	$(BIN)/python -m tests.support.jars
-	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties
+	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
+		--ignore tests/simulation
 
 bench: .venv/.dev  ## compare with Apache Kafka, side by side on this machine
 	sh scripts/prerequisites.sh
