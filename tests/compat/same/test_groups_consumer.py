@@ -165,6 +165,9 @@ def two_members_and_a_pattern(p: Play) -> None:
         subscribed_topic_names=[],
         subscribed_topic_regex=f"nothing-{p.group}.*",
     )
+    # When a pattern is resolved, and to which epoch that leads, is a broker's own affair.
+    p.answers[-2].pop()
+    p.answers[-1][2].pop("member_epoch")
     beat(p, "B", b, -1)
     beat(p, "A", a, -1)
 
