@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
@@ -42,14 +41,6 @@ class Node(Process):
     def wait_ready(self) -> None:
         """Wait until it serves."""
         self.wait_for_output(r"\bis ready on\b", 30)
-
-    def freeze(self) -> None:
-        """SIGSTOP: the process hangs, its sockets stay open."""
-        self.send(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self.send(signal.SIGCONT)
 
 
 class Cluster:

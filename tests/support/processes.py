@@ -81,6 +81,14 @@ class Process:
         """Send a signal."""
         self._child.send_signal(number)
 
+    def freeze(self) -> None:
+        """SIGSTOP: the process hangs, its sockets stay open."""
+        self.send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self.send(signal.SIGCONT)
+
     def stop(self, seconds: float = 30) -> int:
         """End the process by SIGTERM and return its exit code."""
         self.send(signal.SIGTERM)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker import incarnation
 from barnabas.broker.cleaning import Cleaning
 from barnabas.broker.clock import SystemClock, seconds_since_start
 from barnabas.broker.cluster import Cluster
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from barnabas.broker.faults import Faults
     from barnabas.broker.faults.interceptor import Serve
     from barnabas.broker.settings import Changed
+    from barnabas.metadata.store import MetadataStore
     from barnabas.model.config.broker import BrokerConfig
     from barnabas.model.config.listeners import Listener
     from barnabas.model.config.values import Values
@@ -69,6 +71,8 @@ FEATURES: Final = {"group.version": (0, 1)}
 """Levels that this broker supports of what a cluster agrees on; 1 is the protocol whose coordinator assigns."""
 STANDING: Final = 30.0
 """Seconds that a start waits for the controller's news."""
+SETTLING: Final = 2.0
+"""Seconds after which a ZooKeeper has noticed that a session timed out."""
 GRACE: Final = 5.0
 """Seconds that requests under way have to finish when the broker stops."""
 
@@ -104,10 +108,15 @@ class App:
             producer_id_expiration_ms=number("producer.id.expiration.ms"),
         )
         controller = Controller(
-            lambda: SqliteStore(config.metadata_store),
+            lambda: _store(config),
             metadata,
             clock,
-            defaults=TopicDefaults(number("num.partitions"), number("default.replication.factor")),
+            defaults=TopicDefaults(
+                number("num.partitions"),
+                number("default.replication.factor"),
+                unclean_elections=config.flag("unclean.leader.election.enable"),
+            ),
+            patience=0.0 if config.zookeeper is None else number("zookeeper.session.timeout.ms") / 1000 + SETTLING,
         )
         replicas = ReplicaManager(config.node_id, logs, settings, metadata, self._executor)
         cluster = Cluster(
@@ -159,7 +168,8 @@ class App:
         broker.settings.subscribe(broker.replicas.on_settings)
         broker.settings.subscribe(self._on_settings)
         broker.cluster.start()
-        await broker.controller.start(_registration(config, bound))
+        registration = _registration(config, bound)
+        await broker.controller.start(registration, self._take_over(registration))
         await broker.replicas.settled()
         self._housekeeping.start()
         self._cleaning.start()
@@ -173,6 +183,15 @@ class App:
             f"{len(image.topics)} topics, {len(broker.logs.logs())} partitions",
             seconds_since_start(),
         )
+
+    def _take_over(self, registration: Registration) -> uuid.UUID | None:
+        """The last run's id, instead of which this run's is kept; beside an SQLite file the dead are known as such."""
+        if self._config.zookeeper is None or registration.incarnation_id is None:
+            return None
+        directory = self._config.log_dirs[0]
+        previous = incarnation.read(directory)
+        incarnation.write(directory, registration.incarnation_id)
+        return previous
 
     async def _stand(self) -> None:
         """Wait until the controller has told this broker everything; in office it knows already."""
@@ -282,6 +301,20 @@ def _limits(values: Values) -> Limits:
         max_connections=most,
         max_connections_per_ip=number("max.connections.per.ip"),
         idle_ms=number("connections.max.idle.ms"),
+    )
+
+
+def _store(config: BrokerConfig) -> MetadataStore:
+    if config.zookeeper is None:
+        return SqliteStore(config.metadata_store)
+    from barnabas.metadata.zookeeper import ZooKeeperStore
+
+    session = config.number("zookeeper.session.timeout.ms")
+    connection = config.number_or_none("zookeeper.connection.timeout.ms")
+    return ZooKeeperStore(
+        config.zookeeper,
+        session_timeout=session / 1000,
+        connect_timeout=(session if connection is None else connection) / 1000,
     )
 
 

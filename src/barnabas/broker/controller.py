@@ -110,7 +110,6 @@ class Controller:
         clock: Clock,
         *,
         defaults: TopicDefaults | None = None,
-        previous_incarnation: UUID | None = None,
         patience: float = 0.0,
         make_id: Callable[[], UUID] = new_id,
     ) -> None:
@@ -118,7 +117,7 @@ class Controller:
         self._open_store = open_store
         self._clock = clock
         self._defaults = defaults or TopicDefaults()
-        self._previous_incarnation = previous_incarnation
+        self._previous_incarnation: UUID | None = None
         self._patience = patience
         self._make_id = make_id
         self._store: MetadataStore | None = None
@@ -160,12 +159,14 @@ class Controller:
             self.cache.replace(self._loaded.image)
             return self.cache.image
 
-    async def start(self, registration: Registration) -> None:
+    async def start(self, registration: Registration, previous_incarnation: UUID | None = None) -> None:
         """Register this broker and take part in elections. Raises DuplicateBroker, StoreUnavailable.
 
+        A registration of `previous_incarnation`, whose process is known to be gone, is replaced.
         In office it stands when this returns; otherwise `standing` waits for what the controller tells.
         """
         self._registration = registration
+        self._previous_incarnation = previous_incarnation
         async with self._lock:
             await self._open()
             if self._loaded is None:

@@ -31,6 +31,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
         ("another place, another port", "barnabas start --data /var/lib/barnabas --listen localhost:19092"),
         ("any port that is free; the ready line names it", "barnabas start --listen localhost:0"),
         ("any setting of Kafka's, by name", "barnabas start --set num.partitions=6 --set log.retention.hours=24"),
+        ("a cluster of three on this machine, on ports 9092 to 9094", "barnabas start --brokers 3"),
         ("in the background", "barnabas start --daemon    # ends with: barnabas stop"),
     ],
 )
@@ -51,30 +52,53 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 )
 @data_option
 @option(
+    "--brokers",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Run a cluster of N brokers on this machine: ports count up from that of --listen, data is in DIR/0, DIR/1 "
+    "and so on.",
+)
+@option(
     "--daemon",
     is_flag=True,
     help="Run in the background: return when the broker is ready, print its pid; "
     "its log is DIR/barnabas.log, its pid file DIR/barnabas.pid.",
 )
 def command(
-    config: Path | None, settings: tuple[str, ...], listen: str | None, data: Path | None, daemon: bool
+    config: Path | None,
+    settings: tuple[str, ...],
+    listen: str | None,
+    data: Path | None,
+    brokers: int | None,
+    daemon: bool,
 ) -> None:
     """Run a broker. Kafka's clients use it as they use Kafka.
 
     It runs until SIGTERM or Ctrl-C, then stops cleanly. Configuration has Kafka's names. Without --config, it listens
     on localhost only and keeps data in ./data; --config brings Kafka's own defaults.
     """
+    if brokers is not None:
+        from barnabas.cli import several
+
+        wanted = several.arguments(brokers, config, settings, listen, data)
+        if not daemon:
+            sys.exit(several.run(wanted))
+        for folder, words in wanted:
+            _start_in_background(words, folder)
+        return
     broker_config = load_config(config, settings, listen, data)
     if daemon:
-        from barnabas.cli import service
-
-        process, ready = service.start_in_background(
-            ["start", *_as_words(config, settings, listen, data)], broker_config.log_dirs[0]
-        )
-        click.echo(ready)
-        click.echo(f"It is process {process.pid}; its log is {broker_config.log_dirs[0] / service.LOG_FILE}")
+        _start_in_background(["start", *_as_words(config, settings, listen, data)], broker_config.log_dirs[0])
         return
     sys.exit(run(broker_config))
+
+
+def _start_in_background(words: list[str], data: Path) -> None:
+    from barnabas.cli import service
+
+    process, ready = service.start_in_background(words, data)
+    click.echo(ready)
+    click.echo(f"It is process {process.pid}; its log is {data / service.LOG_FILE}")
 
 
 def _as_words(config: Path | None, settings: tuple[str, ...], listen: str | None, data: Path | None) -> list[str]:

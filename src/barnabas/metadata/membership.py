@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.metadata.store import BadVersion, NodeExists, NoNode
-from barnabas.metadata.znodes import BrokerNode, Registration
+from barnabas.metadata.znodes import BrokerNode, ControllerNode, Registration
 from barnabas.model.errors import StartupError
 
 if TYPE_CHECKING:
@@ -64,10 +64,19 @@ async def register(
                 logger.info("replacing the registration that the last run of broker %d left", registration.broker_id)
                 with contextlib.suppress(NoNode, BadVersion):
                     await store.delete(path, node.version)
+                await _vacate(store, node.owner)
                 continue
             await _wait(changed, deadline, registration, node)
     finally:
         watch.cancel()
+
+
+async def _vacate(store: MetadataStore, session: int) -> None:
+    """If the dead session held the controller's office too, nobody waits for it to time out."""
+    controller = await store.find(ControllerNode.path)
+    if controller is not None and controller.owner == session:
+        with contextlib.suppress(NoNode):
+            await store.delete(ControllerNode.path)
 
 
 async def _wait(changed: asyncio.Event, deadline: float, registration: Registration, other: Node) -> None:

@@ -213,14 +213,8 @@ def test_its_own_stale_registration_is_replaced(tmp_path: Path) -> None:
             await nodes.controller().open()
             killed = registration(0)
             await stale.create(BrokerNode.path(0), BrokerNode.encode(killed, 0), ephemeral=True)
-            again = Controller(
-                lambda: SqliteStore(nodes.path),
-                MetadataCache(),
-                ManualClock(),
-                previous_incarnation=killed.incarnation_id,
-            )
-            nodes.controllers.append(again)
-            await again.start(registration(0))
+            again = nodes.controller()
+            await again.start(registration(0), killed.incarnation_id)
             assert again.is_active
             await stale.close()
             assert set(again.cache.image.brokers) == {0}

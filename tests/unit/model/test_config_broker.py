@@ -78,7 +78,16 @@ def test_a_kraft_brokers_file_starts_a_broker() -> None:
 def test_a_zookeeper_brokers_file_starts_a_broker() -> None:
     config = BrokerConfig.load(parse_properties(ZOOKEEPER))
     assert config.node_id == 0
-    assert {"zookeeper.connect", "num.network.threads"} <= {text.split()[0] for text in config.warnings}
+    assert config.zookeeper == "localhost:2181"
+    named = {text.split()[0] for text in config.warnings}
+    assert "num.network.threads" in named
+    assert "zookeeper.connect" not in named
+
+
+def test_the_metadata_tree_has_one_place() -> None:
+    assert BrokerConfig.load({"zookeeper.connect": ""}).zookeeper is None
+    with pytest.raises(ConfigError, match="set one"):
+        BrokerConfig.load({"zookeeper.connect": "localhost:2181", "metadata.store": "/tmp/tree"})
 
 
 def test_the_sample_starts_a_broker_without_a_warning() -> None:

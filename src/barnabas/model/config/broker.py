@@ -52,6 +52,9 @@ class BrokerConfig(Values):
     inter_broker_listener: str
     log_dirs: tuple[Path, ...]
     metadata_store: Path
+    """Where the metadata tree is, unless it is in a ZooKeeper."""
+    zookeeper: str | None
+    """The connect string of the ZooKeeper that holds the metadata tree, if one does."""
     warnings: tuple[str, ...]
     """What to tell the user about keys that have no effect; one line each."""
 
@@ -99,6 +102,7 @@ def _load(properties: Mapping[str, str]) -> BrokerConfig:
         inter_broker_listener=_inter_broker_listener(draft, advertised),
         log_dirs=log_dirs,
         metadata_store=_metadata_store(draft, log_dirs),
+        zookeeper=_zookeeper(draft),
         warnings=tuple(warnings),
     )
 
@@ -254,6 +258,13 @@ def _inter_broker_listener(draft: _Draft, advertised: tuple[Listener, ...]) -> s
         f"{key} is {wanted}, which is not among the advertised listeners ({', '.join(names)}): "
         "set inter.broker.listener.name to one of them"
     )
+
+
+def _zookeeper(draft: _Draft) -> str | None:
+    hosts = draft.text_or_none("zookeeper.connect")
+    if hosts and draft.is_set("metadata.store"):
+        raise ConfigError("zookeeper.connect and metadata.store are both set: the metadata tree has one place, set one")
+    return hosts or None
 
 
 def _metadata_store(draft: _Draft, log_dirs: tuple[Path, ...]) -> Path:

@@ -109,6 +109,10 @@ BROKER: Final[dict[str, str]] = {
     "socket.receive.buffer.bytes": "The size of a socket's receive buffer; -1 leaves it to the system.",
     "socket.request.max.bytes": "The largest request that is taken.",
     "socket.send.buffer.bytes": "The size of a socket's send buffer; -1 leaves it to the system.",
+    "unclean.leader.election.enable": "Let a replica that is not in sync lead when there is no other, which loses records.",
+    "zookeeper.connect": "The ZooKeeper that holds the cluster's metadata: HOST:PORT,HOST:PORT/CHROOT; unset, a file does.",
+    "zookeeper.connection.timeout.ms": "How long a broker waits for ZooKeeper when it starts; the session timeout if unset.",
+    "zookeeper.session.timeout.ms": "How long a broker may be silent before ZooKeeper gives up its session.",
 }
 
 TOPIC: Final[dict[str, str]] = {

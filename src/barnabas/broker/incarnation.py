@@ -1,0 +1,33 @@
+"""Which run of a broker this is: a random id in its data directory, and in its registration.
+
+A broker that is started again after kill -9 may find its own registration still there, since a ZooKeeper session
+outlives its process. Whoever holds the directory's lock and finds there the id that the registration carries knows
+that the process which made it is gone, and need not wait.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.ids import uuid_from_text, uuid_to_text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INCARNATION_FILE: Final = "barnabas.incarnation"
+
+
+def read(directory: Path) -> uuid.UUID | None:
+    """The id of the last run; None if there was none, or it cannot be read."""
+    try:
+        return uuid_from_text((directory / INCARNATION_FILE).read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        return None
+
+
+def write(directory: Path, incarnation: uuid.UUID) -> None:
+    """Note this run's id, all of it or nothing."""
+    draft = directory / f"{INCARNATION_FILE}.tmp"
+    draft.write_text(f"{uuid_to_text(incarnation)}\n", encoding="ascii")
+    draft.replace(directory / INCARNATION_FILE)

@@ -1,0 +1,76 @@
+"""Three brokers over a real ZooKeeper: sessions that end, a store that is away, a quick restart."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.clusters import Cluster
+from tests.support.senders import Sender, everything
+from tests.support.waiting import wait_until
+from tests.support.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SESSION = {"zookeeper.session.timeout.ms": "2000"}
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> Iterator[Cluster]:
+    chroot = f"{zookeeper.connect}/{uuid.uuid4().hex}"
+    with Cluster(tmp_path_factory.mktemp("cluster"), 3, SESSION, zookeeper=chroot) as found:
+        yield found
+
+
+def test_a_broker_whose_session_ended_leads_no_more_until_it_is_registered(cluster: Cluster) -> None:
+    cluster.create("expires", 1, 3, min_insync_replicas="2")
+    leader = cluster.leader("expires")
+    sender = Sender(cluster, "expires")
+    sender.send(100)
+    sender.finish()
+    cluster.nodes[leader].freeze()
+    try:
+        cluster.leader("expires", other_than=leader)
+        sender.send(100)
+        sender.finish()
+    finally:
+        cluster.nodes[leader].thaw()
+    cluster.nodes[leader].wait_for_output("registering again")
+    cluster.wait_for_isr("expires", {1, 2, 3})
+    assert not sender.errors
+    assert everything(cluster, "expires", 200) == list(range(200))
+
+
+def test_a_quick_restart_replaces_its_own_registration(cluster: Cluster) -> None:
+    cluster.create("quick", 1, 3)
+    controller = cluster.controller()
+    cluster.nodes[controller].kill()
+    cluster.start(controller)
+    wait_until(lambda: len(cluster.metadata().brokers) == 3, "all brokers to be known")
+    cluster.wait_for_isr("quick", {1, 2, 3})
+
+
+def test_leaders_go_on_while_zookeeper_is_away(cluster: Cluster, zookeeper: ZooKeeper) -> None:
+    cluster.create("alone", 1, 3, min_insync_replicas="2")
+    sender = Sender(cluster, "alone")
+    sender.send(10)
+    sender.finish()
+    zookeeper.freeze()
+    try:
+        sender.send(500)
+        sender.finish()
+    finally:
+        zookeeper.thaw()
+    assert len(sender.acknowledged) == 510
+    wait_until(lambda: cluster.controller() > 0, "a controller")
+    cluster.wait_for_isr("alone", {1, 2, 3})
+    cluster.create("later", 1, 3)
