@@ -120,33 +120,30 @@ class Broker:
     @property
     def log_file(self) -> Path:
         """Where it writes its log; gone when it is closed."""
-        return self._made() / "broker.log"
+        return self._temporary() / "broker.log"
 
     @property
     def data(self) -> Path:
         """Where its data is."""
-        return self._data or self._made() / "data"
+        return self._data or self._temporary() / "data"
 
     def log(self) -> str:
         """What it has logged so far."""
-        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+        return self.log_file.read_text(errors="replace")
 
     def start(self) -> None:
         """Start it, and return when it is ready. A broker that runs goes on. Raises BrokerFailed."""
         if self.running:
             return
-        attempts = 1 if self._fixed_port else ATTEMPTS
-        while True:
-            attempts -= 1
-            port = self.port or _free_port()
-            try:
-                self._launch(port)
-            except BrokerFailed as error:
-                if attempts and "cannot listen" in str(error):
-                    continue
-                raise
-            self.port, self._fixed_port = port, True
-            return
+        is_new = self._folder is None
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="barnabas-"))  # a short path, since a socket's has to be
+        try:
+            self._start()
+        except BaseException:
+            if is_new:
+                self.close()
+            raise
 
     def stop(self, timeout: float = 10.0) -> None:
         """Stop it cleanly; its data stays, and `start` brings it back on the same port. Raises BrokerFailed."""
@@ -183,15 +180,27 @@ class Broker:
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder = None
 
-    def _made(self) -> Path:
-        """The temporary directory; its path is short, since that of a socket has to be."""
+    def _start(self) -> None:
+        attempts = 1 if self._fixed_port else ATTEMPTS
+        while True:
+            attempts -= 1
+            port = self.port or _free_port()
+            try:
+                self._launch(port)
+            except BrokerFailed as error:
+                if attempts and "cannot listen" in str(error):
+                    continue
+                raise
+            self.port, self._fixed_port = port, True
+            return
+
+    def _temporary(self) -> Path:
         if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
+            raise BrokerFailed("the broker was not started yet, or is closed: it has no files")
         return self._folder
 
     def _launch(self, port: int) -> None:
-        folder = self._made()
-        private = Private(folder / "faults")
+        private = Private(self._temporary() / "faults")
         words = [sys.executable, "-P", "-m", "barnabas.cli.main", "start"]
         words += ["--listen", f"127.0.0.1:{port}", "--data", str(self.data)]
         for key, value in self.config.items():
@@ -222,7 +231,9 @@ class Broker:
     def _await_ready(self, reader: int) -> None:
         """Wait until the broker says that it is ready; raises BrokerFailed if it ends before, or says nothing."""
         assert self._process is not None
-        ready, _, _ = select.select([reader], [], [], self._start_timeout)
+        waiting = select.poll()
+        waiting.register(reader, select.POLLIN)
+        ready = waiting.poll(self._start_timeout * 1000)
         if ready and os.read(reader, 1):
             return
         if ready:

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,11 @@ def test_settings_are_kafkas() -> None:
         assert producer.partitions("made-by-asking") == 3
 
 
-def test_a_setting_that_cannot_be_is_named() -> None:
+def test_a_setting_that_cannot_be_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(BrokerFailed, match=r"num\.partitions"):
         Broker({"num.partitions": "many"}).start()
+    assert list(tmp_path.iterdir()) == [], "nothing temporary is left"
 
 
 def test_a_port_that_is_taken_is_named() -> None:
@@ -133,6 +136,8 @@ def test_what_is_asked_of_a_broker_that_is_not_there_says_so() -> None:
         faults.fail("PRODUCE", "REQUEST_TIMED_OUT")
     with pytest.raises(BrokerFailed, match="not running"):
         _ = broker.pid
+    with pytest.raises(BrokerFailed, match="is closed"):
+        broker.log()
 
 
 def test_only_its_user_can_reach_the_private_socket() -> None:
