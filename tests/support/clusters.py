@@ -12,7 +12,7 @@ from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from confluent_kafka.admin import ClusterMetadata, PartitionMetadata
@@ -28,12 +28,13 @@ QUICK: Final = {
 class Node(Process):
     """One broker of a cluster."""
 
-    def __init__(self, folder: Path, broker_id: int, port: int, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, broker_id: int, address: str, settings: Mapping[str, str], inside: Sequence[str] = ()
+    ) -> None:
         self.broker_id = broker_id
-        self.port = port
         self.data = folder / f"data-{broker_id}"
-        words = [sys.executable, "-m", "barnabas.cli.main", "start"]
-        words += ["--listen", f"127.0.0.1:{port}", "--data", str(self.data)]
+        words = [*inside, sys.executable, "-m", "barnabas.cli.main", "start"]
+        words += ["--listen", address, "--data", str(self.data)]
         for key, value in {"node.id": str(broker_id), **settings}.items():
             words += ["--set", f"{key}={value}"]
         super().__init__(f"broker {broker_id}", words, folder / f"broker-{broker_id}.log")
@@ -74,15 +75,20 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """All brokers, for clients."""
-        return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
+        return ",".join(self.address(broker_id) for broker_id in self._ports)
 
     def address(self, broker_id: int) -> str:
         """Where one broker listens."""
         return f"127.0.0.1:{self._ports[broker_id]}"
 
+    def inside(self, broker_id: int) -> Sequence[str]:
+        """The words before the command of one broker; none where all share this host's network."""
+        return ()
+
     def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
         """Start a broker, for the first time or again."""
-        node = Node(self._folder, broker_id, self._ports[broker_id], {**self._settings, **(settings or {})})
+        wanted = {**self._settings, **(settings or {})}
+        node = Node(self._folder, broker_id, self.address(broker_id), wanted, self.inside(broker_id))
         self.nodes[broker_id] = node
         if wait:
             node.wait_ready()
