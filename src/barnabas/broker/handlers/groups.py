@@ -9,10 +9,10 @@ COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE): clients ask FindCoordi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.registry import BY_KEY
-from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode
+from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, InconsistentGroupProtocol, InvalidRequest
 from barnabas.protocol import codec
 from barnabas.protocol.apis import ApiKey
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from barnabas.broker.context import Broker
     from barnabas.model.errors import ApiError
 
+NAMES_PROTOCOL: Final = 5
+"""From this version of SyncGroup on a member names the protocol that it was told of."""
+
 
 def join_group(broker: Broker, request: JoinGroupRequest, caller: Caller, version: int) -> Any:
     """Become a member, or take part in a rebalance."""
@@ -42,7 +45,9 @@ def join_group(broker: Broker, request: JoinGroupRequest, caller: Caller, versio
 
 
 def sync_group(broker: Broker, request: SyncGroupRequest, caller: Caller, version: int) -> Any:
-    """Get what the leader assigned; the leader brings it."""
+    """Get what the leader assigned; the leader brings it. From v5 on a member says which protocol it means."""
+    if version >= NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
+        raise InconsistentGroupProtocol("a SyncGroup of this version must name the protocol's type and name")
     return broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.sync_group(request, call, now_ms),
@@ -78,6 +83,8 @@ def consumer_group_heartbeat(
     broker: Broker, request: ConsumerGroupHeartbeatRequest, caller: Caller, version: int
 ) -> Any:
     """Join, live in and leave a group whose partitions the coordinator assigns."""
+    if not request.group_id:
+        raise InvalidRequest("GroupId can't be empty.")
     return broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.consumer_group_heartbeat(request, call, now_ms),

@@ -58,7 +58,7 @@ def joined(
 def join_refused(error: ErrorCode, member_id: str) -> JoinGroupResponse:
     """A join is not done."""
     return JoinGroupResponse(
-        throttle_time=_NO_THROTTLE, error_code=error, protocol_name="", leader="", member_id=member_id, members=()
+        throttle_time=_NO_THROTTLE, error_code=error, protocol_name=None, leader="", member_id=member_id, members=()
     )
 
 
