@@ -11,6 +11,7 @@ from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 _HEAP: Final = (
@@ -25,20 +26,21 @@ _HEAP: Final = (
 class ZooKeeper(Process):
     """One server. Started again in the same folder it has its port and its tree; `connect` is for clients."""
 
-    def __init__(self, folder: Path, *, port: int = 0) -> None:
+    def __init__(self, folder: Path, *, port: int = 0, host: str = "127.0.0.1", inside: Sequence[str] = ()) -> None:
         self.port = port or free_port()
-        self.connect = f"127.0.0.1:{self.port}"
+        self.connect = f"{host}:{self.port}"
+        self._host = host
         config = folder / "zookeeper.properties"
         config.write_text(
             f"dataDir={folder / 'zookeeper'}\n"
             f"clientPort={self.port}\n"
-            "clientPortAddress=127.0.0.1\n"
+            f"clientPortAddress={host}\n"
             "tickTime=500\n"
             "maxClientCnxns=0\n"
             "4lw.commands.whitelist=srvr\n"
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        words = [*java.command("3.9.1", main, *_HEAP), str(config)]
+        words = [*inside, *java.command("3.9.1", main, *_HEAP), str(config)]
         super().__init__("zookeeper", words, folder / "zookeeper.log")
         try:
             self.wait_for_output(r"binding to port", 30)
@@ -49,7 +51,7 @@ class ZooKeeper(Process):
 
     def _serves(self) -> bool:
         """A server that is bound but not ready yet may leave a client hanging, so its own status is asked first."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.5) as probe:
+        with contextlib.suppress(OSError), socket.create_connection((self._host, self.port), 0.5) as probe:
             probe.sendall(b"srvr")
             return b"Zookeeper version" in probe.recv(1000)
         return False
