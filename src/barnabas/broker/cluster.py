@@ -13,6 +13,7 @@ from barnabas.broker.controller_link import ControllerLink
 from barnabas.broker.couriers import Couriers
 from barnabas.broker.peers import Peers
 from barnabas.broker.replication import Replication
+from barnabas.machines.controller.leaders import balance
 from barnabas.model.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Cluster:
         self._settings = settings
         self._metadata = metadata
         self._controller = controller
+        self._balancing: asyncio.Task[None] | None = None
         self.peers = Peers(broker_id, metadata, settings)
         self.link = ControllerLink(broker_id, controller, self.peers, metadata, settings)
         self._replication = Replication(
@@ -65,6 +67,21 @@ class Cluster:
         """Begin; the replicas already follow the image."""
         self._metadata.subscribe(self._replication.on_change)
         self._replication.start()
+        self._balancing = asyncio.get_running_loop().create_task(self._balance(), name="leader balance")
+
+    async def _balance(self) -> None:
+        """In office: give partitions back to their preferred leaders (auto.leader.rebalance.enable)."""
+        settings = self._settings
+        while True:
+            await asyncio.sleep(settings.number("leader.imbalance.check.interval.seconds"))
+            if not self._controller.is_active or not settings.flag("auto.leader.rebalance.enable"):
+                continue
+            wanted = balance(self._metadata.image, settings.number("leader.imbalance.per.broker.percentage"))
+            try:
+                if wanted is not None:
+                    await self._controller.decide(wanted)
+            except BarnabasError as error:
+                logger.warning("preferred leaders could not be elected, trying again later: %s", error)
 
     async def leave(self) -> None:
         """Before a stop: have others lead what this broker leads (controlled.shutdown.enable)."""
@@ -88,5 +105,8 @@ class Cluster:
 
     async def stop(self) -> None:
         """Ask and fetch no more."""
+        if self._balancing is not None:
+            self._balancing.cancel()
+            await asyncio.gather(self._balancing, return_exceptions=True)
         await self._replication.stop()
         self.peers.close()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.broker.caller import Caller
 from barnabas.broker.handlers import api_versions
 from barnabas.broker.registry import BY_KEY, RAW
-from barnabas.model.errors import ApiError, BarnabasError, ErrorCode, InvalidFrame, NotController
+from barnabas.model.errors import ApiError, BarnabasError, ErrorCode, InvalidFrame
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import codec, framing
 from barnabas.protocol.apis import ApiKey
@@ -92,10 +92,7 @@ class Dispatcher:
         if route.by_controller and not self._broker.controller.is_active and _is_for_controller(request):
             if self._broker.is_peer(known.caller) and FORWARDED.fullmatch(known.caller.client_id or ""):
                 return HANG_UP  # another broker takes this one for the controller: it is to look again
-            caller = known.caller
-            return self._hand_on(
-                route, version, correlation_id, bytes(frame[body:]), lambda: handler(self._broker, request, caller)
-            )
+            return self._hand_on(route, version, correlation_id, bytes(frame[body:]), request, known.caller)
         try:
             if route.versioned:
                 response = handler(self._broker, request, known.caller, version)
@@ -125,21 +122,25 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
 
     def _hand_on(
-        self, route: Route, version: int, correlation_id: int, body: bytes, local: Callable[[], Any]
+        self, route: Route, version: int, correlation_id: int, body: bytes, request: Any, caller: Caller
     ) -> Parked:
-        """Have the controller answer; `local` does so if this broker comes to office meanwhile."""
+        """Have the controller answer, or answer here if this broker comes to office meanwhile."""
         api, parked = route.api, Parked()
 
         async def hand_on() -> None:
+            from barnabas.protocol.error_responses import error_response  # here: one broker alone never needs it
+
             try:
                 flexible = version >= route.flexible_from
                 answer = await self._broker.cluster.link.relay(api.key, version, body, flexible=flexible)
             except BarnabasError as error:
                 logger.warning("%s could not be handed on to the controller: %s", api.key.name, error)
-                parked.resolve(_failed(api, version, correlation_id, NotController(str(error))))
+                code = ErrorCode.not_controller
+                response = error_response(api.key, version, api.newest, request, code, str(error))
+                parked.resolve(codec.encode(api.key, version, correlation_id, response))
             else:
                 if answer is None:
-                    await _run(parked, api, version, correlation_id, local())
+                    await _run(parked, api, version, correlation_id, api.load()(self._broker, request, caller))
                 else:
                     head = codec.HEADER_V0.pack(len(answer) + 4, correlation_id)
                     parked.resolve(b"".join((head, answer)))

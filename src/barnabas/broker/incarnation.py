@@ -7,18 +7,18 @@ that the process which made it is gone, and need not wait.
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.ids import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from uuid import UUID
 
 INCARNATION_FILE: Final = "barnabas.incarnation"
 
 
-def read(directory: Path) -> uuid.UUID | None:
+def read(directory: Path) -> UUID | None:
     """The id of the last run; None if there was none, or it cannot be read."""
     try:
         return uuid_from_text((directory / INCARNATION_FILE).read_text(encoding="ascii").strip())
@@ -26,7 +26,7 @@ def read(directory: Path) -> uuid.UUID | None:
         return None
 
 
-def write(directory: Path, incarnation: uuid.UUID) -> None:
+def write(directory: Path, incarnation: UUID) -> None:
     """Note this run's id, all of it or nothing."""
     draft = directory / f"{INCARNATION_FILE}.tmp"
     draft.write_text(f"{uuid_to_text(incarnation)}\n", encoding="ascii")

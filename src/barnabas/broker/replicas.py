@@ -26,7 +26,7 @@ from barnabas.model.errors import (
 from barnabas.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
     from concurrent.futures import Executor, Future
 
     from barnabas.broker.settings import Changed, Settings
@@ -156,6 +156,10 @@ class ReplicaManager:
         """A follower has caught up with a partition."""
         if self.replication is not None:
             self.replication.isr_may_grow(partition)
+
+    def brokers_up(self) -> Container[int]:
+        """The brokers that are registered, as far as this one knows."""
+        return self._metadata.image.brokers
 
     def followers(self) -> Iterable[Follower]:
         """Every partition that this broker follows."""

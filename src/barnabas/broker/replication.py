@@ -16,7 +16,7 @@ from barnabas.model.errors import ApiError, BarnabasError
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
     from concurrent.futures import Executor
     from uuid import UUID
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_GATHERING: Final = 0.01
+"""Seconds in which more followers may catch up, to be proposed together."""
 _LONGEST_CHECK: Final = 10.0
 """Seconds between two looks at the followers, at most."""
 
@@ -169,31 +171,43 @@ class Replication:
             self._changed.set()
 
     async def _keep_isrs(self) -> None:
+        loop = asyncio.get_running_loop()
+        next_look = 0.0
         while True:
             lag_ms = self._settings.number("replica.lag.time.max.ms")
+            if loop.time() >= next_look:
+                next_look = loop.time() + min(lag_ms / 2000, _LONGEST_CHECK)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(lag_ms / 2000, _LONGEST_CHECK)):
+                async with asyncio.timeout_at(next_look):
                     await self._changed.wait()
+                    await asyncio.sleep(_GATHERING)
             self._changed.clear()
+            partitions = [each for each in self._growing if self._replicas.get(*each.tp) is each]
+            self._growing.clear()
+            if loop.time() >= next_look:
+                partitions = list(self._replicas.all())
             try:
-                await self._propose(lag_ms / 1000)
+                await self._propose(partitions, lag_ms / 1000)
             except BarnabasError as error:
                 logger.info("the controller cannot be asked about in-sync replicas, trying again: %s", error)
             except Exception:
                 logger.exception("looking after in-sync replicas failed, trying again")
 
-    async def _propose(self, max_lag: float) -> None:
+    async def _propose(self, partitions: Iterable[Partition], max_lag: float) -> None:
         """Ask for every change that is due, in one request."""
         now = asyncio.get_running_loop().time()
         max_messages = self._settings.number_or_none("replica.lag.max.messages")
-        self._growing.clear()
+        up = self._replicas.brokers_up()
         wanted: list[tuple[Partition, tuple[int, ...]]] = []
-        for partition in self._replicas.all():
+        for partition in partitions:
             leader = partition.leader
             if len(leader.replicas) == 1:
                 continue
             isr = leader.next_isr(now, max_lag, max_messages)
-            if isr is not None:
+            if isr is None:
+                continue
+            isr = tuple(each for each in isr if each in leader.isr or each in up)
+            if frozenset(isr) != leader.isr or leader.maximal_isr != leader.isr:
                 wanted.append((partition, isr))
         if not wanted:
             return

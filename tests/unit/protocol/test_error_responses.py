@@ -41,8 +41,8 @@ VALUES: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DESCRIBE_LOG_DIRS: {"topics": None},
 }
 FOR_RESOURCES = {"resources": [{"resource_type": 2, "resource_name": "t"}]}
-SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
-"""Versions whose responses have no place for an error; Kafka tells nothing then, too."""
+SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2), (ApiKey.ELECT_LEADERS, 0)}
+"""Versions whose responses have no place for an error; of the first, Kafka tells nothing then, too."""
 
 CLIENTS = [api for api in APIS if api.key not in RAW and not api.internal]
 EVERY_VERSION = [

@@ -11,6 +11,7 @@ from typing import Final
 BROKER: Final[dict[str, str]] = {
     "advertised.listeners": "The addresses that clients are told to use; the listeners themselves if unset.",
     "auto.create.topics.enable": "Create a topic when a client asks for one that does not exist.",
+    "auto.leader.rebalance.enable": "Give partitions back to their preferred leaders from time to time.",
     "broker.id": "The broker's id in the ZooKeeper era's words; the same as node.id.",
     "broker.rack": "The rack that this broker stands in, for placing replicas.",
     "compression.gzip.level": "The level used when compression.type is gzip.",
@@ -38,6 +39,8 @@ BROKER: Final[dict[str, str]] = {
     "group.max.size": "The most members that a classic group can have.",
     "group.min.session.timeout.ms": "The shortest session timeout that members of classic groups may ask for.",
     "inter.broker.listener.name": "The listener that brokers use among themselves.",
+    "leader.imbalance.check.interval.seconds": "How often that is looked at.",
+    "leader.imbalance.per.broker.percentage": "Leave a broker alone that lacks no more than this share of what it should lead.",
     "listener.security.protocol.map": "Each listener's security protocol, as NAME:PROTOCOL; only PLAINTEXT is offered.",
     "listeners": "Where the broker listens, as NAME://HOST:PORT; an empty host means every interface.",
     "log.cleaner.backoff.ms": "How long a cleaner thread waits when there is nothing to clean.",

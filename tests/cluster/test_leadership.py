@@ -1,0 +1,100 @@
+"""Who leads, and where replicas are: elections, moves, a stop that hands over, requests that any broker takes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.support.clusters import Cluster
+from tests.support.senders import Sender, everything
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CREATE_TOPICS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 19, 43, 45, 46
+
+FIVE_SECONDS = timedelta(seconds=5)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster"), 3, {"auto.leader.rebalance.enable": "false"}) as found:
+        yield found
+
+
+def ask(cluster: Cluster, key: int, version: int, values: dict[str, Any], *, broker: int | None = None) -> Any:
+    """Ask a broker, by default one that is not the controller."""
+    if broker is None:
+        broker = next(each for each in cluster.nodes if each != cluster.controller())
+    with Connection(cluster.address(broker)) as wire:
+        return wire.ask(key, version, values)
+
+
+def test_any_broker_hands_requests_on_to_the_controller(cluster: Cluster) -> None:
+    topics = [{"name": "handed-on", "num_partitions": 3, "replication_factor": 3, "assignments": [], "configs": []}]
+    response = ask(cluster, CREATE_TOPICS, 7, {"topics": topics, "timeout": FIVE_SECONDS, "validate_only": False})
+    assert response.topics[0].error_code is ErrorCode.none
+    wait_until(lambda: "handed-on" in cluster.metadata().topics, "the topic to be known")
+    again = ask(cluster, CREATE_TOPICS, 2, {"topics": topics, "timeout": FIVE_SECONDS, "validate_only": False})
+    assert again.topics[0].error_code is ErrorCode.topic_already_exists
+
+
+def test_a_broker_that_stops_hands_over_what_it_leads(cluster: Cluster) -> None:
+    cluster.create("handed-over", 1, 3, min_insync_replicas="2")
+    sender = Sender(cluster, "handed-over")
+    leader = cluster.leader("handed-over")
+    sender.send(100)
+    sender.finish()
+    assert cluster.nodes[leader].stop() == 0
+    assert cluster.leader("handed-over", other_than=leader, seconds=1) != leader
+    sender.send(100)
+    sender.finish()
+    cluster.start(leader)
+    cluster.wait_for_isr("handed-over", {1, 2, 3})
+    assert not sender.errors
+    assert everything(cluster, "handed-over", 200) == list(range(200))
+
+
+def test_the_preferred_leader_is_elected_on_demand(cluster: Cluster) -> None:
+    cluster.create("preferred", 1, 3)
+    first = cluster.partition("preferred").replicas[0]
+    cluster.nodes[first].stop()
+    cluster.leader("preferred", other_than=first)
+    cluster.start(first)
+    cluster.wait_for_isr("preferred", {1, 2, 3})
+    assert cluster.leader("preferred") != first
+
+    def elected(asked: dict[str, Any]) -> ErrorCode:
+        (result,) = ask(cluster, ELECT_LEADERS, 2, asked).replica_election_results
+        code: ErrorCode = result.partition_result[0].error_code
+        return code
+
+    named = [{"topic": "preferred", "partitions": [0]}]
+    asked = {"election_type": 0, "topic_partitions": named, "timeout": FIVE_SECONDS}
+    assert elected(asked) is ErrorCode.none
+    wait_until(lambda: cluster.leader("preferred") == first, "the preferred leader")
+    assert elected(asked) is ErrorCode.election_not_needed
+
+
+def test_a_partition_moves_with_all_its_records(cluster: Cluster) -> None:
+    cluster.create("moves", 1, 1)
+    sender = Sender(cluster, "moves")
+    sender.send(500)
+    sender.finish()
+    (origin,) = cluster.partition("moves").replicas
+    target = [each for each in cluster.nodes if each != origin]
+    moved = [{"name": "moves", "partitions": [{"partition_index": 0, "replicas": target}]}]
+    response = ask(cluster, ALTER_REASSIGNMENTS, 1, {"topics": moved, "timeout": FIVE_SECONDS})
+    assert response.responses[0].partitions[0].error_code is ErrorCode.none
+    wait_until(lambda: set(cluster.partition("moves").replicas) == set(target), "the partition to be moved")
+    cluster.wait_for_isr("moves", set(target))
+    assert cluster.leader("moves") in target
+    assert everything(cluster, "moves", 500) == list(range(500))
+    assert ask(cluster, LIST_REASSIGNMENTS, 0, {"topics": None, "timeout": FIVE_SECONDS}).topics == ()
+    data = cluster.nodes[origin].data
+    wait_until(lambda: not (data / "moves-0").exists(), "the old replica's data to be removed")
