@@ -25,6 +25,8 @@ TOOLS: Final = {
     "groups": "org.apache.kafka.tools.GroupsCommand",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
+    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "storage": "kafka.tools.StorageTool",

@@ -49,6 +49,10 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     },
     "Cluster": {
         "configs": LazyCommand("barnabas.cli.configs", "Show and change settings while brokers run."),
+        "leader-election": LazyCommand("barnabas.cli.leader_election", "Elect leaders of partitions."),
+        "reassign-partitions": LazyCommand(
+            "barnabas.cli.reassign.command", "Move partitions to other brokers or directories."
+        ),
         "log-dirs": LazyCommand("barnabas.cli.log_dirs", "Show what partitions take on disk, and where."),
         "features": LazyCommand("barnabas.cli.features", "Show and set what all brokers switch to together."),
         "broker-api-versions": LazyCommand("barnabas.cli.broker_api_versions", "Show which APIs brokers serve."),

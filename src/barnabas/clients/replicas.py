@@ -1,0 +1,248 @@
+"""Where replicas are and who leads: asked for, moved to other brokers and directories, and elected."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32
+
+from barnabas.clients.errors import RequestRefused
+from barnabas.clients.log_offsets import by_topic
+from barnabas.clients.wire import RETRY_SECONDS, Node
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from kio.static.protocol import RequestPayload
+
+    from barnabas.clients.wire import Cluster
+
+
+class Replica(NamedTuple):
+    """A partition on one broker; its text is Kafka's."""
+
+    broker: int
+    partition: TopicPartition
+
+    def __str__(self) -> str:
+        return f"{self.partition}-{self.broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A move that is under way: all replicas for now, of which some come and some go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Election(IntEnum):
+    """Who may be elected: the first replica if it is in sync, or whoever lives."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The brokers that are up, by id with their racks, and the replicas of partitions."""
+
+    racks: dict[int, str | None]
+    replicas: dict[TopicPartition, tuple[int, ...]]
+
+
+def layout(cluster: Cluster, topics: Collection[str] | None) -> Layout:
+    """Brokers, and the replicas of some topics or of all; topics that are not there are left out."""
+    metadata = _metadata(cluster, topics)
+    return Layout(
+        {broker.node_id: broker.rack for broker in sorted(metadata.brokers, key=lambda broker: broker.node_id)},
+        {
+            TopicPartition(topic.name, partition.partition_index): tuple(partition.replica_nodes)
+            for topic in metadata.topics
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            if topic.error_code == ErrorCode.none
+        },
+    )
+
+
+def reassignments(
+    cluster: Cluster, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, Reassignment]:
+    """Moves that are under way, of some partitions or of all."""
+    from kio.schema.list_partition_reassignments.v0.request import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsTopics,
+    )
+
+    wanted = None
+    if partitions is not None:
+        wanted = tuple(
+            ListPartitionReassignmentsTopics(name=TopicName(topic), partition_indexes=tuple(map(i32, numbers)))
+            for topic, numbers in by_topic(partitions).items()
+        )
+    answer = _ask_controller(cluster, ListPartitionReassignmentsRequest(topics=wanted))
+    return {
+        TopicPartition(topic.name, one.partition_index): Reassignment(
+            tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def reassign(
+    cluster: Cluster,
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    allow_replication_factor_change: bool = True,
+) -> dict[TopicPartition, RequestRefused]:
+    """Move partitions to these replicas, or with None give up a move; what was refused, and why."""
+    from kio.schema.alter_partition_reassignments.v1.request import (
+        AlterPartitionReassignmentsRequest,
+        ReassignablePartition,
+        ReassignableTopic,
+    )
+
+    def replicas(target: Sequence[int] | None) -> tuple[BrokerId, ...] | None:
+        return None if target is None else tuple(map(BrokerId, target))
+
+    request = AlterPartitionReassignmentsRequest(
+        allow_replication_factor_change=allow_replication_factor_change,
+        topics=tuple(
+            ReassignableTopic(
+                name=TopicName(topic),
+                partitions=tuple(
+                    ReassignablePartition(
+                        partition_index=i32(number), replicas=replicas(targets[TopicPartition(topic, number)])
+                    )
+                    for number in numbers
+                ),
+            )
+            for topic, numbers in by_topic(targets).items()
+        ),
+    )
+    answer = _ask_controller(cluster, request, at_least=0 if allow_replication_factor_change else 1)
+    return {
+        TopicPartition(topic.name, one.partition_index): _refused(one)
+        for topic in answer.responses
+        for one in topic.partitions
+        if one.error_code != ErrorCode.none
+    }
+
+
+def elect_leaders(
+    cluster: Cluster, kind: Election, partitions: Iterable[TopicPartition] | None
+) -> dict[TopicPartition, RequestRefused | None]:
+    """Elect leaders of some partitions or of all that need it; None for each that got one, else why it did not."""
+    from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+
+    wanted = None
+    if partitions is not None:
+        wanted = tuple(
+            TopicPartitions(topic=TopicName(topic), partitions=tuple(map(i32, numbers)))
+            for topic, numbers in by_topic(partitions).items()
+        )
+    request = ElectLeadersRequest(election_type=i8(kind), topic_partitions=wanted)
+    answer = _ask_controller(cluster, request, at_least=0 if kind is Election.PREFERRED else 1)
+    return {
+        TopicPartition(topic.topic, one.partition_id): None if one.error_code == ErrorCode.none else _refused(one)
+        for topic in answer.replica_election_results
+        for one in topic.partition_result
+    }
+
+
+def move_to_directories(cluster: Cluster, moves: Mapping[Replica, str]) -> set[Replica]:
+    """Begin to move replicas to other directories of their brokers; those whose move began.
+
+    A replica that is not on its broker yet is left out, so that it can be asked for again. Raises RequestRefused.
+    """
+    from kio.schema.alter_replica_log_dirs.v2.request import (
+        AlterReplicaLogDir,
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirTopic,
+    )
+
+    nodes = {node.id: node for node in cluster.nodes()}
+    begun = set()
+    for broker in sorted({replica.broker for replica in moves}):
+        by_path: dict[str, list[TopicPartition]] = {}
+        for replica, path in moves.items():
+            if replica.broker == broker:
+                by_path.setdefault(path, []).append(replica.partition)
+        request = AlterReplicaLogDirsRequest(
+            dirs=tuple(
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=tuple(
+                        AlterReplicaLogDirTopic(name=TopicName(topic), partitions=tuple(map(i32, numbers)))
+                        for topic, numbers in by_topic(partitions).items()
+                    ),
+                )
+                for path, partitions in by_path.items()
+            )
+        )
+        if broker not in nodes:
+            raise RequestRefused(ErrorCode.broker_not_available, f"broker {broker} is not up")
+        for topic in _served(cluster, request, nodes[broker]).results:
+            for one in topic.partitions:
+                replica = Replica(broker, TopicPartition(topic.topic_name, one.partition_index))
+                if one.error_code == ErrorCode.none:
+                    begun.add(replica)
+                elif one.error_code != ErrorCode.replica_not_available:
+                    raise RequestRefused(
+                        one.error_code,
+                        f"replica {replica} cannot go to {moves[replica]}: broker {broker} answered "
+                        f"{one.error_code.name.upper()}",
+                    )
+    return begun
+
+
+def _metadata(cluster: Cluster, topics: Collection[str] | None) -> Any:
+    from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+
+    wanted = None
+    if topics is not None:
+        wanted = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in sorted(set(topics)))
+    return cluster.ask(
+        MetadataRequest(topics=wanted, allow_auto_topic_creation=False, include_topic_authorized_operations=False),
+        at_least=4,
+    )
+
+
+def _ask_controller(cluster: Cluster, request: RequestPayload, *, at_least: int = 0) -> Any:
+    """Ask the controller, as metadata names it; one that is no longer in office is looked for again."""
+    deadline = cluster.deadline()
+    while True:
+        metadata = _metadata(cluster, ())
+        nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in metadata.brokers}
+        answer = _served(cluster, request, nodes.get(metadata.controller_id), at_least=at_least)
+        if answer.error_code == ErrorCode.none:
+            return answer
+        if answer.error_code != ErrorCode.not_controller or deadline.passed:
+            raise _refused(answer)
+        time.sleep(RETRY_SECONDS)
+
+
+def _served(cluster: Cluster, request: RequestPayload, node: Node | None, *, at_least: int = 0) -> Any:
+    """The answer of a broker; one that does not know the API is told apart from one that refuses."""
+    try:
+        return cluster.ask(request, at=node, at_least=at_least)
+    except RequestRefused as error:
+        if error.code != ErrorCode.unsupported_version:
+            raise
+        api = type(request).__name__.removesuffix("Request")
+        raise RequestRefused(
+            error.code, f"the brokers of this cluster do not serve {api} (API {request.__api_key__}), which this needs"
+        ) from error
+
+
+def _refused(answer: Any) -> RequestRefused:
+    message = getattr(answer, "error_message", None)
+    return RequestRefused(answer.error_code, message or f"the broker answered {answer.error_code.name.upper()}")
