@@ -74,3 +74,21 @@ def test_leaders_go_on_while_zookeeper_is_away(cluster: Cluster, zookeeper: ZooK
     wait_until(lambda: cluster.controller() > 0, "a controller")
     cluster.wait_for_isr("alone", {1, 2, 3})
     cluster.create("later", 1, 3)
+
+
+def test_a_killed_broker_is_replaced_long_before_its_session_times_out(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper
+) -> None:
+    settings = {"zookeeper.session.timeout.ms": "15000"}
+    chroot = f"{zookeeper.connect}/{uuid.uuid4().hex}"
+    with Cluster(tmp_path_factory.mktemp("slow"), 3, settings, zookeeper=chroot) as slow:
+        slow.create("lives", 3, 3)
+        controller = slow.controller()
+        other = next(each for each in slow.nodes if each != controller)
+        index = next(each for each in range(3) if slow.leader("lives", each) == other)
+        slow.nodes[other].kill()
+        assert slow.leader("lives", index, other_than=other, seconds=5) != other
+        slow.start(other)
+        wait_until(lambda: len(slow.metadata().brokers) == 3, "the broker to be back")
+        slow.nodes[controller].kill()
+        wait_until(lambda: slow.controller() not in (controller, -1), "another controller", 5)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.controller_link import ControllerLink
 from barnabas.broker.couriers import Couriers
+from barnabas.broker.lookout import Lookout
 from barnabas.broker.peers import Peers
 from barnabas.broker.replication import Replication
 from barnabas.machines.controller.leaders import balance
@@ -59,6 +60,7 @@ class Cluster:
             lambda: controller.broker_epoch,
             executor,
         )
+        self._lookout = Lookout(broker_id, controller, self.peers, metadata)
         controller.couriers = Couriers(broker_id, self.peers, settings)
         controller.standing.actor = replicas
         replicas.replication = self._replication
@@ -66,6 +68,7 @@ class Cluster:
     def start(self) -> None:
         """Begin; the replicas already follow the image."""
         self._metadata.subscribe(self._replication.on_change)
+        self._metadata.subscribe(self._lookout.on_change)
         self._replication.start()
         self._balancing = asyncio.get_running_loop().create_task(self._balance(), name="leader balance")
 
@@ -108,5 +111,6 @@ class Cluster:
         if self._balancing is not None:
             self._balancing.cancel()
             await asyncio.gather(self._balancing, return_exceptions=True)
+        await self._lookout.stop()
         await self._replication.stop()
         self.peers.close()

@@ -154,8 +154,8 @@ class Controller:
         """
         async with self._lock:
             await self._open()
-            await self.news.skip_settings(self._opened)
-            self._loaded = await load(self._opened)
+            await self.news.skip_settings(self.store)
+            self._loaded = await load(self.store)
             self.cache.replace(self._loaded.image)
             return self.cache.image
 
@@ -170,7 +170,7 @@ class Controller:
         async with self._lock:
             await self._open()
             if self._loaded is None:
-                self._loaded = await load(self._opened)
+                self._loaded = await load(self.store)
                 self.cache.replace(self._loaded.image)
             await self._register()
             with contextlib.suppress(NotController):  # a term that ended at once; following looks after it
@@ -235,8 +235,8 @@ class Controller:
         self, settings: Mapping[ConfigResource, Mapping[str, str]]
     ) -> dict[ConfigResource, ApiError | None]:
         try:
-            await config_changes.write(self._opened, settings)
-            await self.news.follow_settings(self._opened)
+            await config_changes.write(self.store, settings)
+            await self.news.follow_settings(self.store)
         except StoreError as error:
             raise RequestTimedOut(f"the metadata store did not take the change: {error}") from error
         return dict.fromkeys(settings)
@@ -246,15 +246,15 @@ class Controller:
         broker_id = -1 if self._registration is None else self._registration.broker_id
         try:
             while True:
-                node = await self._opened.find(ProducerIdsNode.path)
+                node = await self.store.find(ProducerIdsNode.path)
                 last = None if node is None else ProducerIdsNode.decode(node.data)
                 block = ProducerIds(0 if last is None else last.first + last.count, PRODUCER_ID_BLOCK)
                 data = ProducerIdsNode.encode(broker_id, block)
                 with contextlib.suppress(NodeExists, BadVersion, NoNode):
                     if node is None:
-                        await self._opened.create(ProducerIdsNode.path, data)
+                        await self.store.create(ProducerIdsNode.path, data)
                     else:
-                        await self._opened.set(ProducerIdsNode.path, data, node.version)
+                        await self.store.set(ProducerIdsNode.path, data, node.version)
                     return block
         except StoreError as error:
             raise RequestTimedOut(f"no producer ids can be given out now: {error}") from error
@@ -316,7 +316,7 @@ class Controller:
         touched = {change.before or change.after for change in changes if isinstance(change, TopicChanged)}
         names = {topic.name for topic in touched if topic is not None}
         await config_changes.note(
-            self._opened,
+            self.store,
             [
                 change.resource
                 for change in changes
@@ -332,17 +332,18 @@ class Controller:
 
     async def _write(self, changes: Iterable[Change]) -> None:
         if self._term is not None:
-            await self._write_operations(await operations(self._opened, changes, self._term.epoch))
+            await self._write_operations(await operations(self.store, changes, self._term.epoch))
 
     async def _write_operations(self, wanted: Iterable[Operation]) -> None:
         if self._term is not None:
             for portion in portions(wanted, self._term.guard):
-                await self._opened.multi(portion)
+                await self.store.multi(portion)
 
     # Sessions and offices
 
     @property
-    def _opened(self) -> MetadataStore:
+    def store(self) -> MetadataStore:
+        """The store of the present session. Raises StoreError when there is none."""
         if self._store is None:
             raise StoreError("the metadata store is not open")
         return self._store
@@ -364,7 +365,7 @@ class Controller:
         if self._registration is None:
             return
         epoch = await register(
-            self._opened,
+            self.store,
             self._registration,
             self._clock.now_ms(),
             previous_incarnation=self._previous_incarnation,
@@ -376,7 +377,7 @@ class Controller:
     async def _is_registered(self) -> bool:
         if self._registration is None:
             return True
-        node = await self._opened.find(BrokerNode.path(self._registration.broker_id))
+        node = await self.store.find(BrokerNode.path(self._registration.broker_id))
         return node is not None and node.czxid == self.broker_epoch
 
     def _session_expired(self) -> None:
@@ -420,23 +421,23 @@ class Controller:
             logger.warning("this broker's registration was removed; registering again")
             self.standing.fall()
             await self._register()
-        if self._term is not None and not await in_office(self._opened):
+        if self._term is not None and not await in_office(self.store):
             self._leave_office()
         if self._term is None and self._registration is not None:
-            self._term = await campaign(self._opened, self._registration.broker_id, self._clock.now_ms())
+            self._term = await campaign(self.store, self._registration.broker_id, self._clock.now_ms())
         if self._term is None:
-            await self.news.follow_settings(self._opened)
+            await self.news.follow_settings(self.store)
         elif self._machine is None:
             await self._take_office(self._term)
         else:
-            brokers = await load_brokers(self._opened)
+            brokers = await load_brokers(self.store)
             if brokers != self._machine.image.brokers or self._restarted:
                 await self._decide(self._registered(brokers))
             await self._follow_settings_in_office()
 
     async def _follow_settings_in_office(self) -> None:
         """Brokers write their own settings themselves."""
-        configs, _ = await self.news.changes.news(self._opened)
+        configs, _ = await self.news.changes.news(self.store)
         if self._machine is not None:
             known = self._machine.image.configs
             changes = [
@@ -452,9 +453,13 @@ class Controller:
         loaded, self._loaded = self._loaded, None
         if loaded is not None and not _untouched_until(loaded.image, term):
             loaded = None
-        await self._load_in_office(loaded)
-        await self._decide(self._registered(await load_brokers(self._opened)))
-        self._active = True
+        try:
+            await self._load_in_office(loaded)
+            self._active = True
+            await self._decide(self._registered(await load_brokers(self.store)))
+        except BaseException:
+            self._machine, self._active = None, False
+            raise
         logger.info("became controller with epoch %d", term.epoch)
 
     def _registered(self, brokers: Mapping[int, BrokerImage]) -> Registered:
@@ -476,12 +481,12 @@ class Controller:
 
     async def _load_in_office(self, loaded: Loaded | None = None) -> None:
         """Load the tree, unless it is known, and finish what a predecessor could not."""
-        loaded = loaded or await load(self._opened)
+        loaded = loaded or await load(self.store)
         if loaded.deleting:
-            async for wanted in unfinished_deletions(self._opened, loaded):
+            async for wanted in unfinished_deletions(self.store, loaded):
                 await self._write_operations(wanted)
-            loaded = await load(self._opened)
-        await make_folders(self._opened, loaded.image)
+            loaded = await load(self.store)
+        await make_folders(self.store, loaded.image)
         self._machine = self._new_machine(loaded.image)
         self._restarted = loaded.restarted
 

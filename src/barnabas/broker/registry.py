@@ -98,6 +98,7 @@ APIS: Final = (
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, "group_admin:consumer_group_describe"),
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, "configs:list_config_resources"),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "metadata:describe_topic_partitions"),
+    Api(ApiKey.PROBE, 0, 0, "replication:probe", internal=True),
 )
 
 BY_KEY: Final = {api.key.value: api for api in APIS}

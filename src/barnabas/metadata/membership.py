@@ -71,6 +71,18 @@ async def register(
         watch.cancel()
 
 
+async def remove(store: MetadataStore, broker_id: int, found: Node) -> None:
+    """Remove what a dead broker left, and its office if it held one, unless it has registered anew since `found`.
+
+    It might do so between looking and removing: then it notices, and registers once more.
+    """
+    node = await store.find(BrokerNode.path(broker_id))
+    if node is not None and node.czxid == found.czxid:
+        with contextlib.suppress(NoNode):
+            await store.delete(node.path)
+        await _vacate(store, node.owner)
+
+
 async def _vacate(store: MetadataStore, session: int) -> None:
     """If the dead session held the controller's office too, nobody waits for it to time out."""
     controller = await store.find(ControllerNode.path)

@@ -53,6 +53,7 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    PROBE = 1000
 
 
 NEVER_FLEXIBLE: Final = 1 << 15
@@ -99,5 +100,6 @@ FLEXIBLE_FROM: Final[dict[ApiKey, int]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: 0,
     ApiKey.LIST_CONFIG_RESOURCES: 0,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
+    ApiKey.PROBE: 0,
 }
 """The first version of each API whose messages and headers carry tagged fields."""

@@ -8,6 +8,7 @@ kio looks at the types.
     StopReplica         to replicas that are none any more: stop, or stop and delete
     UpdateMetadata      to all: the same for clients, and which brokers are up
     ControlledShutdown  from a broker that is about to stop: give my partitions other leaders
+    Probe               from a broker that finds another one dead: do you find the same? (Kafka has no such message)
 """
 
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 UPDATE_METADATA: Final = 6
 CONTROLLED_SHUTDOWN: Final = 7
+PROBE: Final = 1000
+"""A number far from Kafka's own."""
 
 INCREMENTAL: Final = i8(1)
 """As a message's type: what it does not name stays as it is."""
@@ -288,15 +291,39 @@ class ControlledShutdownResponse(_Response):
     remaining_partitions: tuple[RemainingPartition, ...]
 
 
+# Probe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRequest(_Request):
+    """Try to connect to a broker."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(PROBE)
+    broker_id: i32 = field(metadata={"kafka_type": "int32"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResponse(_Response):
+    """Whether it refuses connections."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(PROBE)
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    is_refused: bool = field(metadata={"kafka_type": "bool"})
+
+
 REQUESTS: Final = {
     LEADER_AND_ISR: LeaderAndIsrRequest,
     STOP_REPLICA: StopReplicaRequest,
     UPDATE_METADATA: UpdateMetadataRequest,
     CONTROLLED_SHUTDOWN: ControlledShutdownRequest,
+    PROBE: ProbeRequest,
 }
 RESPONSES: Final = {
     LEADER_AND_ISR: LeaderAndIsrResponse,
     STOP_REPLICA: StopReplicaResponse,
     UPDATE_METADATA: UpdateMetadataResponse,
     CONTROLLED_SHUTDOWN: ControlledShutdownResponse,
+    PROBE: ProbeResponse,
 }

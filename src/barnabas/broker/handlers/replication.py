@@ -1,5 +1,5 @@
 """What brokers say to each other: LeaderAndIsr v7, StopReplica v4, UpdateMetadata v8, ControlledShutdown v3,
-AlterPartition v3.
+AlterPartition v3, Probe v0.
 
 Only brokers may ask these, on the listener that they use among themselves; ApiVersions does not name them. One version
 of each is served, the newest of Apache Kafka 3.9, since clusters are made of Barnabas brokers.
@@ -8,6 +8,7 @@ of each is served, the newest of Apache Kafka 3.9, since clusters are made of Ba
   answered with STALE_CONTROLLER_EPOCH, those for an earlier registration of this broker with STALE_BROKER_EPOCH.
   They are answered when this broker acts by them and its logs are there.
 - ControlledShutdown and AlterPartition go to the controller: NOT_CONTROLLER if this broker is none.
+- Probe, which Kafka has not: whether another broker refuses connections, as seen from here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kio.schema.alter_partition.v3 import response as altered
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
+from barnabas.broker.lookout import is_refused
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import NO_LEADER, PartitionImage
 from barnabas.machines.controller.requests import AlterIsr, IsrChange, ShutDown
@@ -77,6 +79,13 @@ async def controlled_shutdown(
             internal.RemainingPartition(topic_name=topic, partition_index=i32(index)) for topic, index in remaining
         ),
     )
+
+
+async def probe(broker: Broker, request: internal.ProbeRequest, caller: Caller) -> internal.ProbeResponse:
+    """Try to connect to another broker."""
+    endpoint = broker.cluster.peers.endpoint(request.broker_id)
+    refused = endpoint is not None and await is_refused(endpoint)
+    return internal.ProbeResponse(error_code=ErrorCode.none, is_refused=refused)
 
 
 async def alter_partition(
