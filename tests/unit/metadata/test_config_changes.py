@@ -1,0 +1,70 @@
+"""Notes of changed settings: read once, in order, and everything is read again when some are missing."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
+from barnabas.metadata import config_changes
+from barnabas.metadata.config_changes import KEPT, ConfigChanges
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.znodes import ConfigChangesNode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+TOPIC, BROKER = ConfigResource.topic("t"), ConfigResource.broker(1)
+
+
+@asynccontextmanager
+async def a_store(folder: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(folder / "metadata")
+    await store.start()
+    try:
+        await store.create(ConfigChangesNode.path, parents=True)
+        yield store
+    finally:
+        await store.close()
+
+
+async def test_what_a_note_names_is_read_once(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await changes.skip(store)
+        assert await changes.news(store) == ({}, False)
+        await config_changes.write(store, {TOPIC: {"a": "1"}, BROKER: {"b": "2"}})
+        assert await changes.news(store) == ({TOPIC: {"a": "1"}, BROKER: {"b": "2"}}, False)
+        assert await changes.news(store) == ({}, False)
+        await config_changes.write(store, {TOPIC: {"a": "3"}})
+        assert await changes.news(store) == ({TOPIC: {"a": "3"}}, False)
+
+
+async def test_who_never_looked_reads_everything(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        await config_changes.write(store, {TOPIC: {"a": "1"}, ALL_BROKERS: {"b": "2"}})
+        changes = ConfigChanges()
+        assert await changes.news(store) == ({TOPIC: {"a": "1"}, ALL_BROKERS: {"b": "2"}}, True)
+        assert await changes.news(store) == ({}, False)
+        changes.forget()
+        assert (await changes.news(store))[1]
+
+
+async def test_who_misses_notes_reads_everything(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await changes.skip(store)
+        await config_changes.write(store, {TOPIC: {"a": "1"}})
+        for _ in range(KEPT):
+            await config_changes.note(store, [BROKER])
+        assert len(await store.children(ConfigChangesNode.path)) == KEPT
+        assert await changes.news(store) == ({TOPIC: {"a": "1"}}, True)
+
+
+async def test_a_resource_without_a_node_has_no_settings(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        changes = ConfigChanges()
+        await changes.skip(store)
+        await config_changes.note(store, [TOPIC])
+        assert await changes.news(store) == ({TOPIC: None}, False)
