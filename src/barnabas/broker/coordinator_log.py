@@ -16,7 +16,7 @@ from barnabas.protocol.records.control import ControlType, control_type
 from barnabas.protocol.records.records import Record, read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.broker.partition import Partition
     from barnabas.storage.log import Log
@@ -50,10 +50,15 @@ def append(partition: Partition, records: Sequence[tuple[bytes, bytes | None]], 
     return partition.append(batch, read_header(batch), now_ms).last_offset + 1
 
 
-def replay_log(log: Log, reader: Replayed, buffer_bytes: int) -> int:
-    """Hand every record to `reader`; returns how many there were. Reads files; runs in a thread."""
+def replay_log(log: Log, reader: Replayed, buffer_bytes: int, is_wanted: Callable[[], bool]) -> int:
+    """Hand every record to `reader`; returns how many there were. Reads files; runs in a thread.
+
+    It ends early when it `is_wanted` no more.
+    """
     count = 0
     for header, payload in _batches(log, buffer_bytes):
+        if not is_wanted():
+            break
         unpacked = decompress(header.codec, payload, _MAX_UNPACKED) if header.codec else payload
         transaction = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in read_records(unpacked, header.record_count):

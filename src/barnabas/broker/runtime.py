@@ -15,6 +15,7 @@ machine is built again from the log.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
@@ -48,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 MAX_BATCH: Final = 512 * 1024
 """Bytes of records that are not held back any longer."""
+RETRY_MS: Final = 1000
+"""How long to wait before something that failed is tried again."""
 
 
 class Call:
@@ -140,6 +143,9 @@ class Shard(Generic[M]):
         if machine is None:
             call.fail(self.failure)
             return
+        if (too_few := self.partition.too_few_in_sync()) is not None:
+            call.fail(CoordinatorNotAvailable(str(too_few)))
+            return
         try:
             outcome = decide(machine, self._runtime.clock.now_ms())
         except Exception:
@@ -149,18 +155,20 @@ class Shard(Generic[M]):
         self.apply(machine, outcome)
 
     def apply(self, machine: M, outcome: Outcome[Any, Any, Any]) -> None:
-        """Make a decision come true."""
+        """Make a decision come true, unless its machine has been replaced."""
+        if machine is not self.machine:
+            return
         changes, replies = outcome.changes, outcome.replies
         if changes:
             try:
                 self._note([machine.encode(record) for record in changes])
-            except ApiError as error:
+                replay = machine.replay
+                for record in changes:
+                    replay(record)
+            except Exception as error:
                 self._waiting += replies
                 self._fail(error)
                 return
-            replay = machine.replay
-            for record in changes:
-                replay(record)
         for timer in outcome.timers:
             if timer.at_ms is None:
                 self._timers.cancel(timer.key)
@@ -187,7 +195,7 @@ class Shard(Generic[M]):
             return
         try:
             coordinator_log.append(self.partition, records, self._runtime.clock.now_ms(), self._runtime.compression)
-        except ApiError as error:
+        except Exception as error:
             self._fail(error)
             return
         self._unwritten, self._unwritten_bytes, self._waiting = [], 0, []
@@ -226,16 +234,25 @@ class Shard(Generic[M]):
         machine = self.machine
         if machine is None:
             return
+        now_ms = self._runtime.clock.now_ms()
+        if self.partition.too_few_in_sync() is not None:
+            self._timers.set(key, now_ms + RETRY_MS)
+            return
         try:
-            outcome = machine.expire(key, self._runtime.clock.now_ms())
+            outcome = machine.expire(key, now_ms)
         except Exception:
             logger.exception("the coordinator of %s failed at %s", self.partition.tp, key)
             return
         self.apply(machine, outcome)
 
-    def _fail(self, error: ApiError) -> None:
-        """What was decided cannot be stored."""
-        logger.error("%s: a decision of the coordinator cannot be stored: %s", self.partition.tp, error)
+    def _fail(self, failure: Exception) -> None:
+        """What was decided cannot be stored: the log is right, and the machine is not any more."""
+        if isinstance(failure, ApiError):
+            error = failure
+            logger.error("%s: a decision of the coordinator cannot be stored: %s", self.partition.tp, error)
+        else:
+            error = UnknownServerError(f"the coordinator failed: {failure}")
+            logger.error("%s: the coordinator failed to store a decision", self.partition.tp, exc_info=failure)
         waiting, self._waiting = self._waiting, []
         for call, _ in waiting:
             call.fail(_told(error))
@@ -246,7 +263,7 @@ class Shard(Generic[M]):
 
 def _told(error: ApiError) -> ApiError:
     """What clients are told when records cannot be stored, in Kafka's words."""
-    if isinstance(error, RecordListTooLarge):
+    if isinstance(error, RecordListTooLarge | UnknownServerError):
         return UnknownServerError(str(error))
     if isinstance(error, StorageFailed | NotLeaderOrFollower):
         return NotCoordinator(str(error))
@@ -280,6 +297,7 @@ class Runtime(Generic[M]):
         self._load_buffer_bytes = load_buffer_bytes
         self._shards: dict[int, Shard[M]] = {}
         self._loading: set[asyncio.Task[None]] = set()
+        self._resigned = asyncio.Event()
         replicas.watch(topic, self._led, self._lost)
 
     def partition_for(self, key: str) -> int | None:
@@ -315,6 +333,7 @@ class Runtime(Generic[M]):
 
     def resign(self) -> None:
         """Serve no more (the broker stops)."""
+        self._resigned.set()
         for shard in self.shards():
             self._end(shard)
         self._shards.clear()
@@ -331,22 +350,32 @@ class Runtime(Generic[M]):
         task.add_done_callback(self._loading.discard)
 
     async def _load(self, shard: Shard[M]) -> None:
-        machine, log, tp = self._make_machine(), shard.partition.log, shard.partition.tp
+        """Read the log into a new machine; what fails is tried again, for as long as the shard is this broker's."""
+        log, tp = shard.partition.log, shard.partition.tp
 
-        def read() -> int:
-            log.prepare()
-            return coordinator_log.replay_log(log, machine, self._load_buffer_bytes)
+        def is_wanted() -> bool:
+            return self._shards.get(tp.partition) is shard
 
-        try:
-            count = await asyncio.get_running_loop().run_in_executor(self._executor, read)
-        except Exception as error:
-            logger.exception("cannot load %s: what it coordinates is not available", tp)
-            shard.failure = CoordinatorNotAvailable(f"{tp} cannot be loaded: {error}")
-            return
-        if self._shards.get(tp.partition) is shard:
-            if count:
-                logger.info("loaded %s: %d records", tp, count)
-            shard.begin(machine)
+        while is_wanted():
+            machine = self._make_machine()
+
+            def read(machine: M = machine) -> int:
+                log.prepare()
+                return coordinator_log.replay_log(log, machine, self._load_buffer_bytes, is_wanted)
+
+            try:
+                count = await asyncio.get_running_loop().run_in_executor(self._executor, read)
+            except Exception as error:
+                logger.exception("cannot load %s: what it coordinates is not available", tp)
+                shard.failure = CoordinatorNotAvailable(f"{tp} cannot be loaded: {error}")
+            else:
+                if is_wanted():
+                    if count:
+                        logger.info("loaded %s: %d records", tp, count)
+                    shard.begin(machine)
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._resigned.wait(), RETRY_MS / 1000)
 
     def _led(self, partition: Partition) -> None:
         shard = self._shards[partition.tp.partition] = Shard(self, partition)

@@ -3,18 +3,26 @@
 Every heartbeat moves its member's timer. So a timer is an entry in a dictionary, and a queue holds at most one entry
 per key: it is looked at when its time comes, and goes back into the queue if the timer was moved meanwhile. Setting a
 timer that is already queued costs one assignment.
+
+Times are given as wall time and kept on the clock that never goes back: a clock that jumps makes no timer fire early or
+late. A process that stood still for a while finds all its timers due, and what was sent to it meanwhile still unread:
+then the timers wait a moment, so that nobody is taken for dead whose heartbeat lies there.
 """
 
 from __future__ import annotations
 
 import asyncio
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from barnabas.model.clock import Clock
+
+
+LATE_MS: Final = 500
+GRACE_SECONDS: Final = 0.1
 
 
 class Timers:
@@ -30,9 +38,12 @@ class Timers:
         self._count = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = 0
+        self._excused = False
+        """Whether the timers have waited for what was sent while the process stood still."""
 
     def set(self, key: Hashable, at_ms: int) -> None:
         """Fire at this time, and at no other that was set for the key."""
+        at_ms = self._now() + at_ms - self._clock.now_ms()
         self._due[key] = at_ms
         if self._queued.get(key, at_ms + 1) > at_ms:
             self._enqueue(key, at_ms)
@@ -53,20 +64,25 @@ class Timers:
 
     def run_due(self) -> None:
         """Fire everything whose time has come."""
-        now_ms = self._clock.now_ms()
-        while self._queue and self._queue[0][0] <= now_ms:
-            looked_at, _, key = heappop(self._queue)
-            if self._queued.get(key) == looked_at:
-                del self._queued[key]
-            due = self._due.get(key)
-            if due is None:
-                continue
-            if due <= now_ms:
-                del self._due[key]
-                self._fire(key)
-            elif self._queued.get(key, due + 1) > due:
-                self._enqueue(key, due)
-        self._wind()
+        now = self._now()
+        try:
+            while self._queue and self._queue[0][0] <= now:
+                looked_at, _, key = heappop(self._queue)
+                if self._queued.get(key) == looked_at:
+                    del self._queued[key]
+                due = self._due.get(key)
+                if due is None:
+                    continue
+                if due <= now:
+                    del self._due[key]
+                    self._fire(key)
+                elif self._queued.get(key, due + 1) > due:
+                    self._enqueue(key, due)
+        finally:
+            self._wind()
+
+    def _now(self) -> int:
+        return int(self._clock.monotonic() * 1000)
 
     def _enqueue(self, key: Hashable, at_ms: int) -> None:
         self._queued[key] = at_ms
@@ -83,9 +99,14 @@ class Timers:
                 return
             self._alarm.cancel()
         self._alarm_at = first
-        seconds = max(0, first - self._clock.now_ms()) / 1000
+        seconds = max(0, first - self._now()) / 1000
         self._alarm = asyncio.get_running_loop().call_later(seconds, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
+        if self._now() - self._alarm_at > LATE_MS and not self._excused:
+            self._excused = True
+            self._alarm = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._ring)
+            return
+        self._excused = False
         self.run_due()

@@ -166,10 +166,11 @@ class _Reader:
 
 
 def _duration(milliseconds: int) -> timedelta:
+    """A retention time; what is longer than Python can say is as good as for ever."""
     try:
         return timedelta(milliseconds=milliseconds)
-    except OverflowError as error:
-        raise InvalidFrame(f"a retention time of {milliseconds} ms cannot be") from error
+    except OverflowError:
+        return timedelta.max if milliseconds > 0 else NO_RETENTION
 
 
 def pack(correlation_id: int, version: int, response: OffsetCommitResponse) -> bytes:

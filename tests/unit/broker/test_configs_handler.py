@@ -169,7 +169,7 @@ class TestIncremental:
                 [("interval.ms", SET, "9")],
                 "invalid_request: Client metrics have no configuration in Barnabas",
             ),
-            (GROUP, "g", [("x", SET, "9")], "invalid_request: Groups have no configuration in Barnabas"),
+            (GROUP, "g", [("x", SET, "9")], "invalid_config: Unknown group config name: x"),
             (99, "x", [], "invalid_request: Unknown resource type 99"),
         ],
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
@@ -24,9 +26,10 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 
 from barnabas.broker import internal_topics
 from barnabas.broker.handlers import group_admin, group_offsets, groups
+from barnabas.broker.handlers.topics import create_partitions
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.machines.acls import GROUP_OPERATIONS
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.group_offsets import (
     OffsetCommitRequest,
@@ -370,3 +373,54 @@ async def test_whoever_waits_is_told_when_the_broker_stops(tmp_path: Path) -> No
         assert (await asyncio.wait_for(waiting, 5)).error_code is ErrorCode.not_coordinator
         again = await answer(groups.join_group(broker, join_request("g"), CALLER, 9))
         assert again.error_code is ErrorCode.not_coordinator
+
+
+async def test_a_topic_made_anew_does_not_inherit_offsets(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        await make_topic(broker, "again")
+        await commit(broker, "g", {0: 777}, topic="again")
+        for shard in broker.groups.runtime.shards():
+            shard.end(CoordinatorLoadInProgress("nobody hears of the deletion"))
+        await broker.controller.delete_topics(["again"])
+        await make_topic(broker, "again")
+        await reload(broker)
+        request = OffsetFetchRequest(
+            groups=(
+                OffsetFetchRequestGroup(
+                    group_id="g", topics=(OffsetFetchRequestTopics(name="again", partition_indexes=(0,)),)
+                ),
+            )
+        )
+        response = await answer(group_offsets.offset_fetch(broker, request, CALLER, 9))
+        assert response.groups[0].topics[0].partitions[0].committed_offset == -1
+
+
+async def test_the_topic_of_groups_cannot_be_given_more_partitions(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        request = zero(
+            CreatePartitionsRequest,
+            topics=(zero(CreatePartitionsTopic, name=CONSUMER_OFFSETS, count=9, assignments=None),),
+        )
+        (result,) = (await create_partitions(broker, request, CALLER)).results
+        assert result.error_code is ErrorCode.invalid_request
+        topic = broker.metadata.topic(CONSUMER_OFFSETS)
+        assert topic is not None
+        assert len(topic.partitions) == 2
+
+
+async def test_a_client_with_an_endless_name_is_a_member_like_any_other(tmp_path: Path) -> None:
+    async with coordinating(tmp_path) as broker:
+        caller = replace(CALLER, client_id="x" * 32_767)
+        first = await answer(groups.join_group(broker, join_request("g"), caller, 9))
+        second = await answer(groups.join_group(broker, join_request("g", first.member_id), caller, 9))
+        assert second.error_code is ErrorCode.none
+        sync = zero(
+            SyncGroupRequest,
+            group_id="g",
+            member_id=first.member_id,
+            generation_id=second.generation_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=(SyncGroupRequestAssignment(member_id=first.member_id, assignment=b"all"),),
+        )
+        assert (await answer(groups.sync_group(broker, sync, caller, 5))).error_code is ErrorCode.none

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.broker import coordinator_log
 from barnabas.broker.coordinator_log import _batches
 from barnabas.broker.runtime import Call, Runtime
 from barnabas.machines.outcome import Outcome, Timer
@@ -23,7 +24,7 @@ from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.protocol.records.records import Record
-from tests.support.parts import make_topic, running_parts
+from tests.support.parts import append, make_topic, running_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -294,3 +295,60 @@ async def test_what_waits_to_be_stored_when_a_coordinator_ends_is_refused(tmp_pa
         assert isinstance(await asyncio.wait_for(result, 5), NotCoordinator)
         await asyncio.sleep(0)
         assert broker.replicas.find(TOPIC, 0).log.log_end_offset == 0
+
+
+async def test_a_failure_that_nobody_expected_is_told_and_the_coordinator_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 1
+        with monkeypatch.context() as broken:
+            broken.setattr(coordinator_log, "append", lambda *arguments: 1 / 0)
+            assert isinstance(await ask(runtime, "a"), UnknownServerError)
+        assert "failed to store a decision" in caplog.text
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 2
+        runtime.resign()
+
+
+async def test_a_load_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts(tmp_path) as broker:
+        await make_topic(broker, TOPIC)
+        real, failures = coordinator_log.replay_log, iter([OSError("no descriptors left"), None])
+
+        def replay_log(*arguments: Any) -> int:
+            if (failure := next(failures)) is not None:
+                raise failure
+            return real(*arguments)
+
+        monkeypatch.setattr(coordinator_log, "replay_log", replay_log)
+        monkeypatch.setattr("barnabas.broker.runtime.RETRY_MS", 10)
+        partition = broker.replicas.find(TOPIC, 0)
+        append(partition, [1])  # so that there is something to load
+        runtime = counters(broker)
+        runtime._led(partition)
+        await asyncio.wait_for(runtime.loaded(), 5)
+        assert runtime.find("a").machine is not None
+        runtime.resign()
+
+
+async def test_a_load_that_nobody_wants_any_more_ends_early(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        await make_topic(broker, TOPIC)
+        partition = broker.replicas.find(TOPIC, 0)
+        for number in range(10):
+            append(partition, [number])
+        seen: list[bytes] = []
+
+        class Reader:
+            def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+                seen.append(key)
+
+            def end_transaction(self, producer_id: int, commit: bool) -> None: ...
+
+        wanted = iter([True, True, False])
+        coordinator_log.replay_log(partition.log, Reader(), 100, lambda: next(wanted))
+        assert len(seen) <= 2

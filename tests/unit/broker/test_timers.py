@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from barnabas.broker.timers import Timers
 from barnabas.model.clock import ManualClock
 
@@ -28,6 +30,10 @@ class Fixture:
     def pass_to(self, after_ms: int) -> list[Hashable]:
         """Let time pass, and give what fired."""
         self.clock.advance(self.at(after_ms) - self.clock.now_ms())
+        return self.due()
+
+    def due(self) -> list[Hashable]:
+        """What fires now."""
         self.timers.run_due()
         fired = list(self.fired)
         self.fired.clear()
@@ -83,4 +89,49 @@ async def test_the_event_loop_looks_when_the_time_has_come() -> None:
     timers = Timers(clock, lambda key: fired.set())
     timers.set("now", clock.now_ms())
     await asyncio.wait_for(fired.wait(), 5)
+    timers.clear()
+
+
+async def test_a_clock_that_jumps_moves_no_timer() -> None:
+    fixture = Fixture()
+    fixture.timers.set("session", fixture.at(1000))
+    fixture.clock._now_ms += 3_600_000
+    assert fixture.due() == []
+    fixture.clock._now_ms -= 7_200_000
+    fixture.clock.advance(1000)
+    assert fixture.due() == ["session"]
+    fixture.timers.clear()
+
+
+async def test_after_a_pause_timers_wait_for_what_was_sent_meanwhile() -> None:
+    fixture = Fixture()
+    fixture.timers.set("session", fixture.at(1000))
+    fixture.clock.advance(60_000)
+    fixture.timers._ring()
+    assert fixture.fired == []
+    fixture.timers.set("session", fixture.clock.now_ms() + 1000)  # the heartbeat that lay in the socket
+    fixture.timers._ring()
+    assert fixture.fired == []
+    fixture.timers.clear()
+
+
+async def test_a_timer_whose_work_fails_holds_up_no_other() -> None:
+    clock = ManualClock()
+    fired: list[Hashable] = []
+
+    def fire(key: Hashable) -> None:
+        if key == "bad":
+            raise ValueError(key)
+        fired.append(key)
+
+    timers = Timers(clock, fire)
+    timers.set("bad", clock.now_ms() + 10)
+    timers.set("good", clock.now_ms() + 20)
+    clock.advance(15)
+    with pytest.raises(ValueError, match="bad"):
+        timers.run_due()
+    assert timers._alarm is not None
+    clock.advance(10)
+    timers.run_due()
+    assert fired == ["good"]
     timers.clear()

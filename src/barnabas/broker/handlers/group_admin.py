@@ -25,7 +25,7 @@ from kio.static.primitive import i32
 from barnabas.broker.runtime import Call
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.acls import GROUP_OPERATIONS
-from barnabas.model.errors import ApiError, CoordinatorLoadInProgress, ErrorCode, GroupIdNotFound
+from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound
 from barnabas.protocol.conversion import zero
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def list_groups(broker: Broker, request: ListGroupsRequest, caller: Caller
     types = {kind.lower() for kind in request.types_filter}
     calls = []
     for shard in broker.groups.runtime.shards():
-        if shard.machine is None and isinstance(shard.failure, CoordinatorLoadInProgress):
+        if shard.machine is None:
             return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=shard.failure.code, groups=())
         calls.append(_ask_for_groups(shard, states, types))
     groups = [group for answer in await _all(call.result() for call in calls) for group in answer]

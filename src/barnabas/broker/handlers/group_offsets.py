@@ -154,6 +154,14 @@ def _fetch_group(
             else:
                 known.append(replace(topic, name=found.name))
         asked = replace(group, topics=tuple(known))
+    elif group.topics is not None:  # offsets of a topic that had this name before are not those of this one
+        asked = replace(
+            group,
+            topics=tuple(
+                topic if (found := image.topic(topic.name)) is None else replace(topic, topic_id=found.topic_id)
+                for topic in group.topics
+            ),
+        )
     answer = broker.groups.ask(
         group.group_id,
         lambda machine, call, now_ms: machine.offset_fetch(asked, require_stable, call, now_ms),

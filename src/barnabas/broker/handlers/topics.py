@@ -11,6 +11,8 @@ DeleteTopics
 
 CreatePartitions
 - Up to a count, placed by the controller or by an assignment of the new partitions. validate_only as above.
+- Topics of brokers themselves keep their number: groups are found by it, and would lose their offsets. (Apache Kafka
+  takes more, and looks at another partition for old offsets after its next start.)
 
 An answer is sent when the change is written and this broker acts by it, so the timeouts that requests carry are not
 waited for.
@@ -32,6 +34,7 @@ from kio.static.primitive import i16, i32
 
 from barnabas.broker.config_entries import Describer
 from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.machines.controller.image import INTERNAL_TOPICS
 from barnabas.machines.controller.names import check_name
 from barnabas.machines.controller.requests import NewPartitions, NewTopic
 from barnabas.model.errors import (
@@ -215,11 +218,14 @@ async def create_partitions(
             None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments],
         )
         for topic in request.topics
-        if times[topic.name] == 1
+        if times[topic.name] == 1 and topic.name not in INTERNAL_TOPICS
     ]
     outcomes: dict[str, TopicImage | ApiError] = {
-        name: InvalidRequest("Duplicate topic name.") for name, count in times.items() if count > 1
+        name: InvalidRequest(f"The partitions of {name} cannot become more: what is in which depends on their number.")
+        for name in times
+        if name in INTERNAL_TOPICS
     }
+    outcomes |= {name: InvalidRequest("Duplicate topic name.") for name, count in times.items() if count > 1}
     if wanted:
         extending = broker.controller.create_partitions(wanted, validate_only=request.validate_only)
         outcomes |= await _each(extending, [topic.name for topic in wanted])

@@ -37,6 +37,8 @@ FIRST_VERSION_WITH_REQUIRED_ID: Final = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT: Final = 9
 
 _MS: Final = 1000
+_LONGEST_NAME: Final = 32_000
+"""Bytes of an instance's or client's id in a member's id; a record holds 32,767 of the whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,16 @@ def join(turn: Turn, joining: Joining, new_id: Callable[[], str]) -> None:
     elif not group.supports(joining.protocol_type, [protocol.name for protocol in joining.protocols]):
         raise InconsistentGroupProtocol(f"members of group {group.group_id} speak {group.protocol_type}, not that")
     elif not joining.member_id:
-        _join_unknown(turn, joining, f"{joining.instance_id or joining.asker.client_id}-{new_id()}")
+        _join_unknown(turn, joining, _member_id(joining.instance_id or joining.asker.client_id, new_id()))
     elif joining.member_id in group.pending_joins and joining.instance_id is None:
         _add(turn, joining, joining.member_id)
     else:
         _join_again(turn, joining, group.member(joining.member_id, joining.instance_id))
+
+
+def _member_id(name: str, unique: str) -> str:
+    """A member's id, which tells whose it is; however long the name, it can be written into a record."""
+    return f"{name.encode()[:_LONGEST_NAME].decode(errors='ignore')}-{unique}"
 
 
 def _has_room(turn: Turn, member_id: str) -> bool:
