@@ -13,9 +13,12 @@ from kio.schema.describe_configs.v4.response import DescribeConfigsResourceResul
 from kio.static.primitive import i8
 
 from barnabas.broker import loggers
+from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.controller.names import check_name
 from barnabas.model.config.definition import Mode, write_value
-from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS, of_one_listener
+from barnabas.model.config.group import value as group_value
+from barnabas.model.config.group_keys import broker_key
+from barnabas.model.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS, of_one_listener
 from barnabas.model.config.topic import broker_default
 from barnabas.model.config.topic_keys import SYNONYMS
 from barnabas.model.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
@@ -47,6 +50,7 @@ class Source(IntEnum):
     FILE = 4
     DEFAULT = 5
     LOGGER = 6
+    GROUP = 8
 
 
 CHAINS: Final = {
@@ -88,6 +92,8 @@ class Describer:
             case ResourceType.BROKER_LOGGER:
                 _check_broker_id(name, own_id, f"expected {own_id} but")
                 return self._loggers()
+            case ResourceType.GROUP:
+                return self._group(name)
             case _:
                 raise unsupported(kind)
 
@@ -131,6 +137,24 @@ class Describer:
                 synonyms=(),
                 documentation=None,
             )
+
+    def _group(self, group_id: str) -> Iterable[DescribeConfigsResourceResult]:
+        if not group_id:
+            raise InvalidRequest("Group name must not be empty")
+        settings = self._broker.metadata.image.config(ConfigResource("groups", group_id))
+        return (self._of_group(name, settings) for name in sorted(GROUP_KEYS.keys() | settings.keys()))
+
+    def _of_group(self, name: str, settings: Mapping[str, str]) -> DescribeConfigsResourceResult:
+        """A group need not be there; a key that nobody knows is shown as it was set."""
+        key, text = GROUP_KEYS.get(name), settings.get(name)
+        shown = _shown(key, text) if text is not None else write_value(group_value(name, {}, self._settings))
+        origins = [Origin(name, shown, Source.GROUP)] if text is not None else []
+        behind = broker_key(name)
+        if behind in BROKER_KEYS:
+            origins += _origins(self._settings, behind)
+        elif key is not None:
+            origins.append(Origin(name, key.write(key.default), Source.DEFAULT))
+        return self._entry(name, key, shown, origins, read_only=False)
 
     def _entry(
         self, name: str, key: Key | None, shown: str | None, origins: list[Origin], *, read_only: bool
@@ -208,6 +232,4 @@ def unsupported(kind: int) -> InvalidRequest:
     """Why a kind of resource has no configuration here."""
     if kind == ResourceType.CLIENT_METRICS:
         return InvalidRequest("Client metrics have no configuration in Barnabas")
-    if kind == ResourceType.GROUP:
-        return InvalidRequest("Groups have no configuration in Barnabas")
     return InvalidRequest(f"Unknown resource type {kind}")

@@ -6,15 +6,19 @@ The machine's modules are loaded with the first partition: a broker without grou
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.runtime import Call, Runtime
+from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
-from barnabas.model.errors import ApiError, InvalidGroupId
+from barnabas.model.config.group import number
+from barnabas.model.config.keys import GROUP_KEYS
+from barnabas.model.errors import ApiError, InvalidConfig, InvalidGroupId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from concurrent.futures import Executor
 
     from barnabas.broker.caller import Caller
@@ -41,6 +45,7 @@ class Groups:
         self._metadata = metadata
         self._settings = settings
         self._group_settings = group_settings(settings)
+        self._of_groups: dict[str, tuple[Mapping[str, str], GroupSettings, GroupSettings]] = {}
         self.runtime: Runtime[GroupCoordinator] = Runtime(
             CONSUMER_OFFSETS,
             self._make_machine,
@@ -85,8 +90,24 @@ class Groups:
         from barnabas.machines.groups.table import GroupTable
 
         return GroupCoordinator(
-            GroupTable(new_id=_new_id, settings=self._group_settings, image=self._metadata.image),
+            GroupTable(
+                new_id=_new_id,
+                settings=self._group_settings,
+                image=self._metadata.image,
+                group_settings=self._settings_of,
+            ),
         )
+
+    def _settings_of(self, group_id: str) -> GroupSettings:
+        """The broker's settings, with those of the group put over them."""
+        own = self._metadata.image.config(ConfigResource("groups", group_id))
+        if not own:
+            return self._group_settings
+        known = self._of_groups.get(group_id)
+        if known is None or known[0] is not own or known[1] is not self._group_settings:
+            known = own, self._group_settings, overridden(self._group_settings, own, self._settings)
+            self._of_groups[group_id] = known
+        return known[2]
 
     def _catch_up(self, machine: GroupCoordinator) -> None:
         machine.table.settings = self._group_settings
@@ -107,6 +128,23 @@ class Groups:
                 if gone:
                     shard.apply(machine, machine.topics_deleted(gone, now_ms))
                 shard.apply(machine, machine.topics_changed(names, now_ms))
+
+
+def overridden(common: GroupSettings, own: Mapping[str, str], settings: Settings) -> GroupSettings:
+    """What holds for one group; a setting that cannot be read is as if it were not there."""
+    readable = {}
+    for name, text in own.items():
+        try:
+            GROUP_KEYS[name].read(text)
+        except (KeyError, InvalidConfig):
+            continue
+        readable[name] = text
+    return replace(
+        common,
+        consumer_session_timeout_ms=number("consumer.session.timeout.ms", readable, settings),
+        consumer_heartbeat_interval_ms=number("consumer.heartbeat.interval.ms", readable, settings),
+        consumer_assignment_interval_ms=number("consumer.assignment.interval.ms", readable, settings),
+    )
 
 
 def _new_id() -> str:

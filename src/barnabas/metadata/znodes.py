@@ -306,8 +306,9 @@ class ConfigNode:
 
     @staticmethod
     def path(resource: ConfigResource) -> str:
-        """Below the folder of the resource's kind."""
-        return f"{ConfigsNode.path}/{resource.kind}/{resource.name or ConfigNode._ALL}"
+        """Below the folder of the resource's kind; the name of a group, which may be any text, is quoted."""
+        name = _quoted(resource.name) if resource.kind == "groups" else resource.name
+        return f"{ConfigsNode.path}/{resource.kind}/{name or ConfigNode._ALL}"
 
     @staticmethod
     def resource(path: str) -> ConfigResource | None:
@@ -317,6 +318,10 @@ class ConfigNode:
                 return ConfigResource("topics", name)
             case ["brokers", name]:
                 return ConfigResource("brokers", "" if name == ConfigNode._ALL else name)
+            case ["groups", name]:
+                from urllib.parse import unquote
+
+                return ConfigResource("groups", unquote(name))
         return None
 
     @staticmethod
@@ -333,6 +338,14 @@ class ConfigNode:
         if not isinstance(settings, dict):
             raise MalformedNode(path, data, "config is not a JSON object")
         return {str(key): str(value) for key, value in settings.items()}
+
+
+def _quoted(name: str) -> str:
+    """A name as one part of a path, as Kafka quotes names of users and clients."""
+    from urllib.parse import quote
+
+    text = quote(name, safe="").replace("~", "%7E")
+    return text.replace(".", "%2E") if text in (".", "..") else text
 
 
 class ConfigChangesNode:

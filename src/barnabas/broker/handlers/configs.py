@@ -1,14 +1,15 @@
 """Configuration over the wire: what is set, where it comes from, and changes to it while brokers run.
 
-- DescribeConfigs v1–4: topics, this broker, all brokers (an empty name), and this broker's loggers. Each value comes
-  with its source; with `include_synonyms`, with every other place that it could have come from, strongest first.
+- DescribeConfigs v1–4: topics, this broker, all brokers (an empty name), this broker's loggers, and groups, whether
+  they are there or not. Each value comes with its source; with `include_synonyms`, with every other place that it could
+  have come from, strongest first.
   Secrets, and keys that nobody knows, are shown without a value. Documentation is one sentence of our own.
 - AlterConfigs v0–2: replaces everything that was set dynamically for a resource.
 - IncrementalAlterConfigs v0–1: sets and deletes keys, and adds items to lists or takes them out. Loggers' levels too.
 - ListConfigResources v0–1: what can be described. v0 knows client metrics only, of which there are none.
 
 A change is checked with Kafka's rules and words, then handed to the controller, which writes it to the metadata tree.
-Of a resource, either all changes are made or none. Groups and client metrics have no configuration here.
+Of a resource, either all changes are made or none. Client metrics have no configuration here.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
 from barnabas.machines.controller.names import check_name
 from barnabas.model.config.definition import Type
+from barnabas.model.config.group import check_settings as check_group_settings
 from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS
 from barnabas.model.errors import (
     ApiError,
@@ -204,6 +206,8 @@ def _plan(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[
             return _plan_topic(broker, alteration)
         case ResourceType.BROKER:
             return _plan_broker(broker, alteration)
+        case ResourceType.GROUP:
+            return _plan_group(broker, alteration)
         case _:
             raise unsupported(alteration.kind)
 
@@ -218,6 +222,15 @@ def _plan_topic(broker: Broker, alteration: Alteration) -> tuple[ConfigResource,
     if broker.metadata.topic(topic) is None:
         raise UnknownTopicOrPartition(f"The topic '{topic}' does not exist.")
     return ConfigResource.topic(topic), settings
+
+
+def _plan_group(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+    if not alteration.name:
+        raise InvalidRequest("Default group resources are not allowed.")
+    resource = ConfigResource("groups", alteration.name)
+    settings = _applied(alteration, broker.metadata.image.config(resource), _no_list)
+    check_group_settings(settings, broker.settings)
+    return resource, settings
 
 
 def _plan_broker(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
@@ -264,9 +277,11 @@ def _items(text: str) -> list[str]:
 
 def _topic_list(operation: Operation) -> Key:
     key = TOPIC_KEYS.get(operation.name)
-    if key is None or key.type is not Type.LIST:
-        raise InvalidConfig(f"Can't {OPERATIONS[operation.kind]} to key {operation.name} because its type is not LIST.")
-    return key
+    return _no_list(operation) if key is None or key.type is not Type.LIST else key
+
+
+def _no_list(operation: Operation) -> Key:
+    raise InvalidConfig(f"Can't {OPERATIONS[operation.kind]} to key {operation.name} because its type is not LIST.")
 
 
 def _broker_list(operation: Operation) -> Key:
@@ -308,6 +323,9 @@ def list_config_resources(
         ResourceType.TOPIC: sorted(image.topics),
         ResourceType.BROKER: brokers,
         ResourceType.BROKER_LOGGER: brokers,
+        ResourceType.GROUP: sorted(
+            resource.name for resource, settings in image.configs.items() if resource.kind == "groups" and settings
+        ),
     }
     return ListConfigResourcesResponse(
         throttle_time=NO_THROTTLE,

@@ -88,7 +88,7 @@ class TopicImage:
 class ConfigResource(NamedTuple):
     """What a dynamic configuration belongs to. A broker's name is its id in digits; "" stands for all brokers."""
 
-    kind: Literal["topics", "brokers"]
+    kind: Literal["topics", "brokers", "groups"]
     name: str
 
     @staticmethod

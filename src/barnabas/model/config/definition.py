@@ -164,11 +164,35 @@ class ThrottledReplicas(NamedTuple):
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
-Takes: TypeAlias = Range | OneOrRange | OneOf | NonEmpty | Items | ThrottledReplicas | None
+class OffsetReset(NamedTuple):
+    """Where a share group begins: a word, or so long ago as a duration says."""
+
+    def complaint(self, value: Value) -> str | None:
+        """Why the value is refused, or None."""
+        if value in ("earliest", "latest"):
+            return None
+        start, _, duration = str(value).partition(":")
+        match = _DURATION.fullmatch(duration)
+        if start == "by_duration" and match is not None and duration[-1] not in "PTpt" and "-" not in duration:
+            return None
+        return (
+            f"Invalid value `{value}` for configuration share.auto.offset.reset. The value must be either 'earliest', "
+            "'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+        )
+
+    def __str__(self) -> str:
+        return "[latest, earliest, by_duration:PnDTnHnMn.nS]"
+
+
+Takes: TypeAlias = Range | OneOrRange | OneOf | NonEmpty | Items | ThrottledReplicas | OffsetReset | None
 
 Row: TypeAlias = tuple[str, Type, Value, Takes, Importance, Mode]
 """A line of the tables of keys."""
 
+_DURATION: Final = re.compile(
+    r"\+?P(?:[+-]?\d+D)?(?:T(?:[+-]?\d+H)?(?:[+-]?\d+M)?(?:[+-]?\d+(?:[.,]\d{0,9})?S)?)?", re.IGNORECASE | re.ASCII
+)
+"""Java's form of ISO 8601."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _DOUBLE: Final = re.compile(r"([+-]?)(?:(NaN|Infinity)|((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?)")
 _BITS: Final = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}

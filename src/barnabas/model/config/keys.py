@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.config import broker_keys, retired_keys, sentences, topic_keys
+from barnabas.model.config import broker_keys, group_keys, retired_keys, sentences, topic_keys
 from barnabas.model.config.definition import Key, Standing
 from barnabas.model.config.words import HIGH, READ_ONLY, STRING
 
@@ -71,4 +71,8 @@ TOPIC_KEYS: Final[dict[str, Key]] = {
         _keys(topic_keys.HIDDEN, Standing.IGNORED, sentences.TOPIC, hidden=True),
     )
     for key in keys
+}
+
+GROUP_KEYS: Final[dict[str, Key]] = {
+    key.name: key for key in _keys(group_keys.ROWS, Standing.IGNORED, group_keys.SENTENCES, hidden=False)
 }

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.model.config.definition import Key, Standing, Type
-from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS
+from barnabas.model.config.group_keys import broker_key
+from barnabas.model.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from barnabas.model.config.topic_keys import SYNONYMS
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ brokers, which is stronger than the file.
 def page() -> str:
     """The whole page."""
     broker, topic = sorted(BROKER_KEYS.values()), sorted(TOPIC_KEYS.values())
+    group = sorted(GROUP_KEYS.values())
     return INTRODUCTION + "\n".join(
         (
             "## Broker keys\n",
@@ -44,6 +46,12 @@ def page() -> str:
             *_table(_of(broker, Standing.OWN), "Changes at run time", lambda key: key.mode.value),
             "\n## Topic keys\n",
             *_table(_of(topic, Standing.HONOURED), "Broker key for the default", _broker_key),
+            "\n## Group keys\n",
+            "Set for one group with `barnabas configs --alter --group ID --add-config KEY=VALUE`; broker keys with "
+            "`min` and `max` in their names say how far they may go.\n",
+            *_table(
+                _of(group, Standing.HONOURED), "Broker key for the default", lambda key: f"`{broker_key(key.name)}`"
+            ),
             "\n## Keys of Kafka without effect\n",
             "Broker keys of Apache Kafka 4.3:\n",
             _names(_of(broker, Standing.IGNORED)),
@@ -51,6 +59,8 @@ def page() -> str:
             _names(_of(broker, Standing.RETIRED)),
             "\nTopic keys, which may be set and are shown as they were set:\n",
             _names(_of(topic, Standing.IGNORED)),
+            "\nGroup keys, likewise:\n",
+            _names(_of(group, Standing.IGNORED)),
             "",
         )
     )
