@@ -479,6 +479,7 @@ PERSISTENT_PATHS = (
     "/config/clients",
     "/config/users",
     "/config/ips",
+    "/config/groups",
     DeletionsNode.path,
     "/isr_change_notification",
     ProducerIdsNode.path,

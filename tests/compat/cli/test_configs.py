@@ -66,6 +66,27 @@ def test_settings_of_brokers_agree_with_kafka_configs(configs: Ours, kafka_confi
     assert "log.cleaner.threads" not in configs("--describe", "--broker-defaults").stdout
 
 
+def test_settings_of_groups_agree_with_kafka_configs(
+    configs: Ours, kafka_configs: Callable[..., str], unused_topic: str
+) -> None:
+    """A group need not be there to have settings."""
+    ours, theirs = f"ours-{unused_topic}", f"theirs-{unused_topic}"
+    change = ("--add-config", "consumer.session.timeout.ms=5000,share.auto.offset.reset=earliest")
+    changed = configs("--alter", "--group", ours, *change)
+    assert (changed.returncode, changed.stderr) == (0, "")
+    told = kafka_configs("--alter", "--entity-type", "groups", "--entity-name", theirs, *change)
+    assert changed.stdout.replace(ours, theirs) == told
+    for words in ((), ("--all",)):
+        shared = ("--describe", "--entity-type", "groups", "--entity-name", ours, *words)
+        described = configs(*shared)
+        assert (described.returncode, described.stderr) == (0, "")
+        assert described.stdout == kafka_configs(*shared)
+    assert "  consumer.session.timeout.ms=5000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:" in described.stdout
+    refused = configs("--alter", "--group", ours, "--add-config", "consumer.session.timeout.ms=60001")
+    assert refused.returncode == 1
+    assert "must be less than or equal to group.consumer.max.session.timeout.ms" in refused.stderr
+
+
 def test_settings_from_a_file_and_back_to_the_default(configs: Ours, new_topic: TopicMaker, tmp_path: Path) -> None:
     topic = new_topic()
     file = tmp_path / "topic.properties"

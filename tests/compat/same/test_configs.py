@@ -6,10 +6,20 @@ from typing import Any, Final
 
 import pytest
 
-from tests.compat.same.scene import DESCRIBE_CONFIGS, METADATA, Scene
+from tests.compat.same.scene import (
+    ALTER_CONFIGS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_CONFIG_RESOURCES,
+    METADATA,
+    Scene,
+)
+from tests.support.group_wire import CONSUMER_GROUP_HEARTBEAT, beating
+from tests.support.waiting import wait_until
 from tests.support.wire import plain
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND = range(3)
 
 STATIC: Final = 4
 """The source of what server.properties says: there the two brokers were told different things."""
@@ -50,3 +60,116 @@ def test_a_brokers_configs_are_the_same(scenes: tuple[Scene, Scene], field: str)
         key: (ours[key][field], theirs[key][field]) for key in shared if ours[key][field] != theirs[key][field]
     }
     assert not different
+
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+def changed(scene: Scene, group: str, *operations: tuple[str, int, str | None]) -> tuple[int, str | None]:
+    """The answer to changes of a group's settings: code and words."""
+    configs = [{"name": key, "config_operation": kind, "value": value} for key, kind, value in operations]
+    resource = {"resource_type": GROUP, "resource_name": group, "configs": configs}
+    body = {"resources": [resource], "validate_only": False}
+    [answer] = scene.connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, body).responses
+    return answer.error_code, answer.error_message
+
+
+def wait_for(scene: Scene, group: str, key: str, value: str) -> None:
+    """Kafka's controller answers before its brokers know."""
+    wait_until(lambda: described(scene, GROUP, group)[key]["value"] == value, f"{key}={value} for {group}")
+
+
+def listed_groups(scene: Scene) -> set[str]:
+    found = scene.connection.ask(LIST_CONFIG_RESOURCES, 1, {"resource_types": [GROUP]}).config_resources
+    return {one.resource_name.replace(scene.tag, "") for one in found if scene.tag in one.resource_name}
+
+
+def test_a_groups_configs_are_the_same(scenes: tuple[Scene, Scene]) -> None:
+    """Those of a group that is not there, those that were set, and those that were taken back."""
+    for scene in scenes:
+        group = f"configured-{scene.tag}"
+        assert changed(scene, group, (SESSION, SET, "5000"), ("share.auto.offset.reset", SET, "earliest"))[0] == 0
+        wait_for(scene, group, SESSION, "5000")
+    ours, theirs = (described(scene, GROUP, f"configured-{scene.tag}") for scene in scenes)
+    assert comparable(ours) == comparable(theirs)
+    ours, theirs = (described(scene, GROUP, f"nobody-{scene.tag}") for scene in scenes)
+    assert comparable(ours) == comparable(theirs)
+    assert listed_groups(scenes[0]) == listed_groups(scenes[1]) == {"configured-"}
+    for scene in scenes:
+        group = f"configured-{scene.tag}"
+        assert changed(scene, group, (SESSION, DELETE, None), ("share.auto.offset.reset", DELETE, None))[0] == 0
+        wait_for(scene, group, SESSION, "4000")
+    assert listed_groups(scenes[0]) == listed_groups(scenes[1]) == set()
+
+
+def comparable(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of the assignment interval Kafka tells its default, whatever the broker's file says, and then uses the file's."""
+    entries["consumer.assignment.interval.ms"].pop("value")
+    return entries
+
+
+@pytest.mark.parametrize(
+    ("group", "operations"),
+    [
+        ("g", [(SESSION, SET, "soon")]),
+        ("g", [(SESSION, SET, "0")]),
+        ("g", [(SESSION, SET, "100")]),
+        ("g", [(SESSION, SET, "60001")]),
+        ("g", [(HEARTBEAT, SET, "10")]),
+        ("g", [(HEARTBEAT, SET, "15001")]),
+        ("g", [(HEARTBEAT, SET, "5000")]),
+        ("g", [("consumer.assignment.interval.ms", SET, "15001")]),
+        ("g", [("consumer.assignment.interval.ms", SET, "-1")]),
+        ("g", [("share.session.timeout.ms", SET, "44999")]),
+        ("g", [("share.auto.offset.reset", SET, "none")]),
+        ("g", [("share.auto.offset.reset", SET, "by_duration:PT")]),
+        ("g", [("share.isolation.level", SET, "any")]),
+        ("g", [("share.renew.acknowledge.enable", SET, "perhaps")]),
+        ("g", [("share.delivery.count.limit", SET, "1")]),
+        ("g", [("share.partition.max.record.locks", SET, "4001")]),
+        ("g", [("streams.num.standby.replicas", SET, "3")]),
+        ("g", [("streams.session.timeout.ms", SET, "45000"), ("streams.heartbeat.interval.ms", SET, "15001")]),
+        ("g", [("no.such.key", SET, "1")]),
+        ("g", [(SESSION, APPEND, "1")]),
+        ("", [(SESSION, SET, "5000")]),
+    ],
+)
+def test_what_groups_are_refused_is_the_same(
+    scenes: tuple[Scene, Scene], group: str, operations: list[tuple[str, int, str | None]]
+) -> None:
+    ours, theirs = (changed(scene, group, *operations) for scene in scenes)
+    assert ours == theirs
+    assert ours[0] != 0
+
+
+def test_all_settings_of_a_group_are_replaced_in_the_same_way(scenes: tuple[Scene, Scene]) -> None:
+    for settings, code in (({SESSION: "5000"}, 0), ({HEARTBEAT: "100"}, 0), ({"x": "1"}, 40)):
+        for scene in scenes:
+            configs = [{"name": key, "value": value} for key, value in settings.items()]
+            resource = {"resource_type": GROUP, "resource_name": f"replaced-{scene.tag}", "configs": configs}
+            [answer] = scene.connection.ask(
+                ALTER_CONFIGS, 2, {"resources": [resource], "validate_only": False}
+            ).responses
+            assert answer.error_code == code
+    for scene in scenes:
+        group = f"replaced-{scene.tag}"
+        wait_for(scene, group, HEARTBEAT, "100")
+        assert described(scene, GROUP, group)[SESSION]["value"] == "4000"
+
+
+def test_members_feel_the_settings_of_their_group(scenes: tuple[Scene, Scene]) -> None:
+    """The broker tells each member how often to send heartbeats; a group may have its own answer."""
+    joining = {"rebalance_timeout": 10_000, "topic_partitions": [], "subscribed_topic_names": ["none"]}
+
+    def interval(scene: Scene, group: str) -> float:
+        answer = scene.connection.ask(CONSUMER_GROUP_HEARTBEAT, 1, beating(group, "a-member", 0, **joining))
+        assert answer.error_code == 0, answer
+        return float(answer.heartbeat_interval.total_seconds())
+
+    for scene in scenes:
+        group = f"felt-{scene.tag}"
+        assert interval(scene, group) == 0.15
+        for operation, seconds in (((HEARTBEAT, SET, "700"), 0.7), ((HEARTBEAT, DELETE, None), 0.15)):
+            assert changed(scene, group, operation)[0] == 0
+            wait_for(scene, group, HEARTBEAT, str(round(seconds * 1000)))
+            assert interval(scene, group) == seconds
