@@ -58,7 +58,9 @@ _NOT_YET: Final = frozenset(
     }
 )
 """Errors of a leader that the controller has not told yet: soon it knows."""
-_NOT_YET_WAIT: Final = 0.05
+_NOT_YET_WAIT: Final = 0.02
+"""Seconds until the first new attempt then; every further one takes twice as long, up to replica.fetch.backoff.ms."""
+_DOUBLINGS: Final = 10
 _SHORTEST_WAIT: Final = 0.01
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -273,6 +275,7 @@ class ReplicaFetcher:
         elif fetched.error:
             self._put_off(follower, ErrorCode(fetched.error))
         else:
+            follower.refusals = 0
             try:
                 follower.take(fetched, now_ms)
             except CorruptMessage as error:
@@ -337,6 +340,8 @@ class ReplicaFetcher:
     def _put_off(self, follower: Follower, code: ErrorCode) -> None:
         backoff = self._settings.number("replica.fetch.backoff.ms") / 1000
         if code in _NOT_YET:
-            backoff = min(backoff, _NOT_YET_WAIT)
+            backoff = min(backoff, _NOT_YET_WAIT * 2 ** min(follower.refusals, _DOUBLINGS))
+            follower.refusals += 1
         follower.not_before = asyncio.get_running_loop().time() + backoff
-        logger.info("%s: %s; trying again in %g s", follower, code.name, backoff)
+        level = logging.DEBUG if follower.refusals == 1 else logging.INFO
+        logger.log(level, "%s: %s; trying again in %g s", follower, code.name, backoff)

@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 class Follower:
     """A followed partition."""
 
-    __slots__ = ("agrees", "leader_epoch", "leader_id", "log", "not_before", "topic_id", "tp")
+    __slots__ = ("agrees", "leader_epoch", "leader_id", "log", "not_before", "refusals", "topic_id", "tp")
 
     def __init__(self, tp: TopicPartition, topic_id: UUID, log: Log, leader_id: int, leader_epoch: int) -> None:
         self.tp = tp
@@ -41,6 +41,8 @@ class Follower:
         """Whether the log is known to be a part of the leader's."""
         self.not_before = 0.0
         """After an error: when to try again, on the event loop's clock."""
+        self.refusals = 0
+        """How often the leader has said, without a break, that it is none."""
 
     def __repr__(self) -> str:
         return f"<Follower of {self.tp} at broker {self.leader_id}, epoch {self.leader_epoch}>"

@@ -31,7 +31,7 @@ REFUSALS: Final = 2
 _BETWEEN: Final = 0.1
 """Seconds between two attempts to connect."""
 _CONNECT_SECONDS: Final = 2.0
-_AFTER_FAILURE: Final = 1.0
+_AFTER_FAILURE: Final = 0.2
 
 
 async def is_refused(endpoint: Endpoint) -> bool:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FEW: Final = 10
+"""Changes that are logged one by one."""
 _GATHERING: Final = 0.01
 """Seconds in which more followers may catch up, to be proposed together."""
 _LONGEST_CHECK: Final = 10.0
@@ -235,8 +237,11 @@ class Replication:
                 logger.info("%s: the controller refused the ISR %s: %s", partition.tp, isr, decision)
                 partition.leader.refused(decision.code)
             else:
-                logger.info("%s: in sync are %s now", partition.tp, decision.isr)
+                level = logging.INFO if len(wanted) <= _FEW else logging.DEBUG
+                logger.log(level, "%s: in sync are %s now", partition.tp, decision.isr)
                 partition.commit_isr(decision.isr, decision.partition_epoch)
+        if len(wanted) > _FEW:
+            logger.info("the in-sync replicas of %d partitions were to change", len(wanted))
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
