@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help start check test bench bench-quick clean
+.PHONY: help start check test soak bench bench-quick clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,11 @@ test: .venv/.dev  ## everything: the fast part, then real clients, real Kafkas a
 	$(BIN)/python -m tests.support.jars
 	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
 		--ignore tests/simulation
+
+soak: .venv/.dev  ## clusters under random faults for hours (ARGS="--minutes 60"); prints seeds and what it found
+	sh scripts/prerequisites.sh
+	$(BIN)/python -m tests.support.jars
+	$(BIN)/python -m tests.history.soak $(ARGS)
 
 bench: .venv/.dev  ## compare with Apache Kafka, side by side on this machine
 	sh scripts/prerequisites.sh

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure of the programs that the tests run beside Python: Java 17 or newer, Maven and kcat.
+# Make sure of the programs that the tests run beside Python: Java 17 or newer, Maven, kcat, and ip for network faults.
 # What is missing is installed where that needs no question (root with apt-get, or Homebrew);
 # elsewhere it is named, with the command to type.
 set -eu
@@ -14,6 +14,7 @@ missing() {
     [ "${release:-0}" -ge 17 ] || printf 'java '
     command -v mvn >/dev/null || printf 'mvn '
     command -v kcat >/dev/null || printf 'kcat '
+    [ "$(uname)" != Linux ] || command -v ip >/dev/null || printf 'ip '
 }
 
 # The package that brings program $1, in the words of package manager $2.
@@ -24,6 +25,8 @@ package() {
         *-java) echo java-17-openjdk-headless ;;
         *-mvn) echo maven ;;
         *-kcat) echo kcat ;;
+        apt-ip) echo iproute2 ;;
+        *-ip) echo iproute ;;
     esac
 }
 
@@ -66,6 +69,6 @@ fi
 
 wanted=$(missing)
 [ -n "$wanted" ] || exit 0
-echo "The tests need what this machine lacks: ${wanted}(Java 17 or newer, Maven, kcat)." >&2
+echo "The tests need what this machine lacks: ${wanted}(Java 17 or newer, Maven, kcat, ip)." >&2
 echo "Type: ${advice:-install $wanted by hand}" >&2
 exit 1

@@ -1,0 +1,274 @@
+"""What goes wrong: brokers, the controller, ZooKeeper and the network, in an order that a seed decides.
+
+A fault strikes, lasts for a while and is healed; at times a second one strikes before the first is healed. The seed
+decides which, whom (by role: who has the role is looked up when it strikes) and for how long. How the cluster takes
+it is up to the machine, so a seed repeats the plan, not the history.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from confluent_kafka import KafkaException
+
+from tests.history.networks import CLIENTS, STORE
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tests.history.networks import Network
+    from tests.support.clusters import Cluster
+    from tests.support.zookeeper import ZooKeeper
+
+ROLES: Final = ("leader", "follower", "controller")
+PROCESS_FAULTS: Final = (*(f"{verb} {role}" for verb in ("kill", "freeze", "stop") for role in ROLES), "kill all")
+"""kill -9, SIGSTOP, and SIGTERM with a controlled shutdown."""
+LONG_FAULTS: Final = ("freeze all",)
+STORE_FAULTS: Final = ("kill store", "freeze store")
+NETWORK_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("isolate", "deafen", "mute", "part") for role in ROLES)
+"""Nothing to or from all others; nothing from them; nothing to them; nothing to or from one other broker."""
+STORE_LINK_FAULTS: Final = tuple(f"unmoor {role}" for role in ROLES)
+"""Nothing to or from the store."""
+
+
+class Wound(NamedTuple):
+    """A fault that struck and is to be healed."""
+
+    heal: Callable[[], None]
+    late: bool = False
+    """Healed after all others: a broker that starts and finds no store gives up, and that is no fault of ours."""
+
+
+class Keeper:
+    """A ZooKeeper that can be started again; as a context manager it is killed at the end."""
+
+    def __init__(self, make: Callable[[], ZooKeeper]) -> None:
+        self._make = make
+        self.server = make()
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.kill()
+
+    def start(self) -> None:
+        """Start it again, if it was killed."""
+        if not self.server.alive:
+            self.server = self._make()
+
+
+class Stage:
+    """What faults happen to: a cluster, the ZooKeeper it may have, and the network it may be on."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, keeper: Keeper | None = None, network: Network | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self._keeper = keeper
+        self._network = network
+        self._down: set[int] = set()
+        self._cuts: Counter[tuple[int, int]] = Counter()
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """The faults that can happen here."""
+        kinds = [*PROCESS_FAULTS, *LONG_FAULTS]
+        if self._keeper is not None:
+            kinds += STORE_FAULTS
+        if self._network is not None:
+            kinds += NETWORK_FAULTS
+        if self._keeper is not None and self._network is not None:
+            kinds += STORE_LINK_FAULTS
+        return kinds
+
+    def strike(self, kind: str, chance: random.Random) -> Wound:
+        """Let a fault happen."""
+        verb, _, whom = kind.partition(" ")
+        luck = chance.random()
+        if whom == "store":
+            return self._hit_store(verb)
+        brokers = list(self.cluster.nodes) if whom == "all" else [self._whose(whom, luck)]
+        if verb == "freeze":
+            return self._freeze(brokers)
+        if verb in ("kill", "stop"):
+            return self._end(verb, brokers)
+        return self._cut(self._links(verb, brokers[0], luck))
+
+    def look(self) -> None:
+        """Fail if a broker ended that nobody killed."""
+        for broker_id, node in self.cluster.nodes.items():
+            if broker_id not in self._down and not node.alive:
+                raise AssertionError(f"broker {broker_id} ended by itself:\n{node.tail()}")
+
+    def settle(self, partitions: int, seconds: float = 60) -> None:
+        """Wait until every partition has all its replicas in sync again."""
+        for node in self.cluster.nodes.values():
+            node.wait_ready()
+        everyone = set(self.cluster.nodes)
+        seen: object = None
+
+        def settled() -> bool:
+            nonlocal seen
+            self.look()
+            try:
+                found = self.cluster.metadata(self.topic).topics[self.topic].partitions
+            except KafkaException as failed:
+                seen = failed
+                return False
+            seen = {index: (each.leader, sorted(each.isrs)) for index, each in found.items()}
+            return len(found) == partitions and all(
+                each.leader > 0 and set(each.isrs) == everyone for each in found.values()
+            )
+
+        try:
+            wait_until(settled, "all replicas to be in sync", seconds, every=0.2)
+        except AssertionError as failed:
+            raise AssertionError(f"{failed}; last seen: {seen}") from None
+
+    def _whose(self, role: str, luck: float) -> int:
+        """Who has a role now; anyone, if nobody can say."""
+        brokers = sorted(self.cluster.nodes)
+        anyone = brokers[int(luck * len(brokers))]
+        try:
+            found = self.cluster.admin.list_topics(self.topic, timeout=3)
+        except KafkaException:
+            return anyone
+        partitions = found.topics[self.topic].partitions
+        if role == "controller" or not partitions:
+            return found.controller_id if found.controller_id in brokers else anyone
+        leader: int = partitions[int(luck * len(partitions))].leader
+        if role == "follower":
+            others = [broker for broker in brokers if broker != leader]
+            return others[int(luck * 1000) % len(others)]
+        return leader if leader in brokers else anyone
+
+    def _freeze(self, brokers: Sequence[int]) -> Wound:
+        frozen = [self.cluster.nodes[broker] for broker in brokers]
+        for node in frozen:
+            node.send(signal.SIGSTOP)
+
+        def heal() -> None:
+            for node in frozen:
+                node.send(signal.SIGCONT)
+
+        return Wound(heal)
+
+    def _end(self, verb: str, brokers: Sequence[int]) -> Wound:
+        self._down |= set(brokers)
+        for broker in brokers:
+            if verb == "kill":
+                self.cluster.nodes[broker].kill()
+            else:
+                self.cluster.nodes[broker].send(signal.SIGTERM)
+
+        def heal() -> None:
+            for broker in brokers:
+                if broker in self._down:
+                    self._again(broker)
+                    self._down.discard(broker)
+
+        return Wound(heal, late=True)
+
+    def _again(self, broker: int) -> None:
+        """Start a broker that was killed or told to stop; one that cannot stop, whatever hinders it, is killed."""
+        with suppress(AssertionError):
+            self.cluster.nodes[broker].wait(15)
+        self.cluster.start(broker, wait=False)
+
+    def _hit_store(self, verb: str) -> Wound:
+        assert self._keeper is not None
+        server = self._keeper.server
+        if verb == "freeze":
+            server.send(signal.SIGSTOP)
+            return Wound(lambda: server.send(signal.SIGCONT))
+        server.kill()
+        return Wound(self._keeper.start)
+
+    def _links(self, verb: str, victim: int, luck: float) -> Iterable[tuple[int, int]]:
+        others = [broker for broker in self.cluster.nodes if broker != victim]
+        match verb:
+            case "part":
+                others = [others[int(luck * 1000) % len(others)]]
+            case "unmoor":
+                others = [STORE]
+            case _:
+                others += [STORE, CLIENTS] if luck < 0.5 else [STORE]
+        outward = [(victim, other) for other in others]
+        inward = [(other, victim) for other in others]
+        return {"deafen": inward, "mute": outward}.get(verb, inward + outward)
+
+    def _cut(self, links: Iterable[tuple[int, int]]) -> Wound:
+        network = self._network
+        assert network is not None
+        links = list(links)
+        for link in links:
+            self._cuts[link] += 1
+            network.cut(*link)
+
+        def heal() -> None:
+            for link in links:
+                self._cuts[link] -= 1
+                if not self._cuts[link]:
+                    network.join(*link)
+
+        return Wound(heal)
+
+
+class Nemesis:
+    """The one who lets faults happen, by the plan of a seed."""
+
+    LASTING: Final = (0.3, 8.0)
+    """Seconds; the longest outlast a session of the tests."""
+    CALM: Final = (0.2, 3.0)
+    TWO_AT_ONCE: Final = 0.25
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self._stage = stage
+        self._chance = random.Random(seed)
+        self._bag: list[str] = []
+        self.struck: list[str] = []
+
+    def run(self, seconds: float) -> None:
+        """Let one fault follow the other for some time; at the end all are healed."""
+        deadline = time.monotonic() + seconds
+        wounds: list[Wound] = []
+        try:
+            while time.monotonic() < deadline:
+                wounds.append(self._strike())
+                if len(wounds) == 1 and self._chance.random() < self.TWO_AT_ONCE:
+                    self._pass(self.CALM)
+                    continue
+                self._pass(self.LASTING)
+                _heal(wounds)
+                self._stage.look()
+                self._pass(self.CALM)
+        finally:
+            _heal(wounds)
+
+    def _strike(self) -> Wound:
+        """The next fault: in every round each kind has its turn, in an order of its own."""
+        if not self._bag:
+            self._bag = sorted(self._stage.kinds)
+            self._chance.shuffle(self._bag)
+        kind = self._bag.pop()
+        self.struck.append(kind)
+        return self._stage.strike(kind, self._chance)
+
+    def _pass(self, bounds: tuple[float, float]) -> None:
+        """How long a fault or a calm lasts is part of the plan; nothing is waited for."""
+        time.sleep(self._chance.uniform(*bounds))
+
+
+def _heal(wounds: list[Wound]) -> None:
+    """Heal them all."""
+    wounds.sort(key=lambda wound: wound.late)
+    while wounds:
+        wounds.pop(0).heal()

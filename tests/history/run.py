@@ -1,0 +1,110 @@
+"""One run: a cluster, clients, faults by a seed, and the verdict.
+
+The cluster has three brokers; every record is on all of them and is acknowledged when two have it. Over SQLite the
+brokers are processes of this host that share a file. Over ZooKeeper each is on a host of its own, and so is ZooKeeper,
+with a network between them that can fail.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tests.history.checker import Fate, History, Poll, check
+from tests.history.faults import Keeper, Nemesis, Stage
+from tests.history.networks import STORE, Hosts, Network
+from tests.history.workload import Workload
+from tests.support.clusters import Cluster
+from tests.support.waiting import wait_until
+from tests.support.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tests.history.checker import Violation
+
+TOPIC: Final = "history"
+PARTITIONS: Final = 3
+SETTINGS: Final = {
+    "zookeeper.session.timeout.ms": "3000",
+    "offsets.topic.num.partitions": "3",
+    "log.roll.ms": "5000",
+    "group.initial.rebalance.delay.ms": "0",
+}
+SHOWN: Final = 20
+"""How many violations a report spells out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was run, and what came of it."""
+
+    seed: int
+    store: str
+    faults: Sequence[str]
+    history: History
+    violations: Sequence[Violation]
+    fatal: Sequence[str]
+    """What ended producers for good."""
+
+    @property
+    def good(self) -> bool:
+        """Whether everything was as it is promised."""
+        return not self.violations and not self.fatal
+
+    def __str__(self) -> str:
+        told = [send.fate for send in self.history.sends]
+        read = sum(len(event.records) for event in self.history.reads if isinstance(event, Poll))
+        lines = [
+            f"seed {self.seed}, {self.store}: {len(self.faults)} faults, {len(told)} records sent, "
+            f"{told.count(Fate.ACKNOWLEDGED)} acknowledged, {told.count(Fate.UNKNOWN)} of unknown fate, "
+            f"{len(self.history.final)} in the log, {read} read meanwhile, {len(self.violations)} violations",
+        ]
+        lines += [f"  a producer ended: {reason}" for reason in self.fatal]
+        lines += [f"  {violation}" for violation in self.violations[:SHOWN]]
+        if len(self.violations) > SHOWN:
+            lines.append(f"  and {len(self.violations) - SHOWN} more")
+        return "\n".join(lines)
+
+
+def over_sqlite(folder: Path, seed: int, seconds: float) -> Report:
+    """A run on this host's network, over a shared file."""
+    with Cluster(folder, settings=SETTINGS) as cluster:
+        return _run(Stage(cluster, TOPIC), "SQLite", seed, seconds)
+
+
+def over_zookeeper(folder: Path, seed: int, seconds: float) -> Report:
+    """A run on hosts of their own, over a ZooKeeper."""
+    with Network(3) as network:
+        make = partial(ZooKeeper, folder, port=2181, host=network.address(STORE), inside=network.inside(STORE))
+        with Keeper(make) as keeper, Hosts(folder, network, SETTINGS, keeper.server.connect) as cluster:
+            return _run(Stage(cluster, TOPIC, keeper, network), "ZooKeeper", seed, seconds)
+
+
+def _run(stage: Stage, store: str, seed: int, seconds: float) -> Report:
+    cluster = stage.cluster
+    cluster.create(TOPIC, PARTITIONS, 3, min_insync_replicas="2")
+    nemesis = Nemesis(stage, seed)
+    with Workload(cluster.bootstrap, TOPIC, PARTITIONS) as workload:
+        wait_until(lambda: workload.acknowledged > 100, "the first records to be acknowledged")
+        nemesis.run(seconds)
+        stage.settle(PARTITIONS)
+        history = workload.finish()
+    stage.settle(PARTITIONS)
+    wait_until(lambda: not differing(cluster), "all replicas to hold the same bytes", 20, every=0.5)
+    return Report(seed, store, nemesis.struck, history, check(history), workload.fatal)
+
+
+def differing(cluster: Cluster) -> list[int]:
+    """The partitions whose replicas do not hold the same bytes."""
+    return [
+        index
+        for index in range(PARTITIONS)
+        if len({_bytes(node.data / f"{TOPIC}-{index}") for node in cluster.nodes.values()}) > 1
+    ]
+
+
+def _bytes(log: Path) -> bytes:
+    return b"".join(segment.read_bytes() for segment in sorted(log.glob("*.log")))

@@ -1,0 +1,71 @@
+"""`make soak`: run after run with random seeds, for hours, until one fails or the time is up.
+
+Each run's seed is printed before it begins; `--seed` repeats a plan. What a failed run left (logs of brokers, their
+data) stays in its folder, which is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from itertools import cycle
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tests.history.checker import Fate
+from tests.history.run import over_sqlite, over_zookeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.history.run import Report
+
+STORES: Final[dict[str, Callable[[Path, int, float], Report]]] = {"sqlite": over_sqlite, "zookeeper": over_zookeeper}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run; the exit code is 1 if anything went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.history.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=240, help="how long to go on (default: %(default)s)")
+    parser.add_argument("--each", type=float, default=300, help="seconds of faults in each run (default: %(default)s)")
+    parser.add_argument("--store", choices=sorted(STORES), help="only over this store (default: by turns)")
+    parser.add_argument("--seed", type=int, help="one run with this seed")
+    asked = parser.parse_args(words)
+    deadline = time.monotonic() + asked.minutes * 60
+    runs, faults, records, violations = 0, 0, 0, 0
+    for store in cycle([asked.store] if asked.store else sorted(STORES)):
+        seed = secrets.randbelow(1_000_000) if asked.seed is None else asked.seed
+        report = _once(store, seed, asked.each)
+        runs += 1
+        if report is not None:
+            faults += len(report.faults)
+            records += sum(send.fate is Fate.ACKNOWLEDGED for send in report.history.sends)
+            violations += len(report.violations)
+        if report is None or not report.good or asked.seed is not None or time.monotonic() > deadline:
+            break
+    print(f"{runs} runs: {faults} faults, {records} records acknowledged, {violations} violations", flush=True)
+    return 0 if report is not None and report.good else 1
+
+
+def _once(store: str, seed: int, seconds: float) -> Report | None:
+    """One run, or None if it could not be brought to its end."""
+    folder = Path(tempfile.mkdtemp(prefix=f"history-{store}-{seed}-"))
+    print(f"seed {seed}, {store}, in {folder}", flush=True)
+    try:
+        report = STORES[store](folder, seed, seconds)
+    except Exception:
+        traceback.print_exc()
+        return None
+    print(report, flush=True)
+    if report.good:
+        shutil.rmtree(folder)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main())

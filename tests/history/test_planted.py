@@ -1,0 +1,96 @@
+"""The whole chain, cluster and clients and checker, can fail: clusters and producers that are set up to lose, lose.
+
+Nothing is broken in the brokers for it. Whoever asks only the leader (acks=1), or lets a replica lead that is not in
+sync, has given up the promise, and the checker must see it. The same stories without that weakness lose nothing.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.history.checker import Kind, check
+from tests.history.faults import Stage
+from tests.history.workload import SAFE, Workload
+from tests.support.clusters import Cluster
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.history.checker import Violation
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("planted")) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def whole(cluster: Cluster) -> None:
+    """Every test begins with all brokers up."""
+    wait_until(lambda: len(cluster.metadata().brokers) == 3, "all brokers to be known")
+
+
+def leader_dies_alone(cluster: Cluster, topic: str, config: dict[str, Any]) -> list[Violation]:
+    """Followers hang, so that only the leader has the last records; it is killed, they wake up and go on."""
+    cluster.create(topic, 1, 3, min_insync_replicas="2")
+    with Workload(cluster.bootstrap, topic, 1, producers=1, members=0, config=config) as workload:
+        wait_until(lambda: workload.acknowledged > 50, "the first records to be acknowledged")
+        leader = cluster.leader(topic)
+        followers = [node for broker, node in cluster.nodes.items() if broker != leader]
+        for node in followers:
+            node.send(signal.SIGSTOP)
+        sent = len(workload.producers[0].sent)
+        wait_until(lambda: len(workload.producers[0].sent) > sent + 50, "more to be sent")
+        cluster.nodes[leader].kill()
+        for node in followers:
+            node.send(signal.SIGCONT)
+        cluster.leader(topic, other_than=leader)
+        cluster.start(leader)
+        Stage(cluster, topic).settle(1)
+        return check(workload.finish())
+
+
+def test_acks_of_the_leader_alone_are_lost_with_it(cluster: Cluster) -> None:
+    violations = leader_dies_alone(cluster, "alone", {"acks": "1", "enable.idempotence": False})
+    assert Kind.LOST in {violation.kind for violation in violations}
+
+
+def test_acks_of_all_are_not(cluster: Cluster) -> None:
+    assert leader_dies_alone(cluster, "together", SAFE) == []
+
+
+def last_in_sync_dies(cluster: Cluster, topic: str, *, unclean: bool) -> list[Violation]:
+    """Two brokers die, the third goes on alone and dies too; the two come back before it does."""
+    settings = {"min_insync_replicas": "1", "unclean_leader_election_enable": str(unclean).lower()}
+    cluster.create(topic, 1, 3, **settings)
+    with Workload(cluster.bootstrap, topic, 1, producers=1, members=0) as workload:
+        wait_until(lambda: workload.acknowledged > 50, "the first records to be acknowledged")
+        last = cluster.leader(topic)
+        others = [broker for broker in cluster.nodes if broker != last]
+        for broker in others:
+            cluster.nodes[broker].kill()
+        cluster.wait_for_isr(topic, {last})
+        acknowledged = workload.acknowledged
+        wait_until(lambda: workload.acknowledged > acknowledged + 50, "records that only the last one has")
+        cluster.nodes[last].kill()
+        for broker in others:
+            cluster.start(broker)
+        if unclean:
+            assert cluster.leader(topic) in others
+        cluster.start(last)
+        Stage(cluster, topic).settle(1)
+        return check(workload.finish())
+
+
+def test_an_unclean_election_loses_what_was_acknowledged(cluster: Cluster) -> None:
+    violations = last_in_sync_dies(cluster, "unclean", unclean=True)
+    assert Kind.LOST in {violation.kind for violation in violations}
+
+
+def test_without_it_the_last_in_sync_is_waited_for(cluster: Cluster) -> None:
+    assert last_in_sync_dies(cluster, "clean", unclean=False) == []

@@ -1,0 +1,348 @@
+"""Clients that work through every fault, and note what they did and saw.
+
+Producers send values that are used once, each producer to all partitions in turn. One consumer reads everything from
+the start and is never moved; the members of a group share the partitions and commit now and then. At the end, when the
+faults are over, everything is read once more.
+
+The clients are librdkafka's, each in a thread of its own. A producer that ends with a fatal error is replaced: its
+successor counts as another producer, for whose records nothing is promised about the order with those before.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from tests.history.checker import Fate, History, Placed, Poll, Record, Reset, Send
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from confluent_kafka import Message
+
+COMMON: Final[dict[str, Any]] = {
+    "socket.timeout.ms": 5000,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 500,
+    "topic.metadata.refresh.interval.ms": 2000,
+    "log_level": 0,
+}
+SAFE: Final[dict[str, Any]] = {"acks": "all", "enable.idempotence": True}
+"""How a producer is to be set so that nothing is lost or repeated."""
+REFUSALS: Final = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_MSG}
+"""Answers which say that a record was not written; after all others nobody knows."""
+NOT_THERE: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}
+
+
+class _Worker:
+    """A thread that takes steps until it is told to end; what it fails with is raised where it is joined."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._ending = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Ask it to end."""
+        self._ending.set()
+
+    def join(self, seconds: float) -> None:
+        """Wait for its end."""
+        self._thread.join(seconds)
+        if self._failure is not None:
+            raise self._failure
+        if self._thread.is_alive():
+            raise AssertionError(f"{self.name} did not end within {seconds:g} s")
+
+    def _run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self.step()
+            self.finish()
+        except BaseException as error:
+            self._failure = error
+
+    def step(self) -> None:
+        """What it does again and again."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """What it does at the end."""
+        raise NotImplementedError
+
+
+class Sending(_Worker):
+    """A producer, at a steady rate."""
+
+    PATIENCE: Final = 60.0
+    """Seconds for which it waits for answers at the end."""
+
+    def __init__(
+        self, name: str, bootstrap: str, topic: str, partitions: int, rate: float, config: Mapping[str, Any]
+    ) -> None:
+        super().__init__(name)
+        self.sent: list[Send] = []
+        self.fatal: list[str] = []
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self._pause = 1 / rate
+        self._config = config
+        self._lives = 0
+        self._producer = self._made()
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records were acknowledged."""
+        return sum(send.fate is Fate.ACKNOWLEDGED for send in list(self.sent))
+
+    def _made(self) -> Producer:
+        self._lives += 1
+        return Producer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                **COMMON,
+                "linger.ms": 5,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 500,
+                "request.timeout.ms": 5000,
+                "message.timeout.ms": 60_000,
+                **self._config,
+            }
+        )
+
+    def step(self) -> None:
+        """Send one record, and listen for answers until the next is due."""
+        try:
+            self._send()
+            due = time.monotonic() + self._pause
+            while (left := due - time.monotonic()) > 0 and not self._ending.is_set():
+                self._producer.poll(left)
+        except KafkaException as failed:
+            if not failed.args[0].fatal():
+                raise
+            self._replace(failed.args[0])
+
+    def _send(self) -> None:
+        index = len(self.sent)
+        partition = index % self._partitions
+        value = f"{self.name}.{index}"
+        self.sent.append(Send(f"{self.name}/{self._lives}", partition, value, Fate.UNKNOWN))
+        try:
+            self._producer.produce(self._topic, value, partition=partition, on_delivery=self._noting(index))
+        except BufferError:
+            self._told(index, Fate.REFUSED, -1)
+            self._producer.poll(0.1)
+
+    def _replace(self, error: KafkaError) -> None:
+        self.fatal.append(f"{self.name}/{self._lives}: {error.str()}")
+        with suppress(KafkaException):
+            self._producer.flush(5)
+        self._producer = self._made()
+
+    def finish(self) -> None:
+        """Wait for the last answers; what is not answered stays unknown."""
+        try:
+            self._producer.flush(self.PATIENCE)
+        except KafkaException as failed:
+            self._replace(failed.args[0])
+
+    def _noting(self, index: int) -> Callable[[KafkaError | None, Message], None]:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offset = message.offset()
+                self._told(index, Fate.ACKNOWLEDGED, -1 if offset is None else offset)
+                return
+            if error.code() in REFUSALS:
+                self._told(index, Fate.REFUSED, -1)
+
+        return delivered
+
+    def _told(self, index: int, fate: Fate, offset: int) -> None:
+        self.sent[index] = self.sent[index]._replace(fate=fate, offset=offset)
+
+
+class Reading(_Worker):
+    """A consumer, of all partitions or as a member of a group."""
+
+    BATCH: Final = 200
+    COMMIT_EVERY: Final = 1.0
+
+    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, group: str = "") -> None:
+        super().__init__(name)
+        self.events: list[Poll | Placed | Reset] = []
+        self._group = group
+        self._last_commit = time.monotonic()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                **COMMON,
+                "group.id": group or name,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest" if group else "error",
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 1000,
+                "fetch.wait.max.ms": 100,
+                "fetch.error.backoff.ms": 50,
+            }
+        )
+        if group:
+            placed = self._placed
+            self._consumer.subscribe([topic], on_assign=placed, on_revoke=placed, on_lost=placed)
+        else:
+            self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
+
+    @property
+    def read(self) -> int:
+        """How many records it was given."""
+        return sum(len(event.records) for event in list(self.events) if isinstance(event, Poll))
+
+    def step(self) -> None:
+        """Poll once; as a member of a group, commit now and then."""
+        found = []
+        for message in self._consumer.consume(self.BATCH, 0.2):
+            error = message.error()
+            if error is None:
+                found.append(_record(message))
+            elif error.code() in NOT_THERE:
+                self.events.append(Reset(self.name, error.str()))
+        if found:
+            self.events.append(Poll(self.name, tuple(found), self._group))
+        if self._group and time.monotonic() - self._last_commit > self.COMMIT_EVERY:
+            self._last_commit = time.monotonic()
+            with suppress(KafkaException):  # nothing to commit, or between two generations
+                self._consumer.commit(asynchronous=True)
+
+    def finish(self) -> None:
+        """Leave."""
+        self._consumer.close()
+
+    def _placed(self, *_: object) -> None:
+        self.events.append(Placed(self.name))
+
+
+def _record(message: Message) -> Record:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Record(partition, offset, (message.value() or b"").decode())
+
+
+class Workload:
+    """All clients of one run; as a context manager they begin, and are ended at the latest where it ends."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        *,
+        producers: int = 2,
+        members: int = 2,
+        rate: float = 60,
+        config: Mapping[str, Any] = SAFE,
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._partitions = partitions
+        self.producers = [
+            Sending(f"p{index}", bootstrap, topic, partitions, rate, config) for index in range(producers)
+        ]
+        self.consumers = [Reading("reader", bootstrap, topic, partitions)]
+        self.consumers += [Reading(f"member{i}", bootstrap, topic, partitions, "members") for i in range(members)]
+
+    def __enter__(self) -> Workload:
+        for worker in (*self.consumers, *self.producers):
+            worker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in (*self.producers, *self.consumers):
+            worker.end()
+
+    @property
+    def acknowledged(self) -> int:
+        """How many records were acknowledged so far."""
+        return sum(producer.acknowledged for producer in self.producers)
+
+    @property
+    def fatal(self) -> list[str]:
+        """Why producers had to be replaced: with idempotence and acks=all no fault is a reason."""
+        return [reason for producer in self.producers for reason in producer.fatal]
+
+    def finish(self, seconds: float = 90) -> History:
+        """End all clients, read everything, and give the history."""
+        for producer in self.producers:
+            producer.end()
+        for producer in self.producers:
+            producer.join(seconds)
+        final = read_all(self._bootstrap, self._topic, self._partitions, seconds)
+        for consumers in (self.consumers[:1], self.consumers[1:]):
+            names = ", ".join(consumer.name for consumer in consumers)
+            reached = partial(_cover, consumers, final)
+            wait_until(reached, f"{names} to reach the end of {self._topic}", seconds, 0.2)
+        for consumer in self.consumers:
+            consumer.end()
+        for consumer in self.consumers:
+            consumer.join(seconds)
+        sends = [send for producer in self.producers for send in producer.sent]
+        return History(sends, [event for consumer in self.consumers for event in consumer.events], final)
+
+
+def _cover(consumers: Sequence[Reading], records: Sequence[Record]) -> bool:
+    """Whether these consumers, together, have come to the end of every partition, or will never (see `Reset`)."""
+    events = [event for consumer in consumers for event in list(consumer.events)]
+    if not consumers or any(isinstance(event, Reset) for event in events):
+        return True
+    reached: dict[int, int] = {}
+    for event in events:
+        for record in event.records if isinstance(event, Poll) else ():
+            reached[record.partition] = max(record.offset, reached.get(record.partition, -1))
+    return all(reached.get(record.partition, -1) >= record.offset for record in records)
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, seconds: float) -> Sequence[Record]:
+    """Every record of a topic, from the start of each partition to its end as it is now."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, **COMMON, "group.id": "final", "auto.offset.reset": "error"})
+    deadline = time.monotonic() + seconds
+    found: list[Record] = []
+    try:
+        places = [TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)]
+        ends = {place.partition: _end(consumer, place, deadline) for place in places}
+        missing = {index for index, end in ends.items() if end > 0}
+        consumer.assign(places)
+        while missing:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{topic} could not be read within {seconds:g} s: {missing} of {ends} are missing")
+            for message in consumer.consume(1000, 0.2):
+                if message.error() is not None:
+                    continue
+                record = _record(message)
+                found.append(record)
+                if record.offset >= ends[record.partition] - 1:
+                    missing.discard(record.partition)
+    finally:
+        consumer.close()
+    return [record for record in found if record.offset < ends[record.partition]]
+
+
+def _end(consumer: Consumer, place: TopicPartition, deadline: float) -> int:
+    while True:
+        try:
+            _, high = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), 5)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return int(high)
