@@ -1,4 +1,4 @@
-"""Which logs are cleaned, which first, and what happens to those that cannot be."""
+"""Which logs are cleaned, which first, and what is noted of it."""
 
 from __future__ import annotations
 
@@ -9,78 +9,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.model.clock import ManualClock
 from barnabas.model.ids import TopicPartition
 from barnabas.storage.check import check
-from barnabas.storage.cleaner import manager as cleaner_manager
 from barnabas.storage.cleaner.key_map import ENTRY_BYTES, KeyMap
-from barnabas.storage.cleaner.manager import CleanerManager
-from barnabas.storage.cleaner.plan import examine, first_dirty_offset, group_segments
-from barnabas.storage.cleaner.process import CleaningFailed, InThisProcess, WorkerDied
+from barnabas.storage.cleaner.plan import examine, first_dirty_offset, group_segments, may_be_due
 from barnabas.storage.cleaner.report import FILE, overview, read_report
 from barnabas.storage.cleaner.task import SegmentFiles
 from barnabas.storage.cleaner.throttle import Throttle
-from barnabas.storage.files import FileSystem
-from tests.support.compaction import LIMITS, compacted, keyed, seen, settle
-from tests.support.logs import NOW, TOPIC_ID, StepManager, append, new_log
+from barnabas.storage.files import DirEntry, FileSystem
+from barnabas.storage.log import Log
+from tests.support.cleaner_shop import Shop, old_and_new, values
+from tests.support.compaction import compacted, keyed, settle
+from tests.support.logs import NOW, TOPIC_ID, TP, append, new_log, store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from barnabas.model.log_config import LogConfig
-    from barnabas.storage.cleaner.task import CleanedGroup, CleanedLog, CleaningTask
-    from barnabas.storage.log import Log
-
 HOUR = 3_600_000
-
-
-class Shop:
-    """Some compacted logs, and a cleaner for them."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.clock = ManualClock(NOW)
-        self.logs = StepManager(path, clock=self.clock).start()
-        self.cleaner = CleanerManager(self.logs, self.clock)
-        self.worker = InThisProcess(self.logs.pool.files)
-
-    def make(self, name: str, *batches: bytes, config: LogConfig | None = None) -> Log:
-        log = self.logs.create(TopicPartition(name, 0), TOPIC_ID, config or compacted())
-        append(log, *batches)
-        settle(log)
-        return log
-
-    def clean(self) -> bool:
-        return self.cleaner.clean_next(self.worker, LIMITS)
-
-
-class Refusing:
-    """A worker that fails in its own way."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
-        self.calls = 0
-
-    def clean(self, task: CleaningTask, on_group: Callable[[CleanedGroup], bool]) -> CleanedLog:
-        self.calls += 1
-        raise self.error
-
-    def end(self) -> None:
-        pass
 
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
-
-
-def values(log: Log) -> list[bytes | None]:
-    return [record.value for record in seen(log)]
-
-
-def old_and_new(key: bytes = b"a") -> list[bytes]:
-    return [keyed([(key, b"old")]), keyed([(key, b"new")])]
 
 
 def test_a_log_is_due_when_enough_of_it_is_dirty(tmp_path: Path) -> None:
@@ -219,50 +169,6 @@ def test_retention_passes_over_a_log_that_is_being_cleaned(shop: Shop) -> None:
     assert shop.logs.retention_pass(NOW + 10 * HOUR) == 1
 
 
-def test_a_damaged_log_is_uncleanable_alone(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    bad, good = shop.make("bad", *old_and_new()), shop.make("good", *old_and_new())
-    path = bad.directory / "00000000000000000000.log"
-    data = bytearray(path.read_bytes())
-    data[-2] ^= 1
-    path.write_bytes(data)
-    while shop.clean():
-        pass
-    assert values(good) == [b"new"]
-    assert [log.tp.topic for log in shop.cleaner.uncleanable] == ["bad"]
-    assert "bad-0 is not cleaned any more until the broker starts again" in caplog.text
-    assert "CRC" in (read_report(FileSystem(), str(shop.path))["bad-0"].uncleanable or "")
-    append(bad, keyed([(b"a", b"newer")]))
-    assert bad.size > 0
-    shop.logs.delete(bad.tp)
-    assert not shop.clean()
-    assert not shop.cleaner.uncleanable
-
-
-def test_a_failure_puts_a_log_off_and_lets_others_through(shop: Shop) -> None:
-    log = shop.make("t", *old_and_new())
-    worker = Refusing(CleaningFailed("the disk is full"))
-    assert shop.cleaner.clean_next(worker, LIMITS)
-    assert not shop.cleaner.clean_next(worker, LIMITS)
-    shop.clock.advance(cleaner_manager.FIRST_DELAY_MS)
-    assert shop.cleaner.clean_next(worker, LIMITS)
-    shop.clock.advance(cleaner_manager.FIRST_DELAY_MS)
-    assert not shop.clean()
-    shop.clock.advance(cleaner_manager.FIRST_DELAY_MS)
-    assert shop.clean()
-    assert values(log) == [b"new"]
-
-
-def test_a_log_that_kills_workers_is_given_up(shop: Shop) -> None:
-    shop.make("t", *old_and_new())
-    worker = Refusing(WorkerDied("the cleaner's process ended by signal 9"))
-    for _ in range(cleaner_manager.MOST_DEATHS):
-        assert not shop.cleaner.uncleanable
-        assert shop.cleaner.clean_next(worker, LIMITS)
-        shop.clock.advance(cleaner_manager.LONGEST_DELAY_MS)
-    assert len(shop.cleaner.uncleanable) == 1
-    assert not shop.clean()
-
-
 def test_a_report_that_cannot_be_read_begins_anew(shop: Shop) -> None:
     for text in ("", "{}", "[]", '{"partitions": {"t-0": {}}}', '{"partitions": {"t-0": 1}}'):
         (shop.path / FILE).write_text(text)
@@ -302,3 +208,84 @@ def test_a_cleaned_segment_is_as_old_as_what_went_into_it(shop: Shop) -> None:
     os.utime(log.segments[0].path, (1000, 1000))
     assert shop.clean()
     assert FileSystem().modified_ms(log.segments[0].path) == 1_000_000
+
+
+def test_a_log_that_nobody_used_stays_closed_unless_it_is_due(shop: Shop) -> None:
+    one = compacted(segment_bytes=10_000)
+    shop.logs.create(TopicPartition("empty", 0), TOPIC_ID, one)
+    append(shop.logs.create(TopicPartition("one-segment", 0), TOPIC_ID, one), *old_and_new())
+    shop.make("clean", *old_and_new())
+    append(shop.make("clean-and-more", *old_and_new()), *old_and_new())
+    some = shop.make("a-little-dirty", keyed([(b"a", b"x" * 500)]))
+    while shop.clean():
+        pass
+    append(some, keyed([(b"a", b"x" * 200)]))
+    settle(some)
+    shop.make("dirty", *old_and_new())
+    shop = shop.again(compacted(min_cleanable_dirty_ratio=0.5))
+    assert not any(log.is_open for log in shop.logs.logs())
+    assert shop.clean()
+    assert not shop.clean()
+    assert [log.tp.topic for log in shop.logs.logs() if log.is_open] == ["dirty"]
+    assert values(shop.find("dirty")) == [b"new"]
+    some = shop.find("a-little-dirty")
+    some.update_config(compacted(min_cleanable_dirty_ratio=0.1))
+    assert shop.clean()
+    assert len(values(some)) == 1
+
+
+def test_a_closed_log_is_listed_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.make("t", *old_and_new())
+    assert shop.clean()
+    shop = shop.again()
+    listed: list[str] = []
+    entries = shop.logs.pool.files.entries
+
+    def count(path: str) -> list[DirEntry]:
+        listed.append(path)
+        return entries(path)
+
+    monkeypatch.setattr(shop.logs.pool.files, "entries", count)
+    for _ in range(3):
+        assert not shop.clean()
+    assert listed == [f"{shop.path}/t-0"]
+    log = shop.find("t")
+    append(log, *old_and_new())
+    settle(log)
+    assert shop.clean()
+
+
+def test_a_closed_log_is_opened_when_its_records_may_be_overdue(shop: Shop) -> None:
+    shop.make("t", keyed([(b"a", b"x" * 500)]))
+    assert shop.clean()
+    append(shop.find("t"), keyed([(b"a", b"new")]))
+    settle(shop.find("t"))
+    shop = shop.again(compacted(min_cleanable_dirty_ratio=0.9, max_compaction_lag_ms=HOUR))
+    assert not shop.clean()
+    shop.clock.advance(HOUR + 1)
+    assert shop.clean()
+    assert values(shop.find("t")) == [b"new"]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "cleaned_to", "expected"),
+    [
+        (0, 30, None, True),
+        (0, 30, 10, True),
+        (0, 30, 19, True),
+        (0, 30, 20, False),
+        (0, 30, 30, False),
+        (20, 30, None, False),
+        (20, 30, 10, False),
+        (0, 30, 31, True),
+        (0, 0, 20, True),
+    ],
+)
+def test_file_names_tell_whether_a_log_may_be_due(
+    tmp_path: Path, start: int, end: int, cleaned_to: int | None, expected: bool
+) -> None:
+    log = Log(TP, store(tmp_path), f"{tmp_path}/t-0", compacted(), log_start_offset=start, recovery_point=end)
+    log.cleaned_to = cleaned_to
+    names = [f"{base:020}{suffix}" for base in (0, 10, 20) for suffix in (".log", ".index")]
+    entries = [DirEntry(name, False, 100) for name in [*names, "partition.metadata", f"{25:020}.log.deleted"]]
+    assert may_be_due(log, entries) == expected

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.model.errors import StorageFailed
 from barnabas.storage.cleaner.cleaner import task_for
 from barnabas.storage.cleaner.cleaning import CleaningAborted
 from barnabas.storage.cleaner.plan import examine
@@ -88,6 +89,18 @@ def test_a_worker_that_is_killed_is_told_of_and_replaced(log: Log, home: LogDire
     clean_log(log, home, worker=worker)
     assert [record.value for record in seen(log)] == [b"3"]
     assert leftovers(log) == []
+
+
+def test_a_swap_that_fails_does_not_disturb_the_next_task(log: Log, home: LogDirectory, worker: WorkerProcess) -> None:
+    task = task_for(examine(log, NOW), home.files, LIMITS, NOW)
+
+    def fail(group: CleanedGroup) -> bool:
+        raise StorageFailed("the disk is full")
+
+    with pytest.raises(StorageFailed):
+        worker.clean(task, fail)
+    clean_log(log, home, worker=worker)
+    assert [record.value for record in seen(log)] == [b"3"]
 
 
 def test_damage_and_missing_files_are_told_apart(log: Log, home: LogDirectory, worker: WorkerProcess) -> None:

@@ -8,18 +8,24 @@ is more than min.cleanable.dirty.ratio of that, or when a dirty record is older 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET
+from barnabas.storage.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.storage.cleaner.task import SegmentFiles
+    from barnabas.storage.files import DirEntry
     from barnabas.storage.log import Log
     from barnabas.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
+
+_DIGITS: Final = 20
+_NEVER: Final = 2**63 - 1
+"""max.compaction.lag.ms when nothing is ever overdue."""
 
 
 class LogToClean(NamedTuple):
@@ -63,6 +69,43 @@ def first_dirty_offset(log: Log) -> int:
         )
         return log.log_start_offset
     return max(noted, log.log_start_offset)
+
+
+def may_be_due(log: Log, entries: Iterable[DirEntry]) -> bool:
+    """Whether a log that is not open may be worth cleaning, going by the `entries` of its directory.
+
+    What these cannot tell (open transactions, young records) only makes the dirty part smaller, so No is certain.
+    """
+    noted = log.cleaned_to
+    fits = noted is not None and noted <= log.log_end_offset
+    first_dirty = max(noted or 0, log.log_start_offset) if fits else log.log_start_offset
+    sizes = {base: entry.size for entry in entries if (base := base_offset_of(entry.name)) is not None}
+    clean, dirty = sealed_bytes(sizes, first_dirty)
+    if dirty == 0:
+        return False
+    config = log.config
+    return config.max_compaction_lag_ms < _NEVER or dirty / (clean + dirty) > config.min_cleanable_dirty_ratio
+
+
+def base_offset_of(name: str) -> int | None:
+    """The offset at which a segment begins, going by the name of its `.log` file; None for any other file.
+
+    >>> base_offset_of("00000000000000000042.log")
+    42
+    """
+    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    return int(digits) if suffix == LOG_SUFFIX and digits.isdecimal() else None
+
+
+def sealed_bytes(sizes: Mapping[int, int], first_dirty: int) -> tuple[int, int]:
+    """The bytes of sealed segments before and after the first dirty offset; `sizes` has all segments by base offset."""
+    clean = dirty = 0
+    for base, end in pairwise(sorted(sizes)):
+        if base < first_dirty:
+            clean += sizes[base]
+        if end > first_dirty:
+            dirty += sizes[base]
+    return clean, dirty
 
 
 def examine(log: Log, now_ms: int) -> LogToClean:

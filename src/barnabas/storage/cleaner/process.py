@@ -94,7 +94,12 @@ class WorkerProcess:
             word, _, text = self._hear(process).partition(" ")
             match word:
                 case "group":
-                    self._say(process, GO if on_group(CleanedGroup.decode(text)) else STOP)
+                    try:
+                        going_on = on_group(CleanedGroup.decode(text))
+                    except Exception:
+                        self.end()  # it waits for a word that does not come, and would take the next task for it
+                        raise
+                    self._say(process, GO if going_on else STOP)
                 case "done":
                     return CleanedLog.decode(text)
                 case "aborted":

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.storage.checkpoints import CLEANED, read_offsets
+from barnabas.storage.cleaner.plan import base_offset_of, sealed_bytes
 from barnabas.storage.files import FileSystem
-from barnabas.storage.segment import LOG_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 FILE: Final = "barnabas-cleaner.json"
-_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,25 +102,14 @@ def overview(directory: Path) -> list[Overview]:
     for name in sorted(first_dirty.keys() | reports.keys()):
         if (directory / name).is_dir():
             start = first_dirty.get(name, 0)
-            clean, dirty = _sizes(directory / name, start)
+            sizes = {
+                base: path.stat().st_size
+                for path in (directory / name).iterdir()
+                if (base := base_offset_of(path.name)) is not None
+            }
+            clean, dirty = sealed_bytes(sizes, start)
             report = reports.get(name, PartitionReport())
             found.append(
                 Overview(partition=name, first_dirty=start, clean_bytes=clean, dirty_bytes=dirty, report=report)
             )
     return found
-
-
-def _sizes(directory: Path, first_dirty: int) -> tuple[int, int]:
-    """The bytes of sealed segments before and after the first dirty offset."""
-    sizes = {
-        int(path.name[:_DIGITS]): path.stat().st_size
-        for path in directory.iterdir()
-        if path.name[_DIGITS:] == LOG_SUFFIX and path.name[:_DIGITS].isdecimal()
-    }
-    clean = dirty = 0
-    for base, end in pairwise(sorted(sizes)):
-        if base < first_dirty:
-            clean += sizes[base]
-        if end > first_dirty:
-            dirty += sizes[base]
-    return clean, dirty
