@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import signal
+import threading
 import time
 from collections import Counter
 from contextlib import suppress
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from tests.support.zookeeper import ZooKeeper
 
 ROLES: Final = ("leader", "follower", "controller")
-PROCESS_FAULTS: Final = (*(f"{verb} {role}" for verb in ("kill", "freeze", "stop") for role in ROLES), "kill all")
-"""kill -9, SIGSTOP, and SIGTERM with a controlled shutdown."""
-LONG_FAULTS: Final = ("freeze all",)
+VERBS: Final = ("kill", "freeze", "slow", "stop")
+"""kill -9; SIGSTOP; SIGSTOP most of the time, as a slow disk does; SIGTERM with a controlled shutdown."""
+PROCESS_FAULTS: Final = (*(f"{verb} {role}" for verb in VERBS for role in ROLES), "kill all", "freeze all")
 STORE_FAULTS: Final = ("kill store", "freeze store")
 NETWORK_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("isolate", "deafen", "mute", "part") for role in ROLES)
 """Nothing to or from all others; nothing from them; nothing to them; nothing to or from one other broker."""
@@ -80,7 +81,7 @@ class Stage:
     @property
     def kinds(self) -> Sequence[str]:
         """The faults that can happen here."""
-        kinds = [*PROCESS_FAULTS, *LONG_FAULTS]
+        kinds = [*PROCESS_FAULTS]
         if self._keeper is not None:
             kinds += STORE_FAULTS
         if self._network is not None:
@@ -98,6 +99,8 @@ class Stage:
         brokers = list(self.cluster.nodes) if whom == "all" else [self._whose(whom, luck)]
         if verb == "freeze":
             return self._freeze(brokers)
+        if verb == "slow":
+            return self._slow(brokers[0])
         if verb in ("kill", "stop"):
             return self._end(verb, brokers)
         return self._cut(self._links(verb, brokers[0], luck))
@@ -158,6 +161,26 @@ class Stage:
         def heal() -> None:
             for node in frozen:
                 node.send(signal.SIGCONT)
+
+        return Wound(heal)
+
+    def _slow(self, broker: int) -> Wound:
+        node = self.cluster.nodes[broker]
+        over = threading.Event()
+
+        def stutter() -> None:
+            while not over.is_set():
+                node.send(signal.SIGSTOP)
+                over.wait(0.4)
+                node.send(signal.SIGCONT)
+                over.wait(0.1)
+
+        thread = threading.Thread(target=stutter, name=f"slow {broker}", daemon=True)
+        thread.start()
+
+        def heal() -> None:
+            over.set()
+            thread.join()
 
         return Wound(heal)
 
