@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from tests.support.clusters import Cluster
+from tests.support.clusters import Cluster, Node
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-CREATE_TOPICS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 19, 43, 45, 46
+FETCH, CREATE_TOPICS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 1, 19, 43, 45, 46
 
 FIVE_SECONDS = timedelta(seconds=5)
 
@@ -98,3 +99,42 @@ def test_a_partition_moves_with_all_its_records(cluster: Cluster) -> None:
     assert ask(cluster, LIST_REASSIGNMENTS, 0, {"topics": None, "timeout": FIVE_SECONDS}).topics == ()
     data = cluster.nodes[origin].data
     wait_until(lambda: not (data / "moves-0").exists(), "the old replica's data to be removed")
+
+
+class RackPerBroker(Cluster):
+    """Broker N stands in rack rN."""
+
+    def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
+        return super().start(broker_id, wait=wait, settings={"broker.rack": f"r{broker_id}", **(settings or {})})
+
+
+def test_a_consumer_is_sent_to_a_replica_in_its_rack(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    with RackPerBroker(tmp_path, 2, {"replica.selector.class": selector}) as cluster:
+        cluster.create("near", 1, 2)
+        sender = Sender(cluster, "near")
+        sender.send(50)
+        sender.finish()
+        leader = cluster.leader("near")
+        other = 3 - leader
+        partition = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 10, "partition_max_bytes": 100_000}
+        asked: dict[str, Any] = {
+            "replica_id": -1,
+            "max_wait": 500,
+            "min_bytes": 1,
+            "max_bytes": 100_000,
+            "session_epoch": -1,
+        }
+        asked |= {"topics": [{"topic": "near", "partitions": [partition]}], "forgotten_topics_data": []}
+
+        def fetched(broker: int, rack: str) -> Any:
+            response = ask(cluster, FETCH, 11, asked | {"rack_id": rack}, broker=broker)
+            return response.responses[0].partitions[0]
+
+        assert fetched(leader, f"r{leader}").preferred_read_replica == -1
+        assert fetched(leader, "elsewhere").preferred_read_replica == -1
+        wait_until(lambda: fetched(leader, f"r{other}").preferred_read_replica == other, "to be sent to the follower")
+        wait_until(lambda: fetched(other, f"r{other}").high_watermark == 50, "the follower to know what is committed")
+        assert fetched(other, f"r{other}").records
+        config = {"client.rack": f"r{other}", "fetch.wait.max.ms": 100}
+        assert everything(cluster, "near", 50, **config) == list(range(50))

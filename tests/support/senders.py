@@ -61,10 +61,10 @@ class Sender:
         return delivered
 
 
-def everything(cluster: Cluster, topic: str, count: int) -> list[int]:
+def everything(cluster: Cluster, topic: str, count: int, **config: Any) -> list[int]:
     """Read a topic's one partition from its start, until `count` records were seen."""
     consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap, "group.id": f"read-{topic}", "enable.auto.commit": False}
+        {"bootstrap.servers": cluster.bootstrap, "group.id": f"read-{topic}", "enable.auto.commit": False, **config}
     )
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     found: list[int] = []

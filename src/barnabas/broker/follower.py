@@ -2,7 +2,7 @@
 
 A follower writes what its leader wrote, with the offsets and epochs that it has there. Before the first fetch of an
 epoch it cuts what the leader does not have (`machines/divergence`). Its high watermark is the leader's, at most its own
-log end.
+log end. Consumers may read from it what is below that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.machines.divergence import cut
+from barnabas.machines.partition import check_epoch
 from barnabas.model.errors import CorruptMessage
 from barnabas.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from barnabas.protocol.records.checksum import crc32c
@@ -19,6 +20,7 @@ from barnabas.protocol.replica_fetch import Position
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from barnabas.broker.partition import Watcher
     from barnabas.model.ids import TopicPartition
     from barnabas.protocol.replica_fetch import Fetched
     from barnabas.storage.log import Log
@@ -29,7 +31,7 @@ logger = logging.getLogger(__name__)
 class Follower:
     """A followed partition."""
 
-    __slots__ = ("agrees", "leader_epoch", "leader_id", "log", "not_before", "refusals", "topic_id", "tp")
+    __slots__ = ("_watchers", "agrees", "leader_epoch", "leader_id", "log", "not_before", "refusals", "topic_id", "tp")
 
     def __init__(self, tp: TopicPartition, topic_id: UUID, log: Log, leader_id: int, leader_epoch: int) -> None:
         self.tp = tp
@@ -43,6 +45,7 @@ class Follower:
         """After an error: when to try again, on the event loop's clock."""
         self.refusals = 0
         """How often the leader has said, without a break, that it is none."""
+        self._watchers: set[Watcher] = set()
 
     def __repr__(self) -> str:
         return f"<Follower of {self.tp} at broker {self.leader_id}, epoch {self.leader_epoch}>"
@@ -87,8 +90,26 @@ class Follower:
         high_watermark = min(fetched.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
             log.high_watermark = high_watermark
+            self.wake_watchers()
         if log.log_start_offset < fetched.log_start <= log.high_watermark:
             log.delete_records_before(fetched.log_start)
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Refuse a client that knows an older or a newer leadership than this one."""
+        check_epoch(self.leader_epoch, current_leader_epoch)
+
+    def add_watcher(self, watcher: Watcher, *, follower: bool = False) -> None:
+        """Wake `watcher` when there is more to read. Nobody follows a follower."""
+        self._watchers.add(watcher)
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        """Forget `watcher`."""
+        self._watchers.discard(watcher)
+
+    def wake_watchers(self) -> None:
+        """Let everyone look again: there is more, or it is over."""
+        for watcher in list(self._watchers):
+            watcher.wake()
 
     def start_again(self, leader_start: int, leader_end: int) -> None:
         """The leader has nothing at our log's end: begin anew at its start, or cut at its end."""

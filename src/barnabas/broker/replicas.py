@@ -108,8 +108,15 @@ class ReplicaManager:
         """As `led`, but raises the error that tells a client why this broker does not lead it."""
         partition = self._by_wire.get((topic, index))
         if partition is None:
-            raise self._not_led(topic, index)
+            raise self.not_led(topic, index)
         return partition
+
+    def followed(self, topic: str | bytes, index: int) -> Follower | None:
+        """The partition that this broker follows, by its topic's name or the bytes of its id; None if it does not."""
+        if isinstance(topic, bytes):
+            found = self._metadata.topic_by_id(UUID(bytes=topic))
+            return None if found is None else self._followers.get((found.name, index))
+        return self._followers.get((topic, index))
 
     def current_leader(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
         """Id and epoch of the leader that the cluster's image names; None if there is no such partition."""
@@ -118,7 +125,8 @@ class ReplicaManager:
         image = self._metadata.partition(name, index)
         return None if image is None else (image.leader, image.leader_epoch)
 
-    def _not_led(self, topic: str | bytes, index: int) -> ApiError:
+    def not_led(self, topic: str | bytes, index: int) -> ApiError:
+        """What a client is told that asks this broker for a partition which it does not lead."""
         if isinstance(topic, bytes):
             found = self._metadata.topic_by_id(UUID(bytes=topic))
             if found is None:
@@ -320,8 +328,10 @@ class ReplicaManager:
 
     def _stop_following(self, tp: TopicPartition) -> None:
         follower = self._followers.pop(tp, None)
-        if follower is not None and self.replication is not None:
-            self.replication.unfollow(follower)
+        if follower is not None:
+            if self.replication is not None:
+                self.replication.unfollow(follower)
+            follower.wake_watchers()
 
     def _give_up(self, topic: TopicImage, image: PartitionImage) -> None:
         """This broker is no replica of the partition any more: if it was one, its log goes."""

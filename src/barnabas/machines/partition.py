@@ -52,6 +52,19 @@ class Progress(NamedTuple):
     """The leader's log end at that time."""
 
 
+def check_epoch(leader_epoch: int, current_leader_epoch: int) -> None:
+    """Refuse a client that knows an older or a newer leadership than this one; it may name none."""
+    if current_leader_epoch in (leader_epoch, NO_EPOCH):
+        return
+    if current_leader_epoch < leader_epoch:
+        raise FencedLeaderEpoch(
+            f"the leader epoch is {leader_epoch}, the request knows {current_leader_epoch}: refresh metadata"
+        )
+    raise UnknownLeaderEpoch(
+        f"the leader epoch is {leader_epoch} here, the request knows {current_leader_epoch} already; try again"
+    )
+
+
 class PartitionLeader:
     """The state of one partition while this broker leads it."""
 
@@ -148,6 +161,10 @@ class PartitionLeader:
         self._progress[replica] = Progress(caught_up, now, self._log_end_offset)
         return self._advance()
 
+    def end_of(self, replica: int) -> int:
+        """How far a follower is known to be; UNKNOWN_OFFSET before it has fetched."""
+        return self._ends.get(replica, UNKNOWN_OFFSET)
+
     def may_join(self, replica: int) -> bool:
         """Whether a follower outside the ISR has everything that is committed, and all of earlier leaderships."""
         end = self._ends.get(replica, UNKNOWN_OFFSET)
@@ -218,15 +235,8 @@ class PartitionLeader:
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuse a client that knows an older or a newer leadership than this one."""
-        if current_leader_epoch == self.leader_epoch or current_leader_epoch == NO_EPOCH:
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(
-                f"the leader epoch is {self.leader_epoch}, the request knows {current_leader_epoch}: refresh metadata"
-            )
-        raise UnknownLeaderEpoch(
-            f"the leader epoch is {self.leader_epoch} here, the request knows {current_leader_epoch} already; try again"
-        )
+        if current_leader_epoch != self.leader_epoch:
+            check_epoch(self.leader_epoch, current_leader_epoch)
 
     def _advance(self) -> bool:
         lowest = self._log_end_offset

@@ -133,7 +133,7 @@ def _pack_one(
     correlation_id: int, error: int, session_id: int, result: FetchedPartition[Wanted, Slice]
 ) -> list[bytes | Slice]:
     """The commonest response, packed by one struct: one partition without tags, in a flexible version."""
-    wanted, code, high_watermark, last_stable, log_start, aborted, size, slices, *_ = result
+    wanted, code, high_watermark, last_stable, log_start, aborted, size, slices, _, _, preferred = result
     topic = _pack_topic(wanted.topic, flexible=True)
     layout = _one_result(len(topic))
     length = uvarint(size + 1)
@@ -153,7 +153,7 @@ def _pack_one(
         last_stable,
         log_start,
         0 if aborted is None else 1,
-        -1,
+        preferred,
     )
     if not size:
         return [head + length + NO_TAGS]
@@ -203,7 +203,7 @@ def _pack_partition(out: bytearray, version: int, partition: FetchedPartition[Wa
             if flexible:
                 out.append(0)
     if version >= PREFERRED_REPLICA:
-        out += b"\xff\xff\xff\xff"
+        out += INT32.pack(partition.preferred_read_replica)
     out += uvarint(size + 1) if flexible else INT32.pack(size)
 
 

@@ -11,8 +11,8 @@
 
 - Followers, which say which replica they are, get everything there is, and what they ask for tells how far they are.
   They are believed on the listener that brokers use among themselves.
-
-Not implemented: reading from followers.
+- v11+: with replica.selector.class, a consumer that names its rack is sent from the leader to a replica in sync in that
+  rack. Any replica is read from, up to the high watermark that it knows.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
+    from barnabas.broker.follower import Follower
     from barnabas.broker.partition import Partition
     from barnabas.machines.fetch_session import FetchContext, SessionPartition
     from barnabas.storage.log import Log
@@ -152,9 +153,12 @@ class Fetch:
             self._forget()
             self._parked.resolve(HANG_UP)
 
-    def _partitions(self) -> list[Partition]:
-        led = self._broker.replicas.led
-        found = [led(one.topic, one.partition) for one in self._context.partitions]
+    def _partitions(self) -> list[Partition | Follower]:
+        replicas = self._broker.replicas
+        found = [
+            replicas.led(one.topic, one.partition) or replicas.followed(one.topic, one.partition)
+            for one in self._context.partitions
+        ]
         return [partition for partition in found if partition is not None]
 
     def _forget(self) -> None:
@@ -190,23 +194,51 @@ class Fetch:
                 urgent = True
             total += result.size
             left -= result.size
-            urgent = urgent or result.diverging_epoch is not None
+            urgent = urgent or result.diverging_epoch is not None or result.preferred_read_replica >= 0
             results.append(result)
         return results, total, urgent
 
     def _read_one(self, wanted: SessionPartition, left: int, first: bool) -> Fetched:
-        partition = self._broker.replicas.find(wanted.topic, wanted.partition)
-        leader, log, request = partition.leader, partition.log, self._request
+        request = self._request
         if self._unreadable and wanted.key in self._unreadable:
             raise self._unreadable[wanted.key]
+        partition = self._broker.replicas.led(wanted.topic, wanted.partition)
+        if partition is None:
+            follower = self._broker.replicas.followed(wanted.topic, wanted.partition)
+            if follower is None or request.replica_id >= 0 or self._version < wire.PREFERRED_REPLICA:
+                raise self._broker.replicas.not_led(wanted.topic, wanted.partition)
+            follower.check_epoch(wanted.current_leader_epoch)
+            return self._read_committed_part(wanted, follower, follower.log.high_watermark, left, first)
+        leader = partition.leader
         leader.check_epoch(wanted.current_leader_epoch)
-        offset, read_committed = wanted.fetch_offset, request.read_committed
         if request.replica_id >= 0:
             return self._read_for_follower(wanted, partition, left, first)
-        high_watermark = leader.high_watermark
+        if request.rack and (nearer := self._nearer_replica(wanted, partition)) is not None:
+            log_start = partition.log.log_start_offset
+            return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, log_start, preferred_read_replica=nearer)
+        return self._read_committed_part(wanted, partition, leader.high_watermark, left, first)
+
+    def _nearer_replica(self, wanted: SessionPartition, partition: Partition) -> int | None:
+        """A replica in sync in the consumer's rack that has what it asks for; None if the leader is as good."""
+        if not self._broker.settings.text_or_none("replica.selector.class"):
+            return None
+        leader, brokers, rack = partition.leader, self._broker.metadata.image.brokers, self._request.rack
+        racks = {each: brokers[each].rack for each in leader.isr if each in brokers}
+        if racks.get(leader.broker_id) == rack:
+            return None
+        near = [each for each, found in racks.items() if found == rack and leader.end_of(each) >= wanted.fetch_offset]
+        return max(near, key=leader.end_of, default=None)
+
+    def _read_committed_part(
+        self, wanted: SessionPartition, partition: Partition | Follower, high_watermark: int, left: int, first: bool
+    ) -> Fetched:
+        """What a consumer may see."""
+        log = partition.log
+        offset, read_committed = wanted.fetch_offset, self._request.read_committed
         if not log.is_open and (read_committed or offset < high_watermark or wanted.last_fetched_epoch >= 0):
             raise self._closed(wanted, log)
-        stable = leader.last_stable_offset(log.first_unstable_offset)
+        unstable = log.first_unstable_offset
+        stable = high_watermark if unstable is None else min(unstable, high_watermark)
         visible = stable if read_committed else high_watermark
         start = log.log_start_offset
         aborted: Sequence[tuple[int, int]] | None = () if read_committed else None
@@ -263,7 +295,7 @@ class Fetch:
         return Cold(wanted, look)
 
     @staticmethod
-    def _diverges(wanted: SessionPartition, partition: Partition) -> tuple[int, int] | None:
+    def _diverges(wanted: SessionPartition, partition: Partition | Follower) -> tuple[int, int] | None:
         """Where the fetcher's log leaves ours, if it does."""
         end = partition.log.offset_for_epoch(wanted.last_fetched_epoch)
         if end.end_offset < 0:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_NODE_ID: Final = 1
+RACK_AWARE_SELECTOR: Final = "RackAwareReplicaSelector"
 
 _TOO_CLOSE: Final = 0.92
 """Names more alike than this are taken for typing errors."""
@@ -91,6 +92,7 @@ def _load(properties: Mapping[str, str]) -> BrokerConfig:
     _give_both_ids(node_id, given, parsed)
     draft = _Draft(parsed)
     check_together(draft)
+    _check_selector(draft)
     listeners, advertised = _listeners(draft)
     log_dirs = tuple(Path(item) for item in draft.items("log.dirs") or draft.items("log.dir"))
     return BrokerConfig(
@@ -258,6 +260,14 @@ def _inter_broker_listener(draft: _Draft, advertised: tuple[Listener, ...]) -> s
         f"{key} is {wanted}, which is not among the advertised listeners ({', '.join(names)}): "
         "set inter.broker.listener.name to one of them"
     )
+
+
+def _check_selector(draft: _Draft) -> None:
+    selector = draft.text_or_none("replica.selector.class")
+    if selector and selector.rpartition(".")[2] != RACK_AWARE_SELECTOR:
+        raise ConfigError(
+            f"replica.selector.class is {selector}: only org.apache.kafka.common.replica.{RACK_AWARE_SELECTOR} is known"
+        )
 
 
 def _zookeeper(draft: _Draft) -> str | None:
