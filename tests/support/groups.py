@@ -17,5 +17,7 @@ QUICK: Final = {
     "group.consumer.heartbeat.interval.ms": "150",
     "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "5",
+    "log.retention.check.interval.ms": "86400000",
 }
-"""Members are noticed, missed and told of their partitions in fractions of a second."""
+"""Members are noticed, missed and told of their partitions in fractions of a second. Records that tests write with old
+timestamps stay for as long as the tests take."""

@@ -120,9 +120,12 @@ class Connection:
             self._fail()
 
     def _peek(self) -> None:
-        """Something happened while a request is parked: the client left, or its next request must wait."""
+        """Something happened while a request is parked: the client left, or its next request must wait.
+
+        A client that left may have sent requests before (acks=0): those that came are served first.
+        """
         try:
-            if self._sock.recv(1, socket.MSG_PEEK):
+            if self._sock.recv(1, socket.MSG_PEEK) or self._inbox:
                 self._read_off()
             else:
                 self.close()

@@ -214,6 +214,23 @@ def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPoolExecut
     run(Rig(lambda body: parked), executor, story)
 
 
+def test_what_a_client_sent_before_it_left_is_served_though_a_request_is_parked(executor: ThreadPoolExecutor) -> None:
+    parked = Parked()
+    rig = Rig(lambda body: parked if body == b"first" else None)
+
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(b"".join(map(frame, (b"first", b"second", b"third"))))
+        await until(lambda: rig.seen == [b"first"])
+        await hang_up(writer)
+        await until(lambda: not any(connection._reading for connection in rig.server.connections))
+        parked.resolve(None)
+        await until(lambda: rig.seen == [b"first", b"second", b"third"])
+        await until(lambda: not rig.server.connections)
+
+    run(rig, executor, story)
+
+
 @pytest.mark.parametrize("length", [-1, 0, 9, 2**31 - 1, -(2**31)])
 def test_an_absurd_length_closes_only_its_connection(executor: ThreadPoolExecutor, length: int) -> None:
     async def story(rig: Rig) -> None:
