@@ -29,7 +29,7 @@ slots = st.sampled_from(SLOTS)
 def hard_state(group: object) -> object:
     """Everything that the log holds."""
     assert isinstance(group, ConsumerGroup)
-    soft = ("metadata_current", "regexes_stale", "asked_to_rejoin")
+    soft = ("metadata_current", "stale_regexes", "asked_to_rejoin")
     return {name: value for name, value in vars(group).items() if name not in soft}
 
 

@@ -43,6 +43,7 @@ from barnabas.machines.groups.consumer_member import (
 from barnabas.machines.groups.consumer_progress import REBALANCE, SESSION, Progress, cancel_timers
 from barnabas.machines.groups.consumer_states import MemberState
 from barnabas.machines.groups.conversion import Conversion
+from barnabas.machines.groups.metadata_hash import differs
 from barnabas.machines.groups.patterns import matching
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft, Outcome
@@ -73,6 +74,8 @@ class ConsumerRules:
 
     def __init__(self, table: GroupTable) -> None:
         self._table = table
+        self._image = table.image
+        """As it was when topics changed last."""
         self._progress = Progress(table)
         self._conversion = Conversion(table, self._progress)
         self._classic_members = ClassicInConsumer(table, self._progress, self._conversion)
@@ -142,9 +145,10 @@ class ConsumerRules:
 
     def loaded(self, now_ms: int) -> GroupOutcome:
         """Give every member that was read from the log a session of its own again."""
+        self._image = self._table.image
         draft: GroupDraft = Draft()
         for group in self._consumer_groups():
-            group.regexes_stale = True
+            group.stale_regexes.update(group.regexes)
             for member in group.members.values():
                 self._hold_session(group, member, draft, now_ms)
                 if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
@@ -154,15 +158,23 @@ class ConsumerRules:
 
     def topics_changed(self, names: Collection[str], now_ms: int) -> GroupOutcome:
         """Topics came, went or grew: the next heartbeat of each group that reads one of them sees to it."""
-        self._progress.forget_topics(names)
-        present = [name for name in names if name in self._table.image.topics]
+        before, after = self._image, self._table.image
+        self._image = after
+        changed = {name for name in names if differs(before, after, name)}
+        if not changed:
+            return Outcome()
+        self._progress.forget_topics(changed)
+        came = [name for name in changed if name in after.topics and name not in before.topics]
+        matched: dict[str, frozenset[str]] = {}
         for group in self._consumer_groups():
-            if any(group.is_subscribed_to(name) for name in names):
+            if group.is_subscribed_to_any(changed):
                 group.metadata_current = False
-            for regex in group.regexes:
+            for regex in group.regexes if came else ():
+                if regex not in matched:
+                    matched[regex] = matching(regex, came)
                 resolved = group.resolved.get(regex)
-                if resolved is None or not resolved.topics.issuperset(matching(regex, present)):
-                    group.regexes_stale = True
+                if resolved is None or not resolved.topics >= matched[regex]:
+                    group.stale_regexes.add(regex)
         return Outcome()
 
     def describe(self, group: ConsumerGroup) -> DescribedGroup:

@@ -38,7 +38,7 @@ from barnabas.protocol.coordinator_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Set
     from uuid import UUID
 
     from barnabas.machines.groups.consumer_member import Partitions
@@ -89,8 +89,8 @@ class ConsumerGroup:
         # Soft state
         self.metadata_current = False
         """Whether `metadata_hash` holds for the cluster as it is; False until it was compared."""
-        self.regexes_stale = False
-        """Whether a topic may have come that a resolved pattern does not have."""
+        self.stale_regexes: set[str] = set()
+        """Patterns that may match a topic which came after they were resolved."""
         self.asked_to_rejoin: set[str] = set()
         """Classic members that were told to join again and have not done so."""
 
@@ -198,6 +198,13 @@ class ConsumerGroup:
         """Whether a member reads this topic, by name or by pattern."""
         return topic in self._names or any(topic in regex.topics for regex in self.resolved.values())
 
+    def is_subscribed_to_any(self, topics: Set[str]) -> bool:
+        """Whether a member reads one of these topics, by name or by pattern."""
+        return not (
+            self._names.keys().isdisjoint(topics)
+            and all(regex.topics.isdisjoint(topics) for regex in self.resolved.values())
+        )
+
     def offsets_unused_since(self, committed_ms: int, topic: str) -> int | None:
         """From when on the retention of an offset counts: its commit, unless the topic is subscribed."""
         return None if self.is_subscribed_to(topic) else committed_ms
@@ -240,6 +247,7 @@ class ConsumerGroup:
                 else:
                     self.assignment_epoch, self.assignment_timestamp = -1, 0
             case ConsumerGroupRegularExpressionKey(_, regex):
+                self.stale_regexes.discard(regex)
                 if isinstance(value, ConsumerGroupRegularExpressionValue):
                     self.resolved[regex] = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
                 else:

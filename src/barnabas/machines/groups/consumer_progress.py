@@ -12,7 +12,7 @@ from barnabas.machines.groups.consumer_group import ResolvedRegex
 from barnabas.machines.groups.consumer_member import current_record, member_record, removal_records
 from barnabas.machines.groups.consumer_states import MemberState
 from barnabas.machines.groups.metadata_hash import group_hash
-from barnabas.machines.groups.patterns import compile_pattern, matching
+from barnabas.machines.groups.patterns import MATCHES, compile_pattern, size_of
 from barnabas.machines.groups.reconciliation import Reconciliation
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.groups.target import Subscriptions, Target, make_target, may_assign
@@ -26,7 +26,7 @@ from barnabas.protocol.coordinator_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Set
 
     from barnabas.machines.groups.consumer_group import ConsumerGroup
     from barnabas.machines.groups.consumer_member import Member, Partitions
@@ -40,6 +40,9 @@ SYNC: Final = "consumer.sync"
 
 MIN_REFRESH_INTERVAL_MS: Final = 10_000
 """Patterns of a group are resolved no more often than this, and all at once, so they make one rebalance."""
+MAX_SIZE_AT_ONCE: Final = 512
+"""Patterns that are larger than this together, by their instructions, are resolved a part at a time, so they do not
+hold up the broker: some thirty patterns of the usual kind."""
 
 
 class Change(NamedTuple):
@@ -51,6 +54,8 @@ class Change(NamedTuple):
     """Whether the member subscribes to something else than before."""
     subscriptions: Subscriptions
     """What all members subscribe to, with patterns as they are resolved after it."""
+    compared: bool
+    """Whether the group's hash was compared with that of the topics as they are."""
 
 
 class Progress:
@@ -83,7 +88,8 @@ class Progress:
             or any(found.topics != _topics(group.resolved, regex) for regex, found in resolved.items())
         )
         epoch = group.epoch
-        if raises or not group.metadata_current:
+        compared = raises or not group.metadata_current
+        if compared:
             topics = group.topics_without((old,), (new,)).union(*(found.topics for found in resolved.values()))
             hashed = self.hash_of(topics)
             if raises or hashed != group.metadata_hash:
@@ -91,8 +97,7 @@ class Progress:
                 draft.changes.append(epoch_record(group_id, epoch, hashed))
             if group.has_partition_metadata:
                 draft.changes.append(CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id), None))
-            group.metadata_current = True
-        return Change(epoch, names_changed or regex_changed, Subscriptions(self._table.image, resolved))
+        return Change(epoch, names_changed or regex_changed, Subscriptions(self._table.image, resolved), compared)
 
     def target(
         self, group: ConsumerGroup, change: Change, old: Member, new: Member, draft: GroupDraft, now_ms: int
@@ -126,17 +131,19 @@ class Progress:
         draft: GroupDraft,
         now_ms: int,
     ) -> Member:
-        """Take the member one step towards its target."""
-        if not change.subscription_changed and member.is_reconciled_to(target.epoch):
-            return member
-        after = Reconciliation(
-            target_epoch=target.epoch,
-            target=target.partitions,
-            owner_of=group.owner_of,
-            is_subscribed=lambda topic_id: change.subscriptions.includes(member, topic_id),
-            subscription_changed=change.subscription_changed,
-            owned=owned,
-        ).step(member)
+        """Take the member one step towards its target. It may still be fenced here; if not, the request stands."""
+        after = member
+        if change.subscription_changed or not member.is_reconciled_to(target.epoch):
+            after = Reconciliation(
+                target_epoch=target.epoch,
+                target=target.partitions,
+                owner_of=group.owner_of,
+                is_subscribed=lambda topic_id: change.subscriptions.includes(member, topic_id),
+                subscription_changed=change.subscription_changed,
+                owned=owned,
+            ).step(member)
+        if change.compared:
+            group.metadata_current = True
         if after == member:
             return member
         draft.changes.append(current_record(group.group_id, after))
@@ -186,15 +193,16 @@ class Progress:
         if last_ms is not None and now_ms <= last_ms + MIN_REFRESH_INTERVAL_MS:
             return resolved
         interval_ms = self._table.settings_of(group.group_id).consumer_regex_refresh_interval_ms
-        is_due = (
-            len(resolved) != len(subscribed)
-            or group.regexes_stale
-            or (last_ms is not None and now_ms > last_ms + interval_ms)
+        is_due = any(
+            (found := resolved.get(regex)) is None
+            or regex in group.stale_regexes
+            or now_ms > found.timestamp + interval_ms
+            for regex in subscribed
         )
         if not is_due:
             return resolved
-        for regex in subscribed:
-            found = ResolvedRegex(matching(regex, self._table.image.topics), now_ms, now_ms)
+        for regex in _first(subscribed, resolved, group.stale_regexes):
+            found = ResolvedRegex(MATCHES.among(regex, self._table.image.topics), now_ms, now_ms)
             resolved[regex] = found
             draft.changes.append(
                 CoordinatorRecord(
@@ -202,7 +210,6 @@ class Progress:
                     ConsumerGroupRegularExpressionValue(tuple(sorted(found.topics)), found.version, found.timestamp),
                 )
             )
-        group.regexes_stale = False
         return resolved
 
 
@@ -210,6 +217,23 @@ def cancel_timers(group_id: str, member_id: str, draft: GroupDraft) -> None:
     """Wait for nothing from a member any more."""
     for kind in (SESSION, REBALANCE, JOIN, SYNC):
         draft.cancel_timer(TimerKey(kind, group_id, member_id))
+
+
+def _first(regexes: Iterable[str], resolved: Mapping[str, ResolvedRegex], stale: Set[str]) -> list[str]:
+    """The patterns that are resolved now: all, or those that need it most if all are too much at once."""
+
+    def need(regex: str) -> tuple[bool, int]:
+        found = resolved.get(regex)
+        return found is not None and regex not in stale, -1 if found is None else found.timestamp
+
+    first: list[str] = []
+    size = 0
+    for regex in sorted(regexes, key=need):
+        size += size_of(regex)
+        if first and size > MAX_SIZE_AT_ONCE:
+            break
+        first.append(regex)
+    return first
 
 
 def _topics(resolved: Mapping[str, ResolvedRegex], regex: str) -> frozenset[str]:

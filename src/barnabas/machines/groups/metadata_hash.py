@@ -38,13 +38,28 @@ def topic_hash(topic: TopicImage, brokers: Mapping[int, BrokerImage]) -> int:
     """The hash of one topic."""
     parts = [_MAGIC, topic.topic_id.bytes[7::-1], topic.topic_id.bytes[:7:-1], _text(topic.name)]
     parts.append(_INT.pack(len(topic.partitions)))
-    for partition in topic.partitions:
+    for partition, racks in zip(topic.partitions, _racks(topic, brokers), strict=True):
         parts.append(_INT.pack(partition.index))
-        racks = (brokers[replica].rack for replica in partition.replicas if replica in brokers)
-        for rack in sorted(rack for rack in racks if rack is not None):
+        for rack in racks:
             parts.append(_INT.pack(len(rack.encode("utf-16-le")) // 2))
             parts.append(_text(rack))
     return _hash(b"".join(parts))
+
+
+def differs(before: ClusterImage, after: ClusterImage, name: str) -> bool:
+    """Whether a topic has another hash than before; leaders and in-sync replicas are no part of it."""
+    old, new = before.topic(name), after.topic(name)
+    if old is None or new is None:
+        return old is not new
+    return old.topic_id != new.topic_id or _racks(old, before.brokers) != _racks(new, after.brokers)
+
+
+def _racks(topic: TopicImage, brokers: Mapping[int, BrokerImage]) -> list[list[str]]:
+    """The racks of each partition's replicas that are there."""
+    racks = {broker_id: broker.rack for broker_id, broker in brokers.items() if broker.rack is not None}
+    return [
+        sorted(racks[replica] for replica in partition.replicas if replica in racks) for partition in topic.partitions
+    ]
 
 
 def _text(text: str) -> bytes:
