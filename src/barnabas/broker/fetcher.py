@@ -338,10 +338,10 @@ class ReplicaFetcher:
         return self._followers.get((follower.topic_id, follower.tp.partition)) is follower
 
     def _put_off(self, follower: Follower, code: ErrorCode) -> None:
-        backoff = self._settings.number("replica.fetch.backoff.ms") / 1000
+        longest = backoff = self._settings.number("replica.fetch.backoff.ms") / 1000
         if code in _NOT_YET:
             backoff = min(backoff, _NOT_YET_WAIT * 2 ** min(follower.refusals, _DOUBLINGS))
             follower.refusals += 1
         follower.not_before = asyncio.get_running_loop().time() + backoff
-        level = logging.DEBUG if follower.refusals == 1 else logging.INFO
+        level = logging.DEBUG if backoff < longest else logging.INFO
         logger.log(level, "%s: %s; trying again in %g s", follower, code.name, backoff)
