@@ -1,0 +1,115 @@
+"""What the controller's couriers send, and when they begin anew or give up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from barnabas.broker.couriers import Couriers
+from barnabas.broker.settings import Settings
+from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
+from barnabas.metadata.cache import MetadataCache
+from barnabas.model.config.broker import BrokerConfig
+from barnabas.model.errors import ErrorCode
+from barnabas.net.channel import ChannelBroken
+from barnabas.protocol.conversion import zero
+from barnabas.protocol.internal import FULL, RESPONSES, LeaderAndIsrRequest, UpdateMetadataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+OWN, OTHER = 1, 2
+
+
+def broker(broker_id: int, epoch: int = 5) -> BrokerImage:
+    return BrokerImage(broker_id=broker_id, epoch=epoch, endpoints={"PLAINTEXT": Endpoint("host", broker_id)})
+
+
+def image(partition_epoch: int = 0, *brokers: BrokerImage) -> ClusterImage:
+    partition = PartitionImage(0, OTHER, partition_epoch, (OWN, OTHER), (OTHER,), partition_epoch)
+    topic = TopicImage("t", UUID(int=7), (partition,))
+    found = brokers or (broker(OWN), broker(OTHER))
+    return ClusterImage(
+        controller_id=OWN, controller_epoch=1, brokers={each.broker_id: each for each in found}, topics={"t": topic}
+    )
+
+
+class Peers:
+    """Notes what is asked; answers by turns with what it was given, and with success after that."""
+
+    def __init__(self, *answers: ErrorCode | ChannelBroken) -> None:
+        self.asked: list[tuple[int, Any]] = []
+        self._answers = list(answers)
+
+    async def ask(self, broker_id: int, request: Any, response_class: type, *, seconds: float, purpose: str) -> Any:
+        self.asked.append((broker_id, request))
+        answer = self._answers.pop(0) if self._answers else ErrorCode.none
+        if isinstance(answer, ChannelBroken):
+            raise answer
+        return zero(RESPONSES[request.__api_key__], error_code=answer)
+
+    def kinds(self) -> list[tuple[type, bool]]:
+        """The messages, and whether each was full."""
+        return [(type(request), request.type == FULL) for _, request in self.asked]
+
+
+def couriers(peers: Any) -> Couriers:
+    return Couriers(OWN, peers, Settings(BrokerConfig.load({"log.dirs": "/nowhere"}), MetadataCache()))
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+EVERYTHING = [(LeaderAndIsrRequest, True), (UpdateMetadataRequest, True)]
+DIFFERENCE = [(LeaderAndIsrRequest, False), (UpdateMetadataRequest, False)]
+
+
+async def test_everything_is_told_first_and_then_what_changed() -> None:
+    sending = couriers(peers := Peers())
+    sending.publish(image())
+    await sending.delivered(5)
+    assert peers.kinds() == EVERYTHING
+    assert {broker_id for broker_id, _ in peers.asked} == {OTHER}
+    sending.publish(image(1))
+    await sending.delivered(5)
+    assert peers.kinds() == EVERYTHING + DIFFERENCE
+    sending.dismiss()
+
+
+async def test_after_a_message_without_an_answer_everything_is_told() -> None:
+    sending = couriers(peers := Peers(ErrorCode.none, ErrorCode.none, ChannelBroken("gone")))
+    sending.publish(image())
+    await sending.delivered(5)
+    sending.publish(image(1))
+    await sending.delivered(5)
+    assert peers.kinds() == [*EVERYTHING, DIFFERENCE[0], *EVERYTHING]
+    sending.dismiss()
+
+
+async def test_a_broker_that_registered_anew_is_told_by_a_new_courier() -> None:
+    sending = couriers(peers := Peers(ErrorCode.stale_broker_epoch))
+    sending.publish(image())
+    await sending.delivered(5)
+    assert len(peers.asked) == 1
+    sending.publish(image(1))
+    await until(lambda: len(peers.asked) == 1)
+    sending.publish(image(1, broker(OWN), broker(OTHER, epoch=6)))
+    await sending.delivered(5)
+    assert [request.broker_epoch for _, request in peers.asked] == [5, 6, 6]
+    sending.dismiss()
+
+
+async def test_nobody_waits_for_a_broker_that_is_gone() -> None:
+    broken = [ChannelBroken("refused")] * 1000
+    sending = couriers(Peers(*broken))
+    sending.publish(image())
+    await sending.delivered(0.01)
+    waiting = asyncio.create_task(sending.delivered(5))
+    await asyncio.sleep(0)
+    sending.publish(image(1, broker(OWN)))
+    await waiting
+    sending.dismiss()

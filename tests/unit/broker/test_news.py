@@ -1,0 +1,123 @@
+"""What a broker out of office believes, and when it stands."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from barnabas.broker.news import News
+from barnabas.broker.standing import Standing
+from barnabas.machines.controller.image import BrokerImage, ClusterImage, ConfigResource, PartitionImage, TopicImage
+from barnabas.metadata import config_changes
+from barnabas.metadata.announcements import announcements
+from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.znodes import ConfigChangesNode
+from barnabas.model.errors import StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.protocol.internal import LeaderAndIsrRequest, UpdateMetadataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+BROKER = BrokerImage(broker_id=1, epoch=10, endpoints={})
+TOPIC = TopicImage("t", UUID(int=7), (PartitionImage(0, 1, 3, (1,), (1,), 3),))
+CLUSTER = ClusterImage(controller_id=2, controller_epoch=4, brokers={1: BROKER}, topics={"t": TOPIC})
+SETTINGS = ConfigResource.topic("t")
+
+
+@asynccontextmanager
+async def a_store(folder: Path) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(folder / "metadata")
+    await store.start()
+    try:
+        await store.create(ConfigChangesNode.path, parents=True)
+        yield store
+    finally:
+        await store.close()
+
+
+async def tell(news: News, image: ClusterImage, known: ClusterImage | None = None) -> list[bool]:
+    """Tell everything, or what changed; gives whether it was the whole truth each time."""
+    told = []
+    for message in announcements(known, image, BROKER):
+        if isinstance(message, LeaderAndIsrRequest):
+            await news.leader_and_isr(message)
+        elif isinstance(message, UpdateMetadataRequest):
+            told.append(await news.update_metadata(message))
+    return told
+
+
+async def test_the_whole_truth_is_believed() -> None:
+    news = News(cache := MetadataCache(), lambda: None)
+    assert await tell(news, CLUSTER) == [True]
+    assert dict(cache.image.topics) == {"t": TOPIC}
+    assert cache.image.controller_id == 2
+
+
+async def test_a_controller_that_was_replaced_is_not() -> None:
+    news = News(cache := MetadataCache(ClusterImage(controller_epoch=5)), lambda: None)
+    with pytest.raises(StaleControllerEpoch):
+        await tell(news, CLUSTER)
+    assert not cache.image.topics
+
+
+async def test_what_is_for_an_earlier_registration_is_not() -> None:
+    news = News(cache := MetadataCache(), lambda: None)
+    standing = Standing(news)
+    standing.registered(11)
+    with pytest.raises(StaleBrokerEpoch):
+        await tell(news, CLUSTER)
+    standing.registered(10)
+    standing.fall()
+    with pytest.raises(StaleBrokerEpoch):
+        await tell(news, CLUSTER)
+    assert not cache.image.topics
+
+
+async def test_a_topic_comes_with_its_settings(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        await config_changes.write(store, {SETTINGS: {"retention.ms": "1"}})
+        news = News(cache := MetadataCache(), lambda: store)
+        await news.skip_settings(store)
+        seen = []
+        cache.subscribe(lambda delta: seen.append(dict(delta.after.topic_config("t"))))
+        await tell(news, CLUSTER)
+        assert seen[0] == {"retention.ms": "1"}
+
+
+async def test_settings_change_and_go_with_their_topic(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        news = News(cache := MetadataCache(), lambda: store)
+        await news.skip_settings(store)
+        await tell(news, CLUSTER)
+        await config_changes.write(store, {SETTINGS: {"retention.ms": "2"}})
+        await news.follow_settings(store)
+        assert cache.image.topic_config("t") == {"retention.ms": "2"}
+        await tell(news, ClusterImage(controller_id=2, controller_epoch=4, brokers={1: BROKER}), CLUSTER)
+        assert not cache.image.configs
+
+
+async def test_standing_tells_who_acts_once() -> None:
+    class Actor:
+        def __init__(self) -> None:
+            self.done: list[str] = []
+
+        def resume(self) -> None:
+            self.done.append("resume")
+
+        def resign(self) -> None:
+            self.done.append("resign")
+
+    standing = Standing(News(MetadataCache(), lambda: None))
+    standing.actor = actor = Actor()
+    standing.fall()
+    standing.rise()
+    standing.rise()
+    await standing.stood()
+    standing.fall()
+    standing.fall()
+    assert actor.done == ["resume", "resign"]
