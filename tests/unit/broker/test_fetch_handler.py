@@ -379,6 +379,22 @@ def test_nobody_passes_for_a_replica(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_nobody_follows_from_the_listener_of_clients(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, replica_id=7)))
+        assert answered.error_code is ErrorCode.topic_authorization_failed
+
+    run(
+        tmp_path,
+        story,
+        listeners="PLAINTEXT://:9092,INTERNAL://:9093",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        inter_broker_listener_name="INTERNAL",
+    )
+
+
 def test_a_topic_made_again_has_another_id(tmp_path: Path) -> None:
     async def story(broker: Broker) -> None:
         old = await make_topic(broker, "t")
