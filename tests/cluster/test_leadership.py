@@ -138,3 +138,29 @@ def test_a_consumer_is_sent_to_a_replica_in_its_rack(tmp_path: Path) -> None:
         assert fetched(other, f"r{other}").records
         config = {"client.rack": f"r{other}", "fetch.wait.max.ms": 100}
         assert everything(cluster, "near", 50, **config) == list(range(50))
+
+
+class ListenersApart(Cluster):
+    """Brokers talk to each other on a listener of their own."""
+
+    def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
+        own = {
+            "listeners": f"PLAINTEXT://{self.address(broker_id)},INTERNAL://127.0.0.1:0",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+        }
+        return super().start(broker_id, wait=wait, settings={**own, **(settings or {})})
+
+
+def test_brokers_have_a_listener_of_their_own(tmp_path: Path) -> None:
+    with ListenersApart(tmp_path, 2) as cluster:
+        cluster.create("apart", 2, 2, min_insync_replicas="2")
+        sender = Sender(cluster, "apart")
+        sender.send(50)
+        sender.finish()
+        assert len(sender.acknowledged) == 50
+        partition = {"partition": 0, "current_leader_epoch": -1, "fetch_offset": 0, "partition_max_bytes": 100_000}
+        asked: dict[str, Any] = {"replica_id": 2, "max_wait": 500, "min_bytes": 1, "max_bytes": 100_000}
+        asked |= {"session_epoch": -1, "topics": [{"topic": "apart", "partitions": [partition]}]}
+        response = ask(cluster, FETCH, 11, asked, broker=cluster.leader("apart"))
+        assert response.responses[0].partitions[0].error_code is ErrorCode.topic_authorization_failed
