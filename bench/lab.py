@@ -169,7 +169,7 @@ class Lab:
                     values = once(broker)
                 if counts:
                     samples[broker.name].append(values)
-                show(row, broker, repetition, values, metrics, counts=counts)
+                show(row, broker.name, repetition, values, metrics, counts=counts)
         return samples
 
     def expect_records(self, broker: Broker, topic: str, partitions: int, records: int) -> None:
@@ -188,13 +188,13 @@ class Lab:
 
 
 def show(
-    row: str, broker: Broker, repetition: int, values: dict[str, float], metrics: tuple[Metric, ...], *, counts: bool
+    row: str, who: str, repetition: int, values: dict[str, float], metrics: tuple[Metric, ...], *, counts: bool
 ) -> None:
     """Tell what one turn measured."""
     figures = [
         f"{values[metric.key]:.4g} {metric.unit}" for metric in metrics if metric.key in values and not metric.detail
     ]
-    say(f"  {row} {repetition + 1:2} {broker.name:8}  {'  '.join(figures)}{'' if counts else '  (warm-up)'}")
+    say(f"  {row} {repetition + 1:2} {who:8}  {'  '.join(figures)}{'' if counts else '  (warm-up)'}")
 
 
 def show_logs(brokers: list[Broker]) -> None:

@@ -45,7 +45,7 @@ class Produce:
             "org.apache.kafka.tools.ProducerPerformance",
             "--bootstrap-server", f"127.0.0.1:{port}", "--topic", self.topic,
             "--num-records", str(self.records), "--throughput", "-1",
-            "--payload-file", str(_payloads(folder, self.size)),
+            "--payload-file", str(payload_file(folder, self.size)),
             "--command-property", f"acks={self.acks}", *self.settings,
         ]  # fmt: skip
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -95,7 +95,7 @@ def parse_consumed(output: str, status: int, records: int) -> float:
     return float(told["fetch.nMsg.sec"])
 
 
-def _payloads(folder: Path, size: int) -> Path:
+def payload_file(folder: Path, size: int) -> Path:
     """A file with lines of this size."""
     path = folder / f"payloads-{size}.txt"
     if not path.exists():

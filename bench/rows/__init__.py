@@ -12,6 +12,7 @@ from bench.rows.growth import GROWTH
 from bench.rows.latency import END_TO_END
 from bench.rows.produce import PRODUCE, UNBATCHED
 from bench.rows.start import EMPTY, MANY_PARTITIONS
+from bench.rows.tools import PERF, TOPICS_LIST
 
 if TYPE_CHECKING:
     from bench.rows.row import Row
@@ -31,4 +32,6 @@ ROWS: Final[tuple[Row, ...]] = (
     EMPTY,
     GROWTH,
     MANY_PARTITIONS,
+    TOPICS_LIST,
+    *PERF,
 )

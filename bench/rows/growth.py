@@ -80,7 +80,7 @@ class GrowthRow(Row):
                 }
                 if repetition >= 0:
                     merged[repetition] |= values
-                show(self.name, broker, repetition, values, self.metrics(lab.scale), counts=repetition >= 0)
+                show(self.name, broker.name, repetition, values, self.metrics(lab.scale), counts=repetition >= 0)
                 os.sync()
         lab.expect_records(broker, topic, 1, stored * _RECORDS)
         return merged

@@ -57,7 +57,7 @@ class StartRow(Row):
                     values = {"seconds": seconds, "idle": memory_mb(broker.pid)}
                     broker.stop()
                     samples[broker.name].append(values)
-                    show(self.name, broker, repetition, values, self.metrics(lab.scale), counts=True)
+                    show(self.name, broker.name, repetition, values, self.metrics(lab.scale), counts=True)
             return samples
 
 
@@ -101,7 +101,7 @@ class PartitionsRow(Row):
                     lab.expect_records(broker, topics[-1], _PER_TOPIC, _PER_TOPIC)
                     broker.stop()
                     samples[broker.name].append(values)
-                    show(self.name, broker, repetition, values, self.metrics(lab.scale), counts=True)
+                    show(self.name, broker.name, repetition, values, self.metrics(lab.scale), counts=True)
         kafka, barnabas = (max(values["files"] for values in samples[kind.name]) for kind in BROKERS)
         lab.note(
             f"Start with {wanted:,} partitions: Barnabas under a limit of {lab.scale.open_files:,} open files (it held "

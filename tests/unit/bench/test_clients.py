@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 
 import crc32c
 import pytest
-from bench.clients import wire
+from bench.clients import tools, wire
 from bench.clients.java import parse_rate
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v9 import request, response
@@ -70,3 +71,30 @@ def test_the_perf_tools_summary_is_read() -> None:
 def test_a_failed_perf_tool_is_an_error(output: str, status: int, records: int) -> None:
     with pytest.raises(RuntimeError, match="kafka-producer-perf-test failed"):
         parse_rate(output, status, records)
+
+
+CONSUMED = (
+    "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, "
+    "fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec\n"
+    "2026-03-07 15:04:05:067, 2026-03-07 15:04:08:067, 97.6563, 32.5521, 100000, 33333.3333, 2000, 1000, 97.6563, "
+    "100000.5\n"
+)
+
+
+def test_the_rate_of_a_consumers_tool_is_read() -> None:
+    assert tools.consumed(CONSUMED, 100_000) == 100_000.5
+
+
+@pytest.mark.parametrize("output", [CONSUMED.replace("100000,", "99999,"), "WARNING: Exiting before consuming", ""])
+def test_a_consumers_tool_that_read_too_little_is_told(output: str) -> None:
+    with pytest.raises(RuntimeError, match="did not read 100000 records"):
+        tools.consumed(output, 100_000)
+
+
+def test_a_tool_is_timed_and_must_succeed() -> None:
+    done = tools.run([sys.executable, "-c", "print('done')"])
+    assert done.output == "done\n"
+    assert done.cpu >= 0
+    assert done.seconds > 0
+    with pytest.raises(RuntimeError, match="ended with 3"):
+        tools.run([sys.executable, "-c", "raise SystemExit(3)"])

@@ -18,7 +18,7 @@ from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.perf.dates import JavaDate
 from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
-from barnabas.cli.perf.stats import MB
+from barnabas.cli.perf.stats import MB, without_collector
 
 BATCH: Final = 10_000
 _NEW_FIELDS: Final = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
@@ -161,7 +161,8 @@ def command(
     )
     if not hide_header:
         click.echo(DETAILED_HEADER if show_detailed_stats else HEADER)
-    run.consume(num_records or messages or 0, timeout)
+    with without_collector():
+        run.consume(num_records or messages or 0, timeout)
 
 
 class Run:
@@ -202,17 +203,11 @@ class Run:
         window = (started, 0, 0)
         heard = started
         while read < count:
-            for message in consumer.consume(min(BATCH, count - read), 0.05):
-                error = message.error()
-                if error is not None:
-                    if error.fatal() or error.code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        raise Failed(f"{error.str()}.")
-                    continue
-                read += 1
-                size += len(message.value() or b"") + len(message.key() or b"")
-                heard = 0.0
+            messages = self._good(consumer.consume(min(BATCH, count - read), 0.05))
+            read += len(messages)
+            size += self._size(messages)
             now = time.monotonic()
-            if heard == 0.0:
+            if messages:
                 heard = now
             elif (now - heard) * 1000 > timeout_ms:
                 click.echo(
@@ -231,6 +226,21 @@ class Run:
             self._print_total(started_at, ended - started, read, size)
         for line in self._metrics[-1:]:
             click.echo(line)
+
+    def _good(self, messages: list[Any]) -> list[Any]:
+        """Those that are records; an error that does not go away is Failed. Without errors, no Python runs for each."""
+        errors = list(filter(None, map(self._kafka.Message.error, messages)))
+        if not errors:
+            return messages
+        for error in errors:
+            if error.fatal() or error.code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise Failed(f"{error.str()}.")
+        return [message for message in messages if message.error() is None]
+
+    def _size(self, messages: list[Any]) -> int:
+        message = self._kafka.Message
+        values, keys = map(message.value, messages), map(message.key, messages)
+        return sum(map(len, filter(None, values))) + sum(map(len, filter(None, keys)))
 
     def _assigned(self, consumer: object, partitions: list[Any]) -> None:
         if not self._assigned_partitions:

@@ -12,7 +12,7 @@ import click
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
-from barnabas.cli.perf.stats import ProducerStats
+from barnabas.cli.perf.stats import ProducerStats, without_collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -177,8 +177,9 @@ def command(
         click.echo(
             f"Warmup first {warmup_records} records. Steady state results will print after the complete test summary."
         )
-    run.produce(num_records, payloads, throughput, transaction_ms)
-    run.finish()
+    with without_collector():
+        run.produce(num_records, payloads, throughput, transaction_ms)
+        run.finish()
 
 
 def make_payloads(size: int | None, path: Path | None, delimiter: str, monotonic: bool) -> Callable[[int], bytes]:
