@@ -27,6 +27,8 @@ TOOLS: Final = {
     "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "storage": "kafka.tools.StorageTool",

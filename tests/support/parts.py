@@ -14,6 +14,7 @@ from barnabas.broker.groups import Groups
 from barnabas.broker.producer_ids import ProducerIdSource
 from barnabas.broker.replicas import ReplicaManager
 from barnabas.broker.settings import Settings
+from barnabas.broker.transactions import Transactions
 from barnabas.machines.controller.image import Endpoint
 from barnabas.machines.controller.requests import NewTopic
 from barnabas.machines.controller.topics import TopicDefaults
@@ -63,6 +64,16 @@ async def running_parts(
                 clock=clock,
                 executor=executor,
             )
+            transactions = Transactions(
+                config.node_id,
+                replicas=replicas,
+                metadata=cache,
+                settings=settings,
+                groups=groups,
+                peers=cluster.peers,
+                clock=clock,
+                executor=executor,
+            )
             cache.subscribe(replicas.on_change)
             settings.subscribe(replicas.on_settings)
             endpoints = {"PLAINTEXT": Endpoint("localhost", 9092)}
@@ -83,9 +94,11 @@ async def running_parts(
                 ),
                 producer_ids=ProducerIdSource(controller.allocate_producer_ids),
                 groups=groups,
+                transactions=transactions,
                 cluster=cluster,
                 executor=executor,
             )
+            await transactions.stop()
             groups.runtime.resign()
             await groups.runtime.loaded()
         finally:

@@ -37,6 +37,7 @@ from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.producer_ids import ProducerIdSource
 from barnabas.broker.replicas import ReplicaManager
 from barnabas.broker.settings import Settings
+from barnabas.broker.transactions import Transactions
 from barnabas.machines.controller.image import ClusterImage, Endpoint
 from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.machines.fetch_session import FetchSessionCache
@@ -67,8 +68,11 @@ OPEN_FILES: Final = 10_240
 """What to ask for where no limit is set: macOS grants no more."""
 CONNECTIONS_SHARE: Final = 0.7
 """Of the limit of open files; the rest is for logs and for the broker itself."""
-FEATURES: Final = {"group.version": (0, 1)}
-"""Levels that this broker supports of what a cluster agrees on; 1 is the protocol whose coordinator assigns."""
+FEATURES: Final = {"group.version": (0, 1), "transaction.version": (0, 2)}
+"""Levels that this broker supports of what a cluster agrees on.
+
+group.version 1 is the protocol whose coordinator assigns; with transaction.version 2 each transaction has its epoch.
+"""
 STANDING: Final = 30.0
 """Seconds that a start waits for the controller's news."""
 SETTLING: Final = 2.0
@@ -128,6 +132,7 @@ class App:
             clock=clock,
             executor=self._executor,
         )
+        groups = Groups(replicas=replicas, metadata=metadata, settings=settings, clock=clock, executor=self._executor)
         self.broker = Broker(
             broker_id=config.node_id,
             settings=settings,
@@ -142,8 +147,16 @@ class App:
                 eviction_ms=SESSION_EVICTION_MS,
                 new_id=lambda: secrets.randbelow(2**31 - 1) + 1,
             ),
-            groups=Groups(
-                replicas=replicas, metadata=metadata, settings=settings, clock=clock, executor=self._executor
+            groups=groups,
+            transactions=Transactions(
+                config.node_id,
+                replicas=replicas,
+                metadata=metadata,
+                settings=settings,
+                groups=groups,
+                peers=cluster.peers,
+                clock=clock,
+                executor=self._executor,
             ),
             cluster=cluster,
             executor=self._executor,
@@ -228,6 +241,7 @@ class App:
             self._server.stop_listening()
             broker.replicas.wake_all()
             broker.groups.runtime.resign()
+            await broker.transactions.stop()
             await self._server.close(GRACE)
         await self._dispatcher.finish()
         await broker.groups.runtime.loaded()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from barnabas.broker.producer_ids import ProducerIdSource
     from barnabas.broker.replicas import ReplicaManager
     from barnabas.broker.settings import Settings
+    from barnabas.broker.transactions import Transactions
     from barnabas.machines.fetch_session import FetchSessionCache
     from barnabas.metadata.cache import MetadataCache
     from barnabas.model.clock import Clock
@@ -35,6 +36,7 @@ class Broker:
     fetch_sessions: FetchSessionCache
     producer_ids: ProducerIdSource
     groups: Groups
+    transactions: Transactions
     cluster: Cluster
     executor: Executor
     """For everything that may wait for the disk."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.protocol.records.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
-from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.builder import NO_PRODUCER_EPOCH, build_batch
 from barnabas.protocol.records.compression import decompress
 from barnabas.protocol.records.control import ControlType, control_type
 from barnabas.protocol.records.records import Record, read_records
@@ -36,16 +36,26 @@ class Replayed(Protocol):
         ...
 
 
-def append(partition: Partition, records: Sequence[tuple[bytes, bytes | None]], now_ms: int, codec: int) -> int:
+def append(
+    partition: Partition,
+    records: Sequence[tuple[bytes, bytes | None]],
+    now_ms: int,
+    codec: int,
+    producer: tuple[int, int] | None = None,
+) -> int:
     """Store records as one batch; returns the log end offset after them. Raises ApiError when that cannot be.
 
-    A coordinator writes for its clients, so as many replicas must be in sync as with acks=all.
+    A coordinator writes for its clients, so as many replicas must be in sync as with acks=all. `producer`, an id and an
+    epoch, says whose transaction the records are part of.
     """
     partition.check_enough_replicas()
     batch = build_batch(
         [Record(number, 0, key, value) for number, (key, value) in enumerate(records)],
         base_timestamp=now_ms,
         codec=codec,
+        producer_id=NO_PRODUCER_ID if producer is None else producer[0],
+        producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer[1],
+        transactional=producer is not None,
     )
     return partition.append(batch, read_header(batch), now_ms).last_offset + 1
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
 
 
 class _Keys(NamedTuple):
@@ -24,11 +25,18 @@ class _Keys(NamedTuple):
     partitions: str
     replication_factor: str
     segment_bytes: str
+    min_insync_replicas: str | None = None
 
 
 _TOPICS: Final[Mapping[str, _Keys]] = {
     CONSUMER_OFFSETS: _Keys(
         "offsets.topic.num.partitions", "offsets.topic.replication.factor", "offsets.topic.segment.bytes"
+    ),
+    TRANSACTION_STATE: _Keys(
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.segment.bytes",
+        "transaction.state.log.min.isr",
     ),
 }
 
@@ -36,7 +44,8 @@ _TOPICS: Final[Mapping[str, _Keys]] = {
 async def make(broker: Broker, name: str) -> None:
     """Make the topic if it is not there; returns when this broker leads what it has of it. Raises ApiError.
 
-    A replication factor that nobody set is not more than there are brokers, so that one broker alone can work.
+    A replication factor that nobody set is not more than there are brokers, so that one broker alone can work; nor must
+    more replicas be in sync than there are.
     """
     if broker.metadata.topic(name) is None:
         made = (await broker.cluster.link.create_topics([_definition(broker, name)]))[name]
@@ -51,14 +60,12 @@ def _definition(broker: Broker, name: str) -> NewTopic:
     replicas = settings.number(keys.replication_factor)
     if keys.replication_factor not in settings.static.parsed:
         replicas = max(1, min(replicas, len(broker.metadata.image.brokers)))
-    return NewTopic(
-        name,
-        settings.number(keys.partitions),
-        replicas,
-        (),
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(settings.number(keys.segment_bytes)),
-        },
-    )
+    configs = {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(settings.number(keys.segment_bytes)),
+    }
+    if keys.min_insync_replicas is not None:
+        configs |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
+        configs["min.insync.replicas"] = str(min(replicas, settings.number(keys.min_insync_replicas)))
+    return NewTopic(name, settings.number(keys.partitions), replicas, (), configs)

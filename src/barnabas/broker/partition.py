@@ -17,11 +17,14 @@ from barnabas.machines.controller.image import INTERNAL_TOPICS
 from barnabas.model.errors import (
     ApiError,
     InvalidTopic,
+    InvalidTxnState,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     StorageFailed,
 )
+from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage import validation
 
 if TYPE_CHECKING:
@@ -53,6 +56,17 @@ class CommitWaiter(NamedTuple):
     done: Callable[[ApiError | None], None]
 
 
+class Marker(NamedTuple):
+    """The end of a producer's transaction, for one partition."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    bumped: bool
+    """Whether the epoch is one more than that of the transaction's batches (transaction.version 2)."""
+
+
 class Host(Protocol):
     """What a partition needs of whoever holds it."""
 
@@ -76,6 +90,7 @@ class Partition:
         "_commit_waiters",
         "_follower_watchers",
         "_host",
+        "_verifying",
         "_watchers",
         "is_internal",
         "leader",
@@ -92,6 +107,8 @@ class Partition:
         self.is_internal = tp.topic in INTERNAL_TOPICS
         self._host = host
         self._commit_waiters: deque[CommitWaiter] = deque()
+        self._verifying: dict[int, object] = {}
+        """The producers about whose transactions the coordinator is being asked."""
         self._watchers: set[Watcher] = set()
         self._follower_watchers: set[Watcher] = set()
         log.high_watermark = leader.high_watermark
@@ -130,6 +147,42 @@ class Partition:
         if self._follower_watchers:
             self._host.wake_soon(self)
         return info
+
+    def begin_verification(self, producer_id: int, epoch: int) -> object | None:
+        """Before a first batch of a producer's transaction is stored; None if the transaction is open here already.
+
+        The coordinator is then asked whether the transaction is open, and what comes back is shown to
+        `end_verification` when the batch is stored. If a marker came meanwhile, the batch is too late: it would open a
+        transaction that nobody ends.
+        """
+        if self.log.is_ready and self.log.has_open_transaction(producer_id, epoch):
+            return None
+        return self._verifying.setdefault(producer_id, object())
+
+    def end_verification(self, producer_id: int, epoch: int, guard: object) -> None:
+        """Refuse a batch whose transaction ended while it was asked about. Nothing is asked any more."""
+        is_known = self._verifying.pop(producer_id, None) is guard
+        if not is_known and not self.log.has_open_transaction(producer_id, epoch):
+            raise InvalidTxnState(f"the transaction of producer {producer_id} ended meanwhile")
+
+    def drop_verification(self, producer_id: int, guard: object) -> None:
+        """The batch will not be stored."""
+        if self._verifying.get(producer_id) is guard:
+            del self._verifying[producer_id]
+
+    def end_transaction(self, marker: Marker, now_ms: int) -> int:
+        """Store the end of a producer's transaction; returns the log end offset after it. Raises ApiError."""
+        self.check_enough_replicas()
+        self.log.check_marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, bumped=marker.bumped)
+        kind = ControlType.COMMIT if marker.commit else ControlType.ABORT
+        batch = build_marker(
+            EndOfTransaction(kind, marker.coordinator_epoch),
+            timestamp=now_ms,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+        )
+        self._verifying.pop(marker.producer_id, None)
+        return self.append(batch, read_header(batch), now_ms).last_offset + 1
 
     def fetched_by(self, replica: int, broker_epoch: int, offset: int, now: float) -> None:
         """A follower, in one of its registrations, asks from `offset` on: it has everything before.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from barnabas.broker import coordinator_log
@@ -26,6 +27,7 @@ from barnabas.model.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     ErrorCode,
+    InvalidProducerEpoch,
     NotCoordinator,
     NotLeaderOrFollower,
     RecordListTooLarge,
@@ -88,6 +90,22 @@ class Call:
         return self._future
 
 
+class Outgoing:
+    """Stands among those who wait for an answer for the messages of a decision: they too leave when it is safe."""
+
+    __slots__ = ("_send",)
+
+    def __init__(self, send: Callable[[Any], None]) -> None:
+        self._send = send
+
+    def answer(self, message: Any) -> None:
+        """Let a message out."""
+        self._send(message)
+
+    def fail(self, error: ApiError) -> None:
+        """The decision did not come true: there is nothing to send."""
+
+
 class Machine(coordinator_log.Replayed, Protocol):
     """What the runtime asks of a coordinator's machine."""
 
@@ -130,6 +148,7 @@ class Shard(Generic[M]):
         self._unwritten_bytes = 0
         self._waiting: list[tuple[Any, Any]] = []
         """Replies that wait for them."""
+        self._outgoing = Outgoing(lambda message: runtime.send(self, message))
 
     def begin(self, machine: M) -> None:
         """Serve from now on."""
@@ -159,6 +178,8 @@ class Shard(Generic[M]):
         if machine is not self.machine:
             return
         changes, replies = outcome.changes, outcome.replies
+        if outcome.sends:
+            replies = (*((self._outgoing, message) for message in outcome.sends), *replies)
         if changes:
             try:
                 self._note([machine.encode(record) for record in changes])
@@ -180,6 +201,44 @@ class Shard(Generic[M]):
                 self._write()
         elif replies:
             self._release(replies)
+
+    def ask_in_transaction(
+        self,
+        decide: Callable[[M, int], Outcome[Any, Any, Any]],
+        call: Call,
+        producer: tuple[int, int],
+        replay: Callable[[M, Any], None],
+    ) -> None:
+        """As `ask`, where what is decided is part of a client's transaction, under its producer id and epoch.
+
+        It counts only when the transaction ends, and so `replay` tells the machine of it in another way.
+        """
+        self._write()
+        machine = self.machine
+        if machine is None:
+            call.fail(self.failure)
+            return
+        outcome = decide(machine, self._runtime.clock.now_ms())
+        if outcome.changes:
+            records = [machine.encode(record) for record in outcome.changes]
+            now_ms = self._runtime.clock.now_ms()
+            try:
+                coordinator_log.append(self.partition, records, now_ms, self._runtime.compression, producer)
+            except ApiError as error:
+                call.fail(error if isinstance(error, InvalidProducerEpoch) else _told(error))
+                return
+            for record in outcome.changes:
+                replay(machine, record)
+        self.apply(machine, replace(outcome, changes=()))
+
+    def end_transaction(self, append: Callable[[], object], producer_id: int, commit: bool) -> None:
+        """`append` stores the marker that ends a producer's transaction; the machine is told. Raises ApiError."""
+        self._write()
+        machine = self.machine
+        if machine is None:
+            raise self.failure
+        append()
+        machine.end_transaction(producer_id, commit)
 
     def _note(self, records: list[tuple[bytes, bytes | None]]) -> None:
         """Have these records written when the turn of the event loop is over."""
@@ -285,10 +344,15 @@ class Runtime(Generic[M]):
         load_buffer_bytes: int,
         compression: int,
         catch_up: Callable[[M], None] = lambda machine: None,
+        send: Callable[[Shard[M], Any], None] = lambda shard, message: None,
     ) -> None:
-        """`catch_up` tells a machine, when it begins to serve, what changed while its log was read."""
+        """`catch_up` tells a machine, when it begins to serve, what changed while its log was read.
+
+        `send` brings the messages of decisions to whoever they are for.
+        """
         self.topic = topic
         self.catch_up = catch_up
+        self.send = send
         self.clock = clock
         self.compression = compression
         self._make_machine = make_machine
@@ -313,6 +377,10 @@ class Runtime(Generic[M]):
         number = self.partition_for(key)
         if number is None:
             raise CoordinatorNotAvailable(f"{self.topic} does not exist yet: ask FindCoordinator, which makes it")
+        return self.shard(number)
+
+    def shard(self, number: int) -> Shard[M]:
+        """The coordinator on a partition. Raises NotCoordinator."""
         shard = self._shards.get(number)
         if shard is None:
             raise NotCoordinator(f"{self.topic}-{number} is not led by this broker: ask FindCoordinator")

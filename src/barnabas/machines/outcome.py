@@ -19,14 +19,6 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """A message to another broker."""
-
-    broker_id: int
-    message: object
-
-
-@dataclass(frozen=True, slots=True)
 class Timer:
     """Ask again by `expire(key)` at a time; one timer per key, and `at_ms` None cancels it."""
 
@@ -42,7 +34,8 @@ class Outcome(Generic[Change, Asker, Answer]):
     """What becomes true once it is stored: records of a coordinator's log, conditional writes of the controller."""
     replies: tuple[tuple[Asker, Answer], ...] = ()
     """Answers, each with whoever waits for it: one event may answer many."""
-    sends: tuple[Send, ...] = ()
+    sends: tuple[object, ...] = ()
+    """Messages to others, of the machine's own kinds."""
     timers: tuple[Timer, ...] = ()
 
 
@@ -54,7 +47,7 @@ class Draft(Generic[Change, Asker, Answer]):
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.replies: list[tuple[Asker, Answer]] = []
-        self.sends: list[Send] = []
+        self.sends: list[object] = []
         self.timers: list[Timer] = []
 
     def reply(self, asker: Asker, answer: Answer) -> None:

@@ -453,3 +453,45 @@ class TopicAuthorizationFailed(ApiError):
     """The caller may not do this with the topic."""
 
     code = ErrorCode.topic_authorization_failed
+
+
+class InvalidProducerIdMapping(ApiError):
+    """The producer id is not the one of the transactional id."""
+
+    code = ErrorCode.invalid_producer_id_mapping
+
+
+class ProducerFenced(ApiError):
+    """A newer producer has the transactional id."""
+
+    code = ErrorCode.producer_fenced
+
+
+class ConcurrentTransactions(ApiError):
+    """The last transaction of this id is still being ended: try again."""
+
+    code = ErrorCode.concurrent_transactions
+
+
+class InvalidTransactionTimeout(ApiError):
+    """The timeout is not positive, or above transaction.max.timeout.ms."""
+
+    code = ErrorCode.invalid_transaction_timeout
+
+
+class TransactionCoordinatorFenced(ApiError):
+    """The marker is of a coordinator that was replaced."""
+
+    code = ErrorCode.transaction_coordinator_fenced
+
+
+class TransactionAbortable(ApiError):
+    """The partition is not part of the transaction: the producer is to abort it."""
+
+    code = ErrorCode.transaction_abortable
+
+
+class TransactionalIdAuthorizationFailed(ApiError):
+    """The caller may not use the transactional id, or names none where one is needed."""
+
+    code = ErrorCode.transactional_id_authorization_failed

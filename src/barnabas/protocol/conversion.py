@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
@@ -29,7 +29,7 @@ ZEROS: Final[dict[str, object]] = {
     "error_code": ErrorCode.none,
     "timedelta_i32": timedelta(0),
     "timedelta_i64": timedelta(0),
-    "datetime_i64": None,
+    "datetime_i64": datetime.fromtimestamp(0, UTC),
 }
 
 

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 IDENTITY: Final = frozenset(
-    {"group_id", "name", "partition", "partition_index", "resource_name", "resource_type", "topic", "topic_id"}
+    {
+        "group_id",
+        "name",
+        "partition",
+        "partition_index",
+        "producer_id",
+        "resource_name",
+        "resource_type",
+        "topic",
+        "topic_id",
+        "transactional_id",
+    }
 )
 """Fields that say which thing is meant; they are what a response repeats of a request."""
 
@@ -57,6 +68,20 @@ PLACES: Final[dict[ApiKey, Each]] = {
         "topics", "topics", inside=Each("partitions", "partitions", values={"low_watermark": -1})
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Each("topics", "topics", inside=_PARTITIONS),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Each(
+        "transactions",
+        "results_by_transaction",
+        inside=Each(
+            "topics", "topic_results", inside=Each("partitions", "results_by_partition", name="partition_index")
+        ),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: Each(
+        "markers",
+        "markers",
+        inside=Each("topics", "topics", inside=Each("partition_indexes", "partitions", name="partition_index")),
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: Each("topics", "topics", inside=_PARTITIONS),
+    ApiKey.DESCRIBE_TRANSACTIONS: Each("transactional_ids", "transaction_states", name="transactional_id"),
     ApiKey.DESCRIBE_CONFIGS: Each("resources", "results"),
     ApiKey.ALTER_CONFIGS: Each("resources", "responses"),
     ApiKey.CREATE_PARTITIONS: Each("topics", "results"),
@@ -96,7 +121,7 @@ def error_response(key: ApiKey, version: int, newest: int, request: Any, code: E
     if key is ApiKey.OFFSET_FETCH and version < 2:
         each = _OFFSETS_BY_PARTITION
     response = _response_class(key, newest)
-    error = {"error_code": code, "error_message": message}
+    error = {"error_code": code, "partition_error_code": code, "error_message": message}
     return zero(response, **{each.told: tuple(_repeated(response, each, request, error))})
 
 

@@ -183,6 +183,20 @@ def leave_group_down(response: Any, version: int) -> Any:
     return replace(response, error_code=response.members[0].error_code)
 
 
+def add_partitions_up(request: Any, version: int) -> Any:
+    """See `protocol/add_partitions`."""
+    from barnabas.protocol import add_partitions
+
+    return add_partitions.up(request, version)
+
+
+def add_partitions_down(response: Any, version: int) -> Any:
+    """See `protocol/add_partitions`."""
+    from barnabas.protocol import add_partitions
+
+    return add_partitions.down(response, version)
+
+
 def own_request(key: ApiKey) -> type | None:
     """The class that handlers know a request by, where it is none of kio's."""
     if key is ApiKey.OFFSET_COMMIT:
@@ -204,6 +218,7 @@ UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.LIST_CONFIG_RESOURCES: list_config_resources_up,
     ApiKey.OFFSET_FETCH: offset_fetch_up,
     ApiKey.LEAVE_GROUP: leave_group_up,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_up,
 }
 
 
@@ -223,4 +238,5 @@ DOWN: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.DELETE_TOPICS: delete_topics_down,
     ApiKey.OFFSET_FETCH: offset_fetch_down,
     ApiKey.LEAVE_GROUP: leave_group_down,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_down,
 }

@@ -20,7 +20,13 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.model.errors import CorruptMessage, InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
+from barnabas.model.errors import (
+    CorruptMessage,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
 from barnabas.protocol.records.batch import NO_SEQUENCE
 from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.records.control import ControlType
@@ -37,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 NO_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
+MAX_EPOCH: Final = 2**15 - 1
 
 _BATCHES: Final = 5
 _MAX_SEQUENCE: Final = 2**31 - 1
@@ -130,12 +137,15 @@ class ProducerStates:
     def check(
         self, producer_id: int, epoch: int, base_sequence: int, offset_delta: int, transactional: bool
     ) -> Duplicate | None:
-        """Whether a client's batch may be stored; returns the first one when it is a repetition."""
+        """Whether a batch may be stored; returns the first one when it is a repetition.
+
+        A batch that a coordinator writes in a client's transaction has no sequence.
+        """
         entry = self._entries.get(producer_id)
         if entry is None:
             return None
         if epoch == entry.epoch:
-            if base_sequence != entry.next_sequence:
+            if base_sequence not in (entry.next_sequence, NO_SEQUENCE):
                 duplicate = entry.find(base_sequence, offset_delta)
                 if duplicate is not None:
                     return duplicate
@@ -144,7 +154,7 @@ class ProducerStates:
                 )
         elif epoch < entry.epoch:
             raise InvalidProducerEpoch(f"producer {producer_id} uses epoch {epoch}, but {entry.epoch} has taken over")
-        elif base_sequence != 0:
+        elif base_sequence not in (0, NO_SEQUENCE):
             raise OutOfOrderSequence(
                 f"producer {producer_id} begins its epoch {epoch} with sequence {base_sequence} instead of 0"
             )
@@ -168,9 +178,34 @@ class ProducerStates:
             entry = self._entries[producer_id] = ProducerEntry(epoch)
         elif entry.epoch != epoch:
             entry.move_to(epoch)
-        entry.add((base_sequence + offset_delta) & _MAX_SEQUENCE, base_offset + offset_delta, offset_delta, timestamp)
+        last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else (base_sequence + offset_delta) & _MAX_SEQUENCE
+        entry.add(last_sequence, base_offset + offset_delta, offset_delta, timestamp)
         if transactional and entry.txn_first_offset == NO_TRANSACTION:
             entry.txn_first_offset = base_offset
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer, in this epoch, has a transaction that was written to and not ended."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.txn_first_offset != NO_TRANSACTION
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, bumped: bool) -> None:
+        """Refuse a marker that is late: of a coordinator that was replaced, or for a transaction that is over.
+
+        With `bumped` a marker has an epoch that none of the transaction's batches has. The same marker may come twice.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        is_late = epoch < entry.epoch
+        if bumped and epoch == entry.epoch != MAX_EPOCH:
+            is_late = entry.txn_first_offset != NO_TRANSACTION
+        if is_late:
+            raise InvalidProducerEpoch(f"a marker of producer {producer_id} has epoch {epoch}, the log {entry.epoch}")
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker of producer {producer_id} is of coordinator epoch {coordinator_epoch}, "
+                f"but {entry.coordinator_epoch} has taken over"
+            )
 
     def end_transaction(self, header: BatchHeader, marker: EndOfTransaction) -> CompletedTransaction | None:
         """Note the end of a transaction; returns it, unless it had no records here."""

@@ -196,6 +196,18 @@ class LogReader:
         with self._lock:
             return self._producers.describe()
 
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer, in this epoch, has a transaction here that was not ended."""
+        self._open()
+        with self._lock:
+            return self._producers.has_open_transaction(producer_id, epoch)
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, bumped: bool) -> None:
+        """Refuse a marker that comes too late; see ProducerStates."""
+        self._open()
+        with self._lock:
+            self._producers.check_marker(producer_id, epoch, coordinator_epoch, bumped)
+
     # Loading
 
     def open(self) -> None:

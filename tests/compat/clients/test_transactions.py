@@ -1,9 +1,11 @@
-"""Transactions of the producer, against Apache Kafka: records and offsets become visible together or not at all."""
+"""Transactions of the producer: records and offsets become visible together or not at all.
+
+The same tests run against Apache Kafka.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
 from typing import TYPE_CHECKING
 
@@ -14,26 +16,24 @@ from barnabas.clients.aio import AsyncConsumer, AsyncProducer
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import ProducerFenced, TransactionAborted
 from barnabas.clients.producer import Producer
-from tests.support.brokers import KafkaKRaft
+from tests.support.brokers import Barnabas, KafkaKRaft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    given = os.environ.get("BARNABAS_TEST_BOOTSTRAP")
-    if given:
-        yield given
-        return
-    settings = {
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "transaction.state.log.num.partitions": "1",
-        "offsets.topic.num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    }
-    with KafkaKRaft(tmp_path_factory.mktemp("kafka"), settings) as broker:
+SETTINGS = {
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@pytest.fixture(scope="module", params=[Barnabas, KafkaKRaft], ids=["barnabas", "kafka"])
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with request.param(tmp_path_factory.mktemp("kafka"), SETTINGS) as broker:
         yield broker.bootstrap
 
 

@@ -1,4 +1,7 @@
-"""Kafka Streams' word count, at least once: its own assignor, internal topics, state that is kept in one of them."""
+"""Kafka Streams' word count, at least once and exactly once.
+
+It has its own assignor, internal topics, and state that is kept in one of them.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ OUTPUT: Final = "streams-wordcount-output"
 class WordCount(Process):
     """Kafka's example; its local state is in a folder of its own, so that a later one begins with the topic's."""
 
-    def __init__(self, bootstrap: str, application: str, folder: Path, number: int) -> None:
+    def __init__(self, bootstrap: str, application: str, folder: Path, number: int, guarantee: str) -> None:
         settings = {
             "bootstrap.servers": bootstrap,
             "application.id": application,
             "state.dir": str(folder / f"state-{number}"),
-            "processing.guarantee": "at_least_once",
+            "processing.guarantee": guarantee,
             "commit.interval.ms": "200",
             "num.stream.threads": "2",
             "session.timeout.ms": "6000",
@@ -52,6 +55,7 @@ class Counts:
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": "counts", "enable.auto.commit": False}
+        settings["isolation.level"] = "read_committed"
         self.consumer = Consumer(settings)
         self.consumer.assign([TopicPartition(OUTPUT, 0, 0)])
         self._found: dict[str, int] = {}
@@ -64,9 +68,10 @@ class Counts:
         return {word: self._found.get(word) for word in wanted} == dict(wanted)
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 @pytest.mark.timeout(180)
 def test_words_are_counted_and_counting_goes_on_after_a_restart(
-    bootstrap: str, admin: AdminClient, tmp_path: Path
+    bootstrap: str, admin: AdminClient, tmp_path: Path, guarantee: str
 ) -> None:
     run = uuid.uuid4().hex[:8]
     topics = admin.list_topics(timeout=10).topics
@@ -86,13 +91,13 @@ def test_words_are_counted_and_counting_goes_on_after_a_restart(
     counts = Counts(bootstrap)
     with closing(counts.consumer):
         say(100)
-        with WordCount(bootstrap, f"words-{run}", tmp_path, 1) as first:
+        with WordCount(bootstrap, f"words-{run}", tmp_path, 1, guarantee) as first:
             wait_until(lambda: counts.reach(counted), "the first counts", 60)
             say(100)
             wait_until(lambda: counts.reach(counted), "counts of what came meanwhile", 60)
             first.stop()
         say(100)
-        with WordCount(bootstrap, f"words-{run}", tmp_path, 2) as second:
+        with WordCount(bootstrap, f"words-{run}", tmp_path, 2, guarantee) as second:
             wait_until(lambda: counts.reach(counted), "counts of what came in between", 60)
             second.stop()
     made = {topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(f"words-{run}-")}

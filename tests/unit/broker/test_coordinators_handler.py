@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
 from barnabas.broker.handlers.coordinators import find_coordinator
@@ -26,25 +25,29 @@ async def ask(broker: Broker, kind: int, *keys: str) -> Any:
     return await answer if asyncio.iscoroutine(answer) else answer
 
 
-@pytest.mark.parametrize(
-    ("kind", "error", "message"),
-    [
-        (1, ErrorCode.coordinator_not_available, "no transaction coordinator yet"),
-        (2, ErrorCode.invalid_request, "kind 2"),
-    ],
-)
-async def test_there_is_none_and_the_answer_says_what_to_do(
-    tmp_path: Path, kind: int, error: ErrorCode, message: str
-) -> None:
+async def test_other_kinds_are_not_known(tmp_path: Path) -> None:
     async with running_parts(tmp_path) as broker:
-        response = await ask(broker, kind, "g", "h")
+        response = await ask(broker, 2, "g", "h")
     assert [(one.key, one.node_id, one.host, one.port) for one in response.coordinators] == [
         ("g", -1, "", -1),
         ("h", -1, "", -1),
     ]
     for one in response.coordinators:
-        assert one.error_code is error
-        assert message in (one.error_message or "")
+        assert one.error_code is ErrorCode.invalid_request
+        assert "kind 2" in (one.error_message or "")
+
+
+async def test_transactional_ids_have_a_topic_of_their_own(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, {"transaction.state.log.num.partitions": "2"}) as broker:
+        response = await ask(broker, 1, "x", "y")
+        for one in response.coordinators:
+            assert one.error_code is ErrorCode.none
+            assert one.node_id == broker.broker_id
+        topic = broker.metadata.topic("__transaction_state")
+        assert topic is not None
+        assert len(topic.partitions) == 2
+        assert broker.replicas.find("__transaction_state", 0).log.config.min_insync_replicas == 1
+        assert broker.metadata.topic(CONSUMER_OFFSETS) is None
 
 
 async def test_the_topic_is_made_and_its_leader_named(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_batches_get_offsets_and_are_stored_as_they_are(tmp_path: Path, version:
         (
             batch(2, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
             {},
-            ErrorCode.invalid_txn_state,
+            ErrorCode.transactional_id_authorization_failed,
         ),
         (batch(control=True), {}, ErrorCode.invalid_record),
     ],

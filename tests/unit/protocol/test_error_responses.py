@@ -39,6 +39,12 @@ VALUES: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DELETE_TOPICS: {"topics": [{"name": "t", "topic_id": None}], "topic_names": ["t"]},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "t"}]},
     ApiKey.DESCRIBE_LOG_DIRS: {"topics": None},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {
+        "v3_and_below_topics": [{"name": "t", "partitions": [3]}],
+        "transactions": [{"transactional_id": "x", "topics": [{"name": "t", "partitions": [3]}]}],
+    },
+    ApiKey.WRITE_TXN_MARKERS: {"markers": [{"producer_id": 7, "topics": [{"name": "t", "partition_indexes": [3]}]}]},
+    ApiKey.DESCRIBE_TRANSACTIONS: {"transactional_ids": ["x"]},
 }
 FOR_RESOURCES = {"resources": [{"resource_type": 2, "resource_name": "t"}]}
 SILENT = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2), (ApiKey.ELECT_LEADERS, 0)}
@@ -86,7 +92,8 @@ def found(message: Any, name: str) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)
 def test_every_api_tells_the_error_in_every_version(api: Api, version: int) -> None:
-    codes = set(found(answered(api, version), "error_code"))
+    answer = answered(api, version)
+    codes = {*found(answer, "error_code"), *found(answer, "partition_error_code")}
     at_top_too = {ErrorCode.none} if api.key in PLACES else set()
     assert codes - at_top_too == (set() if (api.key, version) in SILENT else {CODE})
 

@@ -41,6 +41,7 @@ NAME_TOPICS: Final = frozenset(
         ApiKey.DESCRIBE_LOG_DIRS,
         ApiKey.CREATE_PARTITIONS,
         ApiKey.OFFSET_DELETE,
+        ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
@@ -58,6 +59,8 @@ GROUP_FIELDS: Final = {
     ApiKey.DESCRIBE_GROUPS: "groups",
     ApiKey.DELETE_GROUPS: "groups_names",
     ApiKey.OFFSET_DELETE: "group_id",
+    ApiKey.ADD_OFFSETS_TO_TXN: "group_id",
+    ApiKey.TXN_OFFSET_COMMIT: "group_id",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "group_id",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "group_ids",
 }

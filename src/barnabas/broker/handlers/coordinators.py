@@ -1,13 +1,10 @@
 """FindCoordinator v0–6: which broker coordinates a group or a transactional id.
 
-- A group is coordinated by the leader of one partition of `__consumer_offsets`, found by its id's hash. The topic is
-  made when it is first needed, and the answer is given then; Apache Kafka answers COORDINATOR_NOT_AVAILABLE and lets
-  the client come again.
-- Transactional ids are answered with COORDINATOR_NOT_AVAILABLE, and a message where there is room for one (v1+).
+- A group is coordinated by the leader of one partition of `__consumer_offsets`, a transactional id by that of one of
+  `__transaction_state`, found by the hash of the id. The topic is made when it is first needed, and the answer is given
+  then; Apache Kafka answers COORDINATOR_NOT_AVAILABLE and lets the client come again.
 - Any other kind of key (share groups are one) is an INVALID_REQUEST.
 - Up to v3 a request has one key, from v4 on a list of them.
-
-Not implemented: the coordinator of transactions.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from barnabas.broker import internal_topics
-from barnabas.broker.internal_topics import CONSUMER_OFFSETS
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode, InvalidRequest
 
@@ -33,22 +30,26 @@ if TYPE_CHECKING:
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
+TOPICS: Final = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 
 
 def find_coordinator(
     broker: Broker, request: FindCoordinatorRequest, caller: Caller
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
     """Name the coordinators; a coroutine when their topic must be made first."""
-    if request.key_type == GROUP and broker.metadata.topic(CONSUMER_OFFSETS) is None:
-        return _make_first(broker, request, caller)
+    topic = TOPICS.get(request.key_type)
+    if topic is not None and broker.metadata.topic(topic) is None:
+        return _make_first(broker, topic, request, caller)
     return _answer(broker, request, caller)
 
 
-async def _make_first(broker: Broker, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
+async def _make_first(
+    broker: Broker, topic: str, request: FindCoordinatorRequest, caller: Caller
+) -> FindCoordinatorResponse:
     try:
-        await internal_topics.make(broker, CONSUMER_OFFSETS)
+        await internal_topics.make(broker, topic)
     except ApiError as error:
-        failure = CoordinatorNotAvailable(f"{CONSUMER_OFFSETS} cannot be made: {error}")
+        failure = CoordinatorNotAvailable(f"{topic} cannot be made: {error}")
         return _response([_failed(key, failure) for key in request.coordinator_keys])
     return _answer(broker, request, caller)
 
@@ -64,17 +65,17 @@ def _answer(broker: Broker, request: FindCoordinatorRequest, caller: Caller) -> 
 
 
 def _find(broker: Broker, kind: int, key: str, caller: Caller) -> Coordinator:
-    if kind == TRANSACTION:
-        raise CoordinatorNotAvailable("this broker has no transaction coordinator yet: leave transactional.id unset")
-    if kind != GROUP:
+    topic = TOPICS.get(kind)
+    if topic is None:
         raise InvalidRequest(f"coordinators of kind {kind} are not known here")
     image = broker.metadata.image
-    number = broker.groups.runtime.partition_for(key)
-    partition = None if number is None else image.partition(CONSUMER_OFFSETS, number)
+    runtime = broker.groups.runtime if kind == GROUP else broker.transactions.runtime
+    number = runtime.partition_for(key)
+    partition = None if number is None else image.partition(topic, number)
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None else leader.endpoints.get(caller.listener)
     if leader is None or endpoint is None:
-        raise CoordinatorNotAvailable(f"{CONSUMER_OFFSETS}-{number} has no leader that can be reached: try again")
+        raise CoordinatorNotAvailable(f"{topic}-{number} has no leader that can be reached: try again")
     return Coordinator(
         key=key,
         node_id=BrokerId(leader.broker_id),

@@ -8,8 +8,8 @@
   old timestamps), that happens in a thread before the append, and the connection waits, so that order is kept. So does
   making the files of a log that is written to for the first time.
 - v13: topics by id. A repeated idempotent batch is answered with the offset of the first, once that is committed.
-
-Not implemented: transactions. A transactional batch is refused with INVALID_TXN_STATE.
+- The first batch of a transaction in a partition is stored after the transaction's coordinator has noted the partition:
+  by this request (v12+), or before, which is verified. The connection waits meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.broker.partition import ACKS_ALL
-from barnabas.model.errors import ApiError, InvalidRecord, InvalidRequiredAcks, InvalidTxnState, RequestTimedOut
+from barnabas.model.errors import (
+    ApiError,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    RequestTimedOut,
+    TransactionalIdAuthorizationFailed,
+)
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import produce as wire
 from barnabas.protocol.records.batch import TRANSACTIONAL
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
     from barnabas.broker.partition import Partition
+    from barnabas.broker.verification import Verification
     from barnabas.storage.log import AppendInfo
 
 logger = logging.getLogger(__name__)
@@ -88,25 +95,41 @@ def _store(
     version: int,
     *,
     transactional: bool = False,
+    guard: object | None = None,
     opened: bool = False,
 ) -> AppendInfo | None:
-    """Check and append one batch; None if it must be opened, or its log made ready, in a thread first."""
+    """Check and append one batch; None if it must be opened, or its log made ready, in a thread first.
+
+    `guard` is what Partition.begin_verification gave.
+    """
     if acks == ACKS_ALL:
         partition.check_enough_replicas()
     elif acks != 1 and acks != 0:
         raise InvalidRequiredAcks(f"acks is {acks}; it should be 0, 1 or -1 (all)")
     header = partition.check(records, now_ms, version)
-    if transactional or header.attributes & TRANSACTIONAL:
-        raise InvalidTxnState("this broker has no transactions yet: leave transactional.id unset")
+    if header.attributes & TRANSACTIONAL and not transactional:
+        raise TransactionalIdAuthorizationFailed("a batch of a transaction needs a request with a transactional id")
     if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_ready):
         return None
+    if guard is not None:
+        partition.end_verification(header.producer_id, header.producer_epoch, guard)
     return partition.append(records, header, now_ms)
 
 
 class Produce:
     """One request, from its first append to its response."""
 
-    __slots__ = ("_broker", "_correlation_id", "_parked", "_request", "_results", "_timer", "_version", "_waiting")
+    __slots__ = (
+        "_broker",
+        "_correlation_id",
+        "_parked",
+        "_request",
+        "_results",
+        "_timer",
+        "_verification",
+        "_version",
+        "_waiting",
+    )
 
     def __init__(self, broker: Broker, version: int, correlation_id: int, request: wire.ProduceRequest) -> None:
         self._broker = broker
@@ -116,11 +139,42 @@ class Produce:
         self._results: list[wire.Result] = []
         self._waiting: dict[int, tuple[Partition, int]] = {}
         """Results that wait to be committed, by their place: the partition, and the offset that must be passed."""
+        self._verification: Verification | None = None
+        """For a transactional producer: which of its batches may be stored."""
         self._parked: Parked | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def run(self) -> Answer | Parked:
         """Append everything; answers at once if there is nothing to wait for."""
+        if self._request.transactional_id is not None:
+            from barnabas.broker.verification import Verification
+
+            self._verification = Verification(self._broker, self._version, self._request)
+            if self._verification.is_needed:
+                return self._verify(self._verification)
+        return self._append_all()
+
+    def _verify(self, verification: Verification) -> Parked:
+        """Ask the transaction's coordinator, then append; the connection waits meanwhile."""
+        parked = Parked()
+        owned = [
+            (topic, index, None if records is None else memoryview(bytes(records)))
+            for topic, index, records in self._request.partitions
+        ]
+        self._request = self._request._replace(partitions=owned)
+
+        async def verify() -> None:
+            try:
+                await verification.run()
+                parked.follow(self._append_all())
+            except Exception:
+                logger.exception("PRODUCE failed when its transaction was verified")
+                parked.resolve(HANG_UP)
+
+        self._broker.transactions.spawn(verify())
+        return parked
+
+    def _append_all(self) -> Answer | Parked:
         now_ms = self._broker.clock.now_ms()
         partitions = self._request.partitions
         for place, (topic, index, records) in enumerate(partitions):
@@ -141,8 +195,16 @@ class Produce:
         partition = self._broker.replicas.find(topic, index)
         if records is None:
             raise InvalidRecord("the request has no records for this partition")
+        guard = None if self._verification is None else self._verification.guard(len(self._results))
         info = _store(
-            partition, acks, records, now_ms, self._version, transactional=transactional_id is not None, opened=opened
+            partition,
+            acks,
+            records,
+            now_ms,
+            self._version,
+            transactional=transactional_id is not None,
+            guard=guard,
+            opened=opened,
         )
         if info is None:
             return None

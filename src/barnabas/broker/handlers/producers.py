@@ -1,20 +1,22 @@
-"""InitProducerId v0–5 and DescribeProducers v0: ids for idempotent producers, and what logs remember of them.
+"""InitProducerId v0–5 and DescribeProducers v0: ids for producers, and what logs remember of them.
 
 InitProducerId
 - Without a transactional id every request gets a fresh producer id with epoch 0, also when it names an old one (v3+).
 - A producer id without epoch, or an epoch without producer id, is an INVALID_REQUEST; so is an empty transactional id.
-- With a transactional id: COORDINATOR_NOT_AVAILABLE. Clients look for the coordinator first and are told there what to
-  do, so few get here.
+- With a transactional id its coordinator decides: the id's producer id with the next epoch. If the producer before has
+  left a transaction open, that is aborted first, and the client is told to come again (CONCURRENT_TRANSACTIONS).
+- v3+: a producer that says who it is goes on after an error, if nobody took its place (PRODUCER_FENCED; before v4
+  INVALID_PRODUCER_EPOCH).
 
 DescribeProducers
-- The producers of each partition that this broker leads: epoch, last sequence, last timestamp.
-
-Not implemented: transactions.
+- The producers of each partition that this broker leads: epoch, last sequence, last timestamp, where an open
+  transaction began.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from asyncio import isfuture
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.describe_producers.v0.response import (
@@ -39,15 +41,20 @@ if TYPE_CHECKING:
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
 
+FENCED_SINCE: Final = 4
+"""The version of InitProducerId from which on clients know PRODUCER_FENCED."""
 NONE: Final = -1
 """No producer id, no epoch."""
 
 
-async def init_producer_id(broker: Broker, request: InitProducerIdRequest, caller: Caller) -> InitProducerIdResponse:
-    """Give out a producer id."""
-    error = _refusal(request)
-    if error is not None:
-        return InitProducerIdResponse(throttle_time=NO_THROTTLE, error_code=error, producer_epoch=i16(NONE))
+async def init_producer_id(
+    broker: Broker, request: InitProducerIdRequest, caller: Caller, version: int
+) -> InitProducerIdResponse:
+    """Give out a producer id, and to a transactional producer the epoch that fences the one before it."""
+    if (request.producer_id == NONE) != (request.producer_epoch == NONE) or request.transactional_id == "":
+        return _refused(ErrorCode.invalid_request)
+    if request.transactional_id is not None:
+        return await _init_transactional(broker, request, version)
     return InitProducerIdResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
@@ -56,14 +63,24 @@ async def init_producer_id(broker: Broker, request: InitProducerIdRequest, calle
     )
 
 
-def _refusal(request: InitProducerIdRequest) -> ErrorCode | None:
-    if (request.producer_id == NONE) != (request.producer_epoch == NONE) or request.transactional_id == "":
-        return ErrorCode.invalid_request
-    if request.transactional_id is None:
-        return None
-    if request.transaction_timeout <= timedelta(0):
-        return ErrorCode.invalid_transaction_timeout
-    return ErrorCode.coordinator_not_available
+async def _init_transactional(broker: Broker, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
+    transactional_id = request.transactional_id
+    assert transactional_id is not None
+    fresh_id = await broker.producer_ids.next()
+    answer = broker.transactions.ask(
+        transactional_id,
+        lambda machine, call, now_ms: machine.init_producer_id(request, fresh_id, call, now_ms),
+        version,
+        lambda error: _refused(error.code),
+    )
+    response: InitProducerIdResponse = await answer if isfuture(answer) else answer
+    if version < FENCED_SINCE and response.error_code is ErrorCode.producer_fenced:
+        return replace(response, error_code=ErrorCode.invalid_producer_epoch)
+    return response
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(throttle_time=NO_THROTTLE, error_code=code, producer_epoch=i16(NONE))
 
 
 async def describe_producers(

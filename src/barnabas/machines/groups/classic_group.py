@@ -294,17 +294,21 @@ class ClassicGroup:
             return committed_ms
         return None
 
-    def check_offset_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> None:
+    def check_offset_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, transactional: bool = False
+    ) -> None:
         """Refuse a commit that is neither a member's of this generation nor, in an empty group, a simple consumer's."""
         if self.state is ClassicGroupState.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is no more")
         if epoch < 0 and self.state is ClassicGroupState.EMPTY:
             return
         if epoch < 0 and not member_id and instance_id is None:
+            if transactional:
+                return
             raise UnknownMemberId(f"group {self.group_id} has members, so only they may commit its offsets")
         self.member(member_id, instance_id)
         self.check_generation(epoch)
-        if self.state is ClassicGroupState.COMPLETING_REBALANCE:
+        if self.state is ClassicGroupState.COMPLETING_REBALANCE and not transactional:
             raise RebalanceInProgress(f"group {self.group_id} waits for its leader's assignments")
 
     def check_generation(self, generation: int) -> None:

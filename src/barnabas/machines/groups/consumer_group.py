@@ -148,7 +148,7 @@ class ConsumerGroup:
         return max(counts, key=counts.__getitem__, default=None)
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, transactional: bool = False
     ) -> CommitCheck | None:
         """Refuse a commit of somebody who is not a member, or is ahead; of who is behind, each partition is checked.
 
@@ -156,8 +156,10 @@ class ConsumerGroup:
         """
         if epoch < 0 and not self.members:
             return None
+        if transactional and epoch < 0 and not member_id and instance_id is None:
+            return None
         member = self.member(member_id)
-        if member.classic is None and version < 9:
+        if member.classic is None and version < 9 and not transactional:
             raise UnsupportedVersion("members of the consumer protocol commit with OffsetCommit version 9 or above")
         if epoch == member.epoch:
             return None

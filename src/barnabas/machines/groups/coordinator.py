@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kio.schema.list_groups.v5.response import ListedGroup
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
     from kio.schema.sync_group.v5.request import SyncGroupRequest
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 
     from barnabas.machines.groups.table import Asker, Group, GroupOutcome, GroupTable, TimerKey
     from barnabas.protocol.coordinator_records import CoordinatorRecord
@@ -89,6 +90,10 @@ class GroupCoordinator:
     def offset_commit(self, request: OffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
         """OffsetCommit."""
         return self._offsets.commit(request, asker, now_ms)
+
+    def txn_offset_commit(self, request: TxnOffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """TxnOffsetCommit; its records are replayed as pending ones."""
+        return self._offsets.txn_commit(request, asker, now_ms)
 
     def offset_fetch(
         self, request: OffsetFetchRequestGroup, require_stable: bool, asker: Asker, now_ms: int
@@ -189,6 +194,10 @@ class GroupCoordinator:
         else:
             self._consumer.replay(record)
 
+    def replay_pending(self, record: CoordinatorRecord, producer_id: int) -> None:
+        """An offset was stored that is part of a producer's transaction."""
+        self._offsets.replay(record, producer_id)
+
     def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
         """A record of the log; one that cannot be read is passed over and told."""
         try:
@@ -199,7 +208,7 @@ class GroupCoordinator:
         if record is None:
             return
         if isinstance(record.key, OffsetCommitKey):
-            self._offsets.replay(record, producer_id)
+            self.replay_pending(record, producer_id)
         else:
             self.replay(record)
 

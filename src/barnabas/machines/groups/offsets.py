@@ -18,6 +18,11 @@ from kio.schema.offset_delete.v0.response import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from kio.schema.txn_offset_commit.v5.response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from kio.static.primitive import i32Timedelta
 
 from barnabas.machines.groups.classic_group import ClassicGroup
@@ -27,7 +32,7 @@ from barnabas.machines.groups.offset_table import NO_PRODUCER, OffsetTable
 from barnabas.machines.groups.states import ClassicGroupState
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Outcome, Timer
-from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, IllegalGeneration
+from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, IllegalGeneration, StaleMemberEpoch
 from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.group_offsets import (
     NO_RETENTION,
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestTopic
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 
     from barnabas.machines.groups.table import Asker, Group, GroupOutcome, GroupTable
     from barnabas.protocol.group_offsets import (
@@ -115,6 +121,52 @@ class OffsetRules:
             replies=((asker, OffsetCommitResponse(topics=tuple(topics))),),
             timers=_session(group, request.member_id, now_ms),
         )
+
+    # TxnOffsetCommit.
+
+    def txn_commit(self, request: TxnOffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        """Offsets of a transaction: all of them or none, and pending until it ends."""
+        try:
+            return self._txn_commit(request, asker, now_ms)
+        except StaleMemberEpoch:
+            code = ErrorCode.illegal_generation
+        except ApiError as error:
+            code = error.code
+        return Outcome(replies=((asker, _txn_commit_refused(request, code)),))
+
+    def _txn_commit(self, request: TxnOffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+        group_id, epoch = request.group_id, request.generation_id
+        group = self._table.groups.get(group_id)
+        check = None
+        if group is not None:
+            check = group.check_offset_commit(
+                request.member_id, request.group_instance_id, epoch, asker.version, transactional=True
+            )
+        elif epoch >= 0:
+            raise IllegalGeneration(f"there is no group {group_id}, so it has no member {request.member_id}")
+        limit = self._table.settings.offset_metadata_max_bytes
+        changes: list[CoordinatorRecord] = []
+        topics: list[TxnOffsetCommitResponseTopic] = []
+        for topic in request.topics:
+            found = self._table.image.topic(topic.name)
+            topic_id = None if found is None else found.topic_id
+            results: list[TxnOffsetCommitResponsePartition] = []
+            for partition in topic.partitions:
+                index, metadata = partition.partition_index, partition.committed_metadata or ""
+                code = ErrorCode.none
+                if metadata and _is_too_large(metadata, limit):
+                    code = ErrorCode.offset_metadata_too_large
+                else:
+                    if check is not None:
+                        check(topic.name, topic_id, index)
+                    value = OffsetCommitValue(
+                        partition.committed_offset, partition.committed_leader_epoch, metadata, now_ms, -1, topic_id
+                    )
+                    changes.append(CoordinatorRecord(OffsetCommitKey(group_id, topic.name, index), value))
+                results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=code))
+            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=tuple(results)))
+        response = TxnOffsetCommitResponse(throttle_time=_NO_THROTTLE, topics=tuple(topics))
+        return Outcome(changes=tuple(changes), replies=((asker, response),))
 
     # OffsetFetch.
 
@@ -242,6 +294,22 @@ def _commit_refused(request: OffsetCommitRequest, code: ErrorCode) -> OffsetComm
             )
             for topic in request.topics
         )
+    )
+
+
+def _txn_commit_refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        throttle_time=_NO_THROTTLE,
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
     )
 
 

@@ -61,6 +61,10 @@ class Pattern:
         in_lines = self.size <= _LARGEST_IN_LINES and _NEEDS_WHOLE_TEXT.search(text) is None
         self._lines = _compile(text, rf"(?m)(?:^(?:{text})$\C)+", MAX_MEMORY) if in_lines else None
 
+    def matches(self, text: str) -> bool:
+        """Whether the whole of any text matches."""
+        return self._whole.fullmatch(text.encode()) is not None
+
     def matching(self, names: Iterable[str]) -> frozenset[str]:
         """The names that match as a whole; none of them is empty or has line breaks."""
         if self._lines is None:

@@ -65,9 +65,11 @@ class Group(Protocol):
         ...
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, transactional: bool = False
     ) -> CommitCheck | None:
         """Refuse a commit of somebody who is not, or no longer, what it says; `epoch` may be a generation.
+
+        A producer may commit in a transaction without saying whose offsets they are.
 
         Where it depends on the partition, what comes back has to be asked for each of them.
         """

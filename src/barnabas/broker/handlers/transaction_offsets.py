@@ -1,0 +1,129 @@
+"""TxnOffsetCommit v0–5: offsets that count when the transaction is committed.
+
+- They are stored at once, in a batch of the transaction. Until its marker comes they are pending: whoever asks for
+  stable offsets is told to come again (UNSTABLE_OFFSET_COMMIT).
+- v5+: the group's partition becomes part of the transaction by this request. Before, AddOffsetsToTxn had to come
+  first, and that it came is verified.
+- v3+: member id and generation are checked as for OffsetCommit.
+"""
+
+from __future__ import annotations
+
+from asyncio import isfuture
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.txn_offset_commit.v5.response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from barnabas.broker.runtime import Call
+from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
+from barnabas.model.errors import ApiError, ErrorCode, InvalidGroupId, InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.context import Broker
+    from barnabas.machines.groups.coordinator import GroupCoordinator
+    from barnabas.model.ids import TopicPartition
+
+ADDS_SINCE: Final = 5
+ABORTABLE_SINCE: Final = 4
+"""The version from which on clients know TRANSACTION_ABORTABLE."""
+TRY_AGAIN: Final = {
+    ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
+    ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch,
+    ErrorCode.not_coordinator: ErrorCode.coordinator_not_available,
+}
+"""What is told of an error of the transaction's coordinator, which is not the coordinator that was asked."""
+
+
+async def txn_offset_commit(
+    broker: Broker, request: TxnOffsetCommitRequest, caller: Caller, version: int
+) -> TxnOffsetCommitResponse:
+    """Store offsets of a transaction; those of partitions that do not exist are refused, the others stored."""
+    image = broker.metadata.image
+    known = _only(request, lambda topic, index: image.partition(topic, index) is not None)
+    unknown = _only(request, lambda topic, index: image.partition(topic, index) is None)
+    refused = _refused(unknown, ErrorCode.unknown_topic_or_partition)
+    if not known.topics:
+        return refused
+    try:
+        response = await _commit(broker, known, caller, version)
+    except ApiError as error:
+        response = _refused(known, error.code)
+    return replace(response, topics=(*refused.topics, *response.topics))
+
+
+def _only(request: TxnOffsetCommitRequest, wanted: Callable[[str, int], bool]) -> TxnOffsetCommitRequest:
+    topics = (
+        replace(topic, partitions=tuple(each for each in topic.partitions if wanted(topic.name, each.partition_index)))
+        for topic in request.topics
+    )
+    return replace(request, topics=tuple(topic for topic in topics if topic.partitions))
+
+
+async def _commit(
+    broker: Broker, request: TxnOffsetCommitRequest, caller: Caller, version: int
+) -> TxnOffsetCommitResponse:
+    if not request.group_id:
+        raise InvalidGroupId("a group's id must not be empty")
+    if not request.transactional_id:
+        raise InvalidRequest("a transactional id must not be empty")
+    shard = broker.groups.runtime.find(request.group_id)
+    partition = shard.partition
+    producer = request.producer_id, request.producer_epoch
+    guard = partition.begin_verification(*producer)
+    if guard is not None:
+        code = await _verify(broker, request, partition.tp, version)
+        if code is not ErrorCode.none:
+            partition.drop_verification(request.producer_id, guard)
+            return _refused(request, code)
+        partition.end_verification(*producer, guard)
+    call = Call(caller.client_id or "", f"/{caller.address[0]}", version, lambda error: _refused(request, error.code))
+
+    def replay(machine: GroupCoordinator, record: Any) -> None:
+        machine.replay_pending(record, request.producer_id)
+
+    shard.ask_in_transaction(
+        lambda machine, now_ms: machine.txn_offset_commit(request, call, now_ms), call, producer, replay
+    )
+    result = call.result()
+    response: TxnOffsetCommitResponse = await result if isfuture(result) else result
+    return response
+
+
+async def _verify(broker: Broker, request: TxnOffsetCommitRequest, tp: TopicPartition, version: int) -> ErrorCode:
+    codes = await broker.transactions.add_or_verify(
+        request.transactional_id,
+        (request.producer_id, request.producer_epoch),
+        (tp,),
+        EPOCH_BUMPS_SINCE if version >= ADDS_SINCE else None,
+    )
+    code = codes[tp]
+    if code is ErrorCode.transaction_abortable and version < ABORTABLE_SINCE:
+        return ErrorCode.invalid_txn_state
+    return TRY_AGAIN.get(code, code)
+
+
+def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(partition_index=each.partition_index, error_code=code)
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        ),
+    )

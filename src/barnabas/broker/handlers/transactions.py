@@ -1,0 +1,309 @@
+"""AddPartitionsToTxn v0–5, AddOffsetsToTxn v0–4, EndTxn v0–5, DescribeTransactions v0, ListTransactions v0–2.
+
+The rules are in `machines/transactions`; here a request finds the coordinator of its transactional id.
+
+AddPartitionsToTxn
+- Up to v3 of a client, with one transaction; from v4 on of a broker, with many, to add or only to verify.
+- One partition that does not exist keeps all of its transaction from being added (OPERATION_NOT_ATTEMPTED).
+
+EndTxn
+- v5+ gets the epoch of the next transaction, and with it the promise that a request that comes late ends nothing.
+
+Before v2 clients knew no PRODUCER_FENCED: they are told INVALID_PRODUCER_EPOCH.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
+from kio.schema.add_partitions_to_txn.v5.response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TopicData
+from kio.schema.describe_transactions.v0.response import TransactionState as Described
+from kio.schema.end_txn.v5.response import EndTxnResponse
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse
+from kio.schema.list_transactions.v2.response import TransactionState as Listed
+from kio.schema.types import ProducerId, TopicName, TransactionalId
+from kio.static.primitive import i16, i32, i32Timedelta
+
+from barnabas.broker import internal_topics
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
+from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.machines.groups.patterns import compile_pattern
+from barnabas.machines.transactions.states import TransactionState
+from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, state_of
+from barnabas.model.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    ErrorCode,
+    InvalidRequest,
+    TransactionalIdNotFound,
+)
+from barnabas.model.ids import TopicPartition
+from barnabas.protocol.add_partitions import BATCHED_SINCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+    from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
+    from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+    from kio.schema.end_txn.v5.request import EndTxnRequest
+    from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+    from kio.static.primitive import TZAware
+
+    from barnabas.broker.caller import Caller
+    from barnabas.broker.context import Broker
+    from barnabas.broker.runtime import Call
+    from barnabas.machines.transactions.coordinator import TransactionCoordinator, TransactionOutcome
+    from barnabas.protocol.transaction_records import TransactionLogValue
+
+FENCED_SINCE: Final = 2
+"""The version of these APIs from which on clients know PRODUCER_FENCED."""
+NOT_STORED: Final = frozenset({"PrepareEpochFence"})
+"""States that Kafka knows, and here nothing is ever in."""
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+
+
+async def add_partitions_to_txn(
+    broker: Broker, request: AddPartitionsToTxnRequest, caller: Caller, version: int
+) -> AddPartitionsToTxnResponse:
+    """Note what transactions write to, or verify that it was noted."""
+    results = [await _add_partitions(broker, each, version) for each in request.transactions]
+    return AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)
+    )
+
+
+async def _add_partitions(
+    broker: Broker, asked: AddPartitionsToTxnTransaction, version: int
+) -> AddPartitionsToTxnResult:
+    partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    image = broker.metadata.image
+    unknown = {tp for tp in partitions if image.partition(*tp) is None}
+    transactional_id, producer_id, epoch = asked.transactional_id, asked.producer_id, asked.producer_epoch
+    if unknown:
+        codes: Any = {
+            tp: ErrorCode.unknown_topic_or_partition if tp in unknown else ErrorCode.operation_not_attempted
+            for tp in partitions
+        }
+    elif not transactional_id:
+        codes = ErrorCode.invalid_request
+    else:
+        client = EPOCH_BUMPS_SINCE if version >= BATCHED_SINCE else 0
+
+        def decide(machine: TransactionCoordinator, call: Call, now_ms: int) -> TransactionOutcome:
+            if asked.verify_only:
+                return machine.verify_partitions(transactional_id, producer_id, epoch, partitions, call, now_ms)
+            return machine.add_partitions(transactional_id, producer_id, epoch, partitions, client, call, now_ms)
+
+        codes = await _awaited(broker.transactions.ask(transactional_id, decide, version, lambda error: error.code))
+    if not isinstance(codes, dict):
+        codes = dict.fromkeys(partitions, _known_to(codes, version))
+    return _added(asked, codes)
+
+
+def _added(asked: AddPartitionsToTxnTransaction, codes: Mapping[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=asked.transactional_id,
+        topic_results=tuple(
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=tuple(
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                    )
+                    for index in topic.partitions
+                ),
+            )
+            for topic in asked.topics
+        ),
+    )
+
+
+async def add_offsets_to_txn(
+    broker: Broker, request: AddOffsetsToTxnRequest, caller: Caller, version: int
+) -> AddOffsetsToTxnResponse:
+    """Note that a transaction commits offsets of a group."""
+
+    def answer(code: ErrorCode) -> AddOffsetsToTxnResponse:
+        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=_known_to(code, version))
+
+    if not request.transactional_id:
+        return answer(ErrorCode.invalid_request)
+    try:
+        await internal_topics.make(broker, CONSUMER_OFFSETS)
+    except ApiError:
+        return answer(ErrorCode.coordinator_not_available)
+    number = broker.groups.runtime.partition_for(request.group_id)
+    assert number is not None, "the topic was made"
+    partitions = (TopicPartition(CONSUMER_OFFSETS, number),)
+    return answer(
+        await _awaited(
+            broker.transactions.ask(
+                request.transactional_id,
+                lambda machine, call, now_ms: machine.add_partitions(
+                    request.transactional_id, request.producer_id, request.producer_epoch, partitions, 0, call, now_ms
+                ),
+                version,
+                lambda error: error.code,
+            )
+        )
+    )
+
+
+def end_txn(broker: Broker, request: EndTxnRequest, caller: Caller, version: int) -> Any:
+    """Commit or abort; a coroutine when a new producer id is needed."""
+    if not request.transactional_id:
+        return _not_ended(InvalidRequest("a transactional id must not be empty"))
+    try:
+        machine = broker.transactions.runtime.find(request.transactional_id).machine
+    except ApiError as error:
+        return _not_ended(error)
+    if machine is not None and machine.needs_producer_id(request.transactional_id):
+        return _end_with_new_id(broker, request, version)
+    return _end(broker, request, -1, version)
+
+
+async def _end_with_new_id(broker: Broker, request: EndTxnRequest, version: int) -> EndTxnResponse:
+    response: EndTxnResponse = await _awaited(_end(broker, request, await broker.producer_ids.next(), version))
+    return response
+
+
+def _end(broker: Broker, request: EndTxnRequest, fresh_id: int, version: int) -> Any:
+    answer = broker.transactions.ask(
+        request.transactional_id,
+        lambda machine, call, now_ms: machine.end_txn(request, fresh_id, call, now_ms),
+        version,
+        _not_ended,
+    )
+    return answer if version >= FENCED_SINCE else _told_older(answer, version)
+
+
+async def _told_older(answer: Any, version: int) -> EndTxnResponse:
+    response: EndTxnResponse = await _awaited(answer)
+    return replace(response, error_code=_known_to(response.error_code, version))
+
+
+def _not_ended(error: ApiError) -> EndTxnResponse:
+    return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=error.code)
+
+
+def _known_to(code: ErrorCode, version: int) -> ErrorCode:
+    if version < FENCED_SINCE and code is ErrorCode.producer_fenced:
+        return ErrorCode.invalid_producer_epoch
+    return code
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer if asyncio.isfuture(answer) else answer
+
+
+# Transactions seen from outside
+
+
+def describe_transactions(
+    broker: Broker, request: DescribeTransactionsRequest, caller: Caller
+) -> DescribeTransactionsResponse:
+    """Tell the state of transactional ids."""
+    return DescribeTransactionsResponse(
+        throttle_time=NO_THROTTLE,
+        transaction_states=tuple(_described(broker, each) for each in request.transactional_ids),
+    )
+
+
+def _described(broker: Broker, transactional_id: TransactionalId) -> Described:
+    try:
+        if not transactional_id:
+            raise InvalidRequest("a transactional id must not be empty")
+        shard = broker.transactions.runtime.find(transactional_id)
+        if shard.machine is None:
+            raise shard.failure
+        value = shard.machine.transactions.get(transactional_id)
+        if value is None:
+            raise TransactionalIdNotFound(f"no producer has the transactional id {transactional_id}")
+    except ApiError as error:
+        return Described(
+            error_code=error.code,
+            transactional_id=transactional_id,
+            transaction_state="",
+            transaction_timeout=i32Timedelta.parse(timedelta(0)),
+            transaction_start_time=_time(0),
+            producer_id=ProducerId(0),
+            producer_epoch=i16(0),
+            topics=(),
+        )
+    return Described(
+        error_code=ErrorCode.none,
+        transactional_id=transactional_id,
+        transaction_state=state_of(value).label,
+        transaction_timeout=i32Timedelta.parse(timedelta(milliseconds=value.transaction_timeout_ms)),
+        transaction_start_time=_time(value.transaction_start_timestamp_ms),
+        producer_id=ProducerId(value.producer_id),
+        producer_epoch=i16(value.producer_epoch),
+        topics=tuple(
+            TopicData(topic=TopicName(each.topic), partitions=tuple(map(i32, each.partition_ids)))
+            for each in value.transaction_partitions or ()
+        ),
+    )
+
+
+def _time(milliseconds: int) -> TZAware:
+    """A time as it is sent, -1 for none; kio's own check lets only whole seconds pass."""
+    return cast("TZAware", _EPOCH + timedelta(milliseconds=milliseconds))
+
+
+def list_transactions(broker: Broker, request: ListTransactionsRequest, caller: Caller) -> ListTransactionsResponse:
+    """Name the transactional ids of this broker's coordinators."""
+    states = {state.label: state for state in TransactionState}
+    unknown = tuple(name for name in request.state_filters if name not in states and name not in NOT_STORED)
+    try:
+        wanted = _filter(request, broker.clock.now_ms())
+        listed = tuple(
+            Listed(
+                transactional_id=TransactionalId(transactional_id),
+                producer_id=ProducerId(value.producer_id),
+                transaction_state=state_of(value).label,
+            )
+            for shard in broker.transactions.runtime.shards()
+            for transactional_id, value in _ready(shard.machine).transactions.items()
+            if wanted(transactional_id, value)
+        )
+    except ApiError as error:
+        return ListTransactionsResponse(throttle_time=NO_THROTTLE, error_code=error.code, transaction_states=())
+    return ListTransactionsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        unknown_state_filters=unknown,
+        transaction_states=listed,
+    )
+
+
+def _ready(machine: TransactionCoordinator | None) -> TransactionCoordinator:
+    if machine is None:
+        raise CoordinatorLoadInProgress("a part of the transactions is being loaded: try again")
+    return machine
+
+
+def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[str, TransactionLogValue], bool]:
+    """Which transactional ids a request asks for. Raises InvalidRegularExpression."""
+    pattern = compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+
+    def wanted(transactional_id: str, value: TransactionLogValue) -> bool:
+        if request.producer_id_filters and value.producer_id not in request.producer_id_filters:
+            return False
+        if request.state_filters and state_of(value).label not in request.state_filters:
+            return False
+        if request.duration_filter >= 0 and now_ms - value.transaction_start_timestamp_ms <= request.duration_filter:
+            return False
+        return pattern is None or pattern.matches(transactional_id)
+
+    return wanted

@@ -1,0 +1,249 @@
+"""Brings the ends of transactions to their partitions: control batches, here or through the brokers that lead there.
+
+The markers of one transaction are written one partition at a time, each until it is committed there. What cannot be
+written now (no leader, a coordinator of groups that is being loaded) is tried again until it can; a partition that was
+deleted needs no marker. When all are written, the transaction's coordinator is told.
+
+A marker for `__consumer_offsets` goes through the group coordinator, which applies or drops the offsets with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.types import ProducerId, TopicName
+from kio.schema.write_txn_markers.v2.request import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
+from kio.static.primitive import i8, i16, i32
+
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
+from barnabas.broker.partition import Marker
+from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
+from barnabas.model.errors import ApiError, ErrorCode, InvalidProducerEpoch, TransactionCoordinatorFenced
+from barnabas.net.channel import ChannelBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from concurrent.futures import Executor
+
+    from barnabas.broker.groups import Groups
+    from barnabas.broker.partition import Partition
+    from barnabas.broker.peers import Peers
+    from barnabas.broker.replicas import ReplicaManager
+    from barnabas.broker.runtime import Shard
+    from barnabas.machines.transactions.coordinator import TransactionCoordinator
+    from barnabas.machines.transactions.steps import Markers
+    from barnabas.metadata.cache import MetadataCache
+    from barnabas.model.clock import Clock
+    from barnabas.model.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+RETRY: Final = 0.1
+"""Seconds between tries."""
+ANSWER: Final = 30.0
+"""Seconds that another broker has to write markers."""
+DELETED: Final = -2
+"""In the place of a leader: there is no such partition."""
+FINAL: Final = frozenset({InvalidProducerEpoch.code, TransactionCoordinatorFenced.code})
+"""Errors that say that the marker is too late: trying again is of no use."""
+
+
+class MarkerWriter:
+    """Writes markers to partitions that this broker leads, and has others write the rest."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        groups: Groups,
+        peers: Peers,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self.broker_id = broker_id
+        self._replicas = replicas
+        self._metadata = metadata
+        self._groups = groups
+        self._peers = peers
+        self.clock = clock
+        self._executor = executor
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def send(self, shard: Shard[TransactionCoordinator], markers: Markers) -> None:
+        """Write the markers of a transaction everywhere, then tell its coordinator."""
+        _Delivery(self, shard, markers).run()
+
+    def write(self, tp: TopicPartition, marker: Marker, done: Callable[[ApiError | None], None]) -> None:
+        """Write a marker to a partition that this broker leads; `done` hears when it is committed, or why it is not."""
+        try:
+            partition = self._replicas.find(*tp)
+            if partition.log.is_ready:
+                self._append(partition, marker, done)
+                return
+        except ApiError as error:
+            done(error)
+            return
+
+        def prepared(future: asyncio.Future[None]) -> None:
+            try:
+                future.result()
+                self._append(partition, marker, done)
+            except ApiError as error:
+                done(error)
+
+        future = asyncio.get_running_loop().run_in_executor(self._executor, partition.log.prepare)
+        future.add_done_callback(prepared)
+
+    def _append(self, partition: Partition, marker: Marker, done: Callable[[ApiError | None], None]) -> None:
+        now_ms = self.clock.now_ms()
+        if partition.tp.topic == CONSUMER_OFFSETS:
+            shard = self._groups.runtime.shard(partition.tp.partition)
+            shard.end_transaction(lambda: partition.end_transaction(marker, now_ms), marker.producer_id, marker.commit)
+            end_offset = partition.log.log_end_offset
+        else:
+            end_offset = partition.end_transaction(marker, now_ms)
+        if partition.leader.high_watermark >= end_offset:
+            done(None)
+        else:
+            partition.when_committed(end_offset, done)
+
+    # For a delivery
+
+    def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Partitions by the broker that leads them, -1 for none; DELETED for those that are no more."""
+        found: dict[int, list[TopicPartition]] = {}
+        for tp in partitions:
+            image = self._metadata.partition(*tp)
+            found.setdefault(DELETED if image is None else image.leader, []).append(tp)
+        return found
+
+    def ask(
+        self,
+        leader: int,
+        partitions: list[TopicPartition],
+        markers: Markers,
+        coordinator_epoch: int,
+        done: Callable[[TopicPartition, ErrorCode], None],
+    ) -> None:
+        """Have another broker write markers; `done` is called for each partition."""
+        task = asyncio.get_running_loop().create_task(self._ask(leader, partitions, markers, coordinator_epoch, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask(
+        self,
+        leader: int,
+        partitions: list[TopicPartition],
+        markers: Markers,
+        coordinator_epoch: int,
+        done: Callable[[TopicPartition, ErrorCode], None],
+    ) -> None:
+        codes: dict[tuple[str, int], ErrorCode] = {}
+        request = _request(partitions, markers, coordinator_epoch)
+        try:
+            response: WriteTxnMarkersResponse = await self._peers.ask(
+                leader, request, WriteTxnMarkersResponse, seconds=ANSWER, purpose="markers"
+            )
+        except ChannelBroken as error:
+            logger.warning("markers for broker %d are sent again: %s", leader, error)
+        else:
+            for result in response.markers:
+                for topic in result.topics:
+                    for partition in topic.partitions:
+                        codes[topic.name, partition.partition_index] = partition.error_code
+        for tp in partitions:
+            done(tp, codes.get(tp, ErrorCode.network_exception))
+
+    async def stop(self) -> None:
+        """Leave the rest to the coordinator's next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Delivery:
+    """The markers of one transaction, on their way."""
+
+    __slots__ = ("_epoch", "_left", "_machine", "_markers", "_shard", "_writer")
+
+    def __init__(self, writer: MarkerWriter, shard: Shard[TransactionCoordinator], markers: Markers) -> None:
+        self._writer = writer
+        self._shard = shard
+        self._machine = shard.machine
+        self._markers = markers
+        self._left = set(markers.partitions)
+        self._epoch = shard.partition.leader.leader_epoch
+
+    def run(self) -> None:
+        """Try all partitions."""
+        if self._left:
+            self._try(sorted(self._left))
+        else:
+            self._finish()
+
+    def _try(self, partitions: Iterable[TopicPartition]) -> None:
+        """Write to these, unless another coordinator took this one's place: it sends the markers itself."""
+        if self._machine is None or self._shard.machine is not self._machine:
+            return
+        writer, markers = self._writer, self._markers
+        bumped = markers.transaction_version >= EPOCH_BUMPS_SINCE
+        marker = Marker(markers.producer_id, markers.producer_epoch, self._epoch, markers.commit, bumped)
+        for leader, led in writer.leaders(partitions).items():
+            if leader == writer.broker_id:
+                for tp in led:
+                    writer.write(tp, marker, self._waiter(tp))
+            elif leader == DELETED:
+                for tp in led:
+                    self._done(tp, ErrorCode.none)
+            elif leader < 0:
+                for tp in led:
+                    self._done(tp, ErrorCode.leader_not_available)
+            else:
+                writer.ask(leader, led, markers, self._epoch, self._done)
+
+    def _waiter(self, tp: TopicPartition) -> Callable[[ApiError | None], None]:
+        return lambda error: self._done(tp, ErrorCode.none if error is None else error.code)
+
+    def _done(self, tp: TopicPartition, code: ErrorCode) -> None:
+        if code is ErrorCode.none:
+            self._left.remove(tp)
+            if not self._left:
+                self._finish()
+        elif code in FINAL:
+            logger.error(
+                "%s refuses the end of the transaction of %s: %s", tp, self._markers.transactional_id, code.name
+            )
+        else:
+            asyncio.get_running_loop().call_later(RETRY, self._try, (tp,))
+
+    def _finish(self) -> None:
+        machine, shard = self._machine, self._shard
+        if machine is not None and shard.machine is machine:
+            shard.apply(machine, machine.markers_written(self._markers, self._writer.clock.now_ms()))
+
+
+def _request(partitions: list[TopicPartition], markers: Markers, coordinator_epoch: int) -> WriteTxnMarkersRequest:
+    topics: dict[str, list[i32]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(i32(index))
+    marker = WritableTxnMarker(
+        producer_id=ProducerId(markers.producer_id),
+        producer_epoch=i16(markers.producer_epoch),
+        transaction_result=markers.commit,
+        topics=tuple(
+            WritableTxnMarkerTopic(name=TopicName(name), partition_indexes=tuple(indexes))
+            for name, indexes in topics.items()
+        ),
+        coordinator_epoch=i32(coordinator_epoch),
+        transaction_version=i8(markers.transaction_version),
+    )
+    return WriteTxnMarkersRequest(markers=(marker,))

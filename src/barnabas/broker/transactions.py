@@ -1,0 +1,212 @@
+"""The transaction coordinators of this broker: the machine of transactions over partitions of `__transaction_state`.
+
+`add_or_verify` is what a partition's leader asks before the first batch of a transaction is stored: the coordinator,
+here or on another broker, notes the partition, or says whether it was noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.broker.internal_topics import TRANSACTION_STATE
+from barnabas.broker.runtime import Call, Runtime
+from barnabas.machines.transactions.settings import TransactionSettings
+from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode
+from barnabas.net.channel import ChannelBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from concurrent.futures import Executor
+
+    from barnabas.broker.groups import Groups
+    from barnabas.broker.markers import MarkerWriter
+    from barnabas.broker.peers import Peers
+    from barnabas.broker.replicas import ReplicaManager
+    from barnabas.broker.runtime import Shard
+    from barnabas.broker.settings import Settings
+    from barnabas.machines.transactions.coordinator import TransactionCoordinator, TransactionOutcome
+    from barnabas.metadata.cache import MetadataCache
+    from barnabas.model.clock import Clock
+    from barnabas.model.ids import TopicPartition
+
+ANSWER: Final = 30.0
+"""Seconds that a coordinator on another broker has to answer."""
+RETRY_FOR: Final = 0.1
+"""Seconds that a batch waits for the end of the transaction before it."""
+RETRY_EVERY: Final = 0.005
+
+
+class Transactions:
+    """The transactional ids that this broker coordinates."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        *,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        settings: Settings,
+        groups: Groups,
+        peers: Peers,
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._settings = settings
+        self._peers = peers
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writer: MarkerWriter | None = None
+        self._make_writer = partial(
+            _make_writer,
+            broker_id,
+            replicas=replicas,
+            metadata=metadata,
+            groups=groups,
+            peers=peers,
+            clock=clock,
+            executor=executor,
+        )
+        self.runtime: Runtime[TransactionCoordinator] = Runtime(
+            TRANSACTION_STATE,
+            self._make_machine,
+            replicas=replicas,
+            metadata=metadata,
+            clock=clock,
+            executor=executor,
+            load_buffer_bytes=settings.number("transaction.state.log.load.buffer.size"),
+            compression=0,
+            send=self._send,
+        )
+
+    @property
+    def writer(self) -> MarkerWriter:
+        """Brings markers to partitions; made when it is first needed."""
+        if self._writer is None:
+            self._writer = self._make_writer()
+        return self._writer
+
+    def _send(self, shard: Shard[TransactionCoordinator], message: Any) -> None:
+        self.writer.send(shard, message)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something that waits for a coordinator."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        self.runtime.resign()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._writer is not None:
+            await self._writer.stop()
+        await self.runtime.loaded()
+
+    def ask(
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionCoordinator, Call, int], TransactionOutcome],
+        version: int,
+        failure: Callable[[ApiError], Any],
+    ) -> Any:
+        """Let the coordinator of an id decide; gives the response, or a future of it."""
+        call = Call("", "", version, failure)
+        try:
+            shard = self.runtime.find(transactional_id)
+        except ApiError as error:
+            return failure(error)
+        shard.ask(lambda machine, now_ms: decide(machine, call, now_ms), call)
+        return call.result()
+
+    async def add_or_verify(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        version: int | None,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Note partitions of a transaction for a client of this transaction.version; None verifies that they are noted.
+
+        A transaction that is still being ended is waited for a little.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RETRY_FOR
+        while True:
+            codes = await self._add_or_verify(transactional_id, producer, partitions, version)
+            if ErrorCode.concurrent_transactions not in codes.values() or loop.time() > deadline:
+                return codes
+            await asyncio.sleep(RETRY_EVERY)
+
+    async def _add_or_verify(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        version: int | None,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        number = self.runtime.partition_for(transactional_id)
+        image = None if number is None else self._metadata.partition(TRANSACTION_STATE, number)
+        if image is None:
+            return dict.fromkeys(partitions, CoordinatorNotAvailable.code)
+        if image.leader != self._broker_id:
+            return await self._ask(image.leader, transactional_id, producer, partitions, version is None)
+
+        def decide(machine: TransactionCoordinator, call: Call, now_ms: int) -> TransactionOutcome:
+            if version is None:
+                return machine.verify_partitions(transactional_id, *producer, partitions, call, now_ms)
+            return machine.add_partitions(transactional_id, *producer, partitions, version, call, now_ms)
+
+        answer = self.ask(transactional_id, decide, 0, lambda error: error.code)
+        if asyncio.isfuture(answer):
+            answer = await answer
+        return answer if isinstance(answer, dict) else dict.fromkeys(partitions, answer)
+
+    async def _ask(
+        self,
+        leader: int,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        verify_only: bool,
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Ask a coordinator on another broker."""
+        from kio.schema.add_partitions_to_txn.v5.response import AddPartitionsToTxnResponse
+
+        from barnabas.protocol.add_partitions import request
+
+        codes: dict[tuple[str, int], ErrorCode] = {}
+        asked = request(transactional_id, producer, partitions, verify_only)
+        try:
+            response: AddPartitionsToTxnResponse = await self._peers.ask(
+                leader, asked, AddPartitionsToTxnResponse, seconds=ANSWER, purpose="transactions"
+            )
+        except ChannelBroken:
+            return dict.fromkeys(partitions, ErrorCode.network_exception)
+        for result in response.results_by_transaction:
+            for topic in result.topic_results:
+                for partition in topic.results_by_partition:
+                    codes[topic.name, partition.partition_index] = partition.partition_error_code
+        missing = response.error_code if response.error_code is not ErrorCode.none else ErrorCode.network_exception
+        return {tp: codes.get(tp, missing) for tp in partitions}
+
+    def _make_machine(self) -> TransactionCoordinator:
+        from barnabas.machines.transactions.coordinator import TransactionCoordinator
+
+        number = self._settings.number
+        return TransactionCoordinator(
+            TransactionSettings(
+                max_timeout_ms=number("transaction.max.timeout.ms"),
+                id_expiration_ms=number("transactional.id.expiration.ms"),
+                expiration_check_ms=number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            )
+        )
+
+
+def _make_writer(broker_id: int, **parts: Any) -> MarkerWriter:
+    from barnabas.broker.markers import MarkerWriter
+
+    return MarkerWriter(broker_id, **parts)

@@ -1,0 +1,1 @@
+"""Transactions: the rules of their coordinator."""

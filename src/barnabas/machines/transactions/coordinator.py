@@ -1,0 +1,426 @@
+"""The coordinator of the transactional ids on one partition of `__transaction_state`: a pure machine.
+
+    registered   InitProducerId gives a producer its id and epoch; whoever had them before is fenced
+    added        partitions that the transaction writes to are noted before anything is written
+    prepared     the end is decided and stored: from here on it will happen, whoever crashes
+    completed    the markers are in all partitions
+
+The outcome of a decision to end has the markers as its `sends`; the shell brings them to the partitions and then tells
+`markers_written`. After a reload `loaded` sends the markers of everything that was prepared again: a partition takes a
+marker twice without harm.
+
+An id has one state, so it never has two open transactions. Its epochs only grow, until they are used up and a new
+producer id takes the place of the old. From transaction.version 2 on each end brings a new epoch, so an EndTxn or a
+batch that comes late carries an old one and is refused.
+
+All state is hard, but for the epoch before the last registration, by which a repeated InitProducerId is known; Kafka
+does not store it either.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kio.schema.end_txn.v5.response import EndTxnResponse
+from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
+from kio.schema.types import ProducerId
+from kio.static.primitive import i16, i32Timedelta
+
+from barnabas.machines.outcome import Draft, Outcome
+from barnabas.machines.transactions import steps
+from barnabas.machines.transactions.states import TransactionState
+from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, MAX_EPOCH, state_of
+from barnabas.model.errors import (
+    ApiError,
+    ConcurrentTransactions,
+    ErrorCode,
+    InvalidProducerIdMapping,
+    InvalidRecord,
+    InvalidTransactionTimeout,
+    InvalidTxnState,
+    ProducerFenced,
+)
+from barnabas.protocol import transaction_records
+from barnabas.protocol.transaction_records import NO_PRODUCER_ID, TransactionLogKey, TransactionRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from kio.schema.end_txn.v5.request import EndTxnRequest
+    from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+
+    from barnabas.machines.groups.table import Asker
+    from barnabas.machines.transactions.settings import TransactionSettings
+    from barnabas.model.ids import TopicPartition
+    from barnabas.protocol.transaction_records import TransactionLogValue
+
+    TransactionOutcome = Outcome[TransactionRecord, Asker, Any]
+    TransactionDraft = Draft[TransactionRecord, Asker, Any]
+
+logger = logging.getLogger(__name__)
+
+NO_EPOCH: Final = -1
+BUMPS_IN_END_SINCE: Final = 5
+"""The version of EndTxn in which clients speak transaction.version 2."""
+TIMEOUT: Final = "timeout"
+EXPIRY: Final = "expiry"
+_NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class TimerKey(NamedTuple):
+    """What a timer is for."""
+
+    kind: str
+    transactional_id: str = ""
+
+
+class TransactionCoordinator:
+    """The transactional ids of one partition."""
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self.transactions: dict[str, TransactionLogValue] = {}
+        self._epochs_before: dict[str, int] = {}
+        """The epoch that a producer had when it asked for the present one."""
+
+    # InitProducerId
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, fresh_id: int, asker: Asker, now_ms: int
+    ) -> TransactionOutcome:
+        """Give a producer its id and epoch; `fresh_id` is a producer id that nobody has had."""
+        draft: TransactionDraft = Draft()
+        try:
+            value = self._register(request, fresh_id, draft, now_ms)
+        except ApiError as error:
+            draft.reply(asker, _not_registered(error.code))
+        else:
+            draft.reply(
+                asker,
+                InitProducerIdResponse(
+                    throttle_time=_NO_THROTTLE,
+                    error_code=ErrorCode.none,
+                    producer_id=ProducerId(value.producer_id),
+                    producer_epoch=i16(value.producer_epoch),
+                ),
+            )
+        return draft.outcome()
+
+    def _register(
+        self, request: InitProducerIdRequest, fresh_id: int, draft: TransactionDraft, now_ms: int
+    ) -> TransactionLogValue:
+        transactional_id = request.transactional_id
+        assert transactional_id is not None
+        timeout_ms = request.transaction_timeout // _MILLISECOND
+        if not 0 < timeout_ms <= self.settings.max_timeout_ms:
+            raise InvalidTransactionTimeout(f"a timeout of {timeout_ms} ms is not within transaction.max.timeout.ms")
+        before = self.transactions.get(transactional_id)
+        if before is None:
+            value = steps.register(fresh_id, timeout_ms, now_ms)
+            self._change(transactional_id, value, draft)
+            return value
+        state = state_of(before)
+        expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
+        if expected is not None and not _may_be(before, request.producer_id, request.producer_epoch):
+            raise _fenced(transactional_id)
+        if state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
+            raise _concurrent(transactional_id)
+        is_current = expected is None or expected == before.producer_epoch
+        if not is_current and expected != self._epochs_before.get(transactional_id):
+            raise _fenced(transactional_id)
+        if state is TransactionState.ONGOING:
+            next_id = fresh_id if steps.is_used_up(before.producer_epoch) else NO_PRODUCER_ID
+            self._end(transactional_id, before, False, EPOCH_BUMPS_SINCE, next_id, draft, now_ms)
+            raise _concurrent(transactional_id)
+        producer_id, epoch = before.producer_id, before.producer_epoch
+        if is_current and steps.is_used_up(epoch):
+            producer_id, epoch = fresh_id, 0
+        elif is_current:
+            epoch += 1
+        if expected is None:
+            self._epochs_before.pop(transactional_id, None)
+        elif is_current:
+            self._epochs_before[transactional_id] = before.producer_epoch
+        value = steps.register_again(before, producer_id, epoch, timeout_ms, now_ms)
+        self._change(transactional_id, value, draft)
+        return value
+
+    # Partitions of a transaction; the answers are parts of responses
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        version: int,
+        asker: Asker,
+        now_ms: int,
+    ) -> TransactionOutcome:
+        """Note that a transaction will write to partitions; the answer is an error code."""
+        draft: TransactionDraft = Draft()
+        try:
+            before = self._check(transactional_id, producer_id, epoch)
+        except ApiError as error:
+            draft.reply(asker, error.code)
+            return draft.outcome()
+        is_open = state_of(before) is TransactionState.ONGOING
+        if not is_open or not steps.partitions_of(before).issuperset(partitions):
+            self._change(transactional_id, steps.add(before, partitions, version, now_ms), draft)
+        if not is_open:
+            self._epochs_before.pop(transactional_id, None)
+            draft.set_timer(TimerKey(TIMEOUT, transactional_id), now_ms + before.transaction_timeout_ms)
+        draft.reply(asker, ErrorCode.none)
+        return draft.outcome()
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Collection[TopicPartition],
+        asker: Asker,
+        now_ms: int,
+    ) -> TransactionOutcome:
+        """Whether partitions are part of an open transaction; the answer has an error code for each."""
+        try:
+            present = steps.partitions_of(self._check(transactional_id, producer_id, epoch))
+            codes = {
+                each: ErrorCode.none if each in present else ErrorCode.transaction_abortable for each in partitions
+            }
+        except ApiError as error:
+            codes = dict.fromkeys(partitions, error.code)
+        return Outcome(replies=((asker, codes),))
+
+    def _check(self, transactional_id: str, producer_id: int, epoch: int) -> TransactionLogValue:
+        """The state of an id whose transaction may go on. Raises ApiError."""
+        before = self.transactions.get(transactional_id)
+        if before is None or before.producer_id != producer_id:
+            raise _not_mapped(transactional_id, producer_id)
+        if before.producer_epoch != epoch:
+            raise _fenced(transactional_id)
+        if state_of(before) in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
+            raise _concurrent(transactional_id)
+        return before
+
+    # EndTxn
+
+    def needs_producer_id(self, transactional_id: str) -> bool:
+        """Whether the end of the transaction takes a new producer id."""
+        value = self.transactions.get(transactional_id)
+        return value is not None and steps.is_used_up(value.producer_epoch)
+
+    def end_txn(self, request: EndTxnRequest, fresh_id: int, asker: Asker, now_ms: int) -> TransactionOutcome:
+        """Commit or abort; `fresh_id` is a new producer id where `needs_producer_id`, or -1."""
+        draft: TransactionDraft = Draft()
+        bumps = asker.version >= BUMPS_IN_END_SINCE
+        try:
+            before = self.transactions.get(request.transactional_id)
+            if before is None:
+                raise _not_mapped(request.transactional_id, request.producer_id)
+            if (_is_done_bumping if bumps else _is_done)(request, before):
+                value = before
+            else:
+                version, next_id = (EPOCH_BUMPS_SINCE, fresh_id) if bumps else (0, NO_PRODUCER_ID)
+                value = self._end(request.transactional_id, before, request.committed, version, next_id, draft, now_ms)
+        except ApiError as error:
+            draft.reply(asker, _not_ended(error.code))
+            return draft.outcome()
+        producer_id, epoch = steps.after_end(value) if bumps else (NO_PRODUCER_ID, NO_EPOCH)
+        draft.reply(
+            asker,
+            EndTxnResponse(
+                throttle_time=_NO_THROTTLE,
+                error_code=ErrorCode.none,
+                producer_id=ProducerId(producer_id),
+                producer_epoch=i16(epoch),
+            ),
+        )
+        return draft.outcome()
+
+    def _end(
+        self,
+        transactional_id: str,
+        before: TransactionLogValue,
+        commit: bool,
+        version: int,
+        next_id: int,
+        draft: TransactionDraft,
+        now_ms: int,
+    ) -> TransactionLogValue:
+        value = steps.prepare(before, commit, version, next_id, now_ms)
+        self._epochs_before.pop(transactional_id, None)
+        self._change(transactional_id, value, draft)
+        draft.cancel_timer(TimerKey(TIMEOUT, transactional_id))
+        draft.sends.append(steps.markers(transactional_id, value))
+        return value
+
+    def markers_written(self, markers: steps.Markers, now_ms: int) -> TransactionOutcome:
+        """The end of a transaction is in all its partitions."""
+        draft: TransactionDraft = Draft()
+        before = self.transactions.get(markers.transactional_id)
+        if (
+            before is not None
+            and state_of(before) in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+            and (before.producer_id, before.producer_epoch) == (markers.producer_id, markers.producer_epoch)
+        ):
+            self._change(markers.transactional_id, steps.complete(before, now_ms), draft)
+        return draft.outcome()
+
+    # What happens by itself
+
+    def expire(self, key: TimerKey, now_ms: int) -> TransactionOutcome:
+        """A timer is due."""
+        draft: TransactionDraft = Draft()
+        if key.kind == EXPIRY:
+            limit = now_ms - self.settings.id_expiration_ms
+            draft.changes.extend(
+                steps.forget(transactional_id, value)
+                for transactional_id, value in self.transactions.items()
+                if not state_of(value).is_open and value.transaction_last_update_timestamp_ms <= limit
+            )
+            draft.set_timer(key, now_ms + self.settings.expiration_check_ms)
+            return draft.outcome()
+        before = self.transactions.get(key.transactional_id)
+        if before is not None and state_of(before) is TransactionState.ONGOING:
+            logger.info(
+                "the transaction of %s took longer than %d ms: it is aborted",
+                key.transactional_id,
+                before.transaction_timeout_ms,
+            )
+            self._end(key.transactional_id, before, False, EPOCH_BUMPS_SINCE, NO_PRODUCER_ID, draft, now_ms)
+        return draft.outcome()
+
+    def loaded(self, now_ms: int) -> TransactionOutcome:
+        """Everything was replayed: end what was to be ended, and watch over what is open."""
+        draft: TransactionDraft = Draft()
+        draft.set_timer(TimerKey(EXPIRY), now_ms + self.settings.expiration_check_ms)
+        for transactional_id, value in self.transactions.items():
+            state = state_of(value)
+            if state is TransactionState.ONGOING:
+                due = value.transaction_start_timestamp_ms + value.transaction_timeout_ms
+                draft.set_timer(TimerKey(TIMEOUT, transactional_id), max(due, now_ms))
+            elif state.is_open:
+                draft.sends.append(steps.markers(transactional_id, value))
+        return draft.outcome()
+
+    def abandon(self, code: ErrorCode) -> TransactionOutcome:
+        """Nobody waits in the machine itself."""
+        return Outcome()
+
+    # The log
+
+    def _change(self, transactional_id: str, value: TransactionLogValue, draft: TransactionDraft) -> None:
+        draft.changes.append(TransactionRecord(TransactionLogKey(transactional_id), value))
+
+    def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
+        """Key and value of a record."""
+        return transaction_records.encode(record)
+
+    def replay(self, record: TransactionRecord) -> None:
+        """A record was stored."""
+        transactional_id = record.key.transactional_id
+        if record.value is None:
+            self.transactions.pop(transactional_id, None)
+            self._epochs_before.pop(transactional_id, None)
+        else:
+            self.transactions[transactional_id] = record.value
+
+    def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        """A record of the log; one that cannot be read is passed over and told."""
+        try:
+            record = transaction_records.decode(key, value)
+            if record is None:
+                return
+            if record.value is not None and record.value.transaction_status not in tuple(TransactionState):
+                raise InvalidRecord(f"state {record.value.transaction_status} of a transaction is not known")
+        except InvalidRecord as error:
+            logger.error("a record of the transactions' log is passed over: %s", error)
+            return
+        self.replay(record)
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        """Nobody writes to this log in transactions."""
+
+
+def _is_done(request: EndTxnRequest, before: TransactionLogValue) -> bool:
+    """Whether the end was brought about already; clients that know no epoch bump. Raises ApiError."""
+    if before.producer_id != request.producer_id:
+        raise _not_mapped(request.transactional_id, request.producer_id)
+    if before.producer_epoch != request.producer_epoch:
+        raise _fenced(request.transactional_id)
+    state = state_of(before)
+    if state is TransactionState.ONGOING:
+        return False
+    _check_same_end(request, state)
+    return True
+
+
+def _is_done_bumping(request: EndTxnRequest, before: TransactionLogValue) -> bool:
+    """As `_is_done`, for clients that get a new epoch with each end; a repeated request has the one before."""
+    state = state_of(before)
+    overflowed = (
+        before.previous_producer_id == request.producer_id != before.producer_id
+        and request.producer_epoch == MAX_EPOCH - 1
+        and before.producer_epoch == 0
+    )
+    if before.producer_id != request.producer_id and not overflowed:
+        raise _not_mapped(request.transactional_id, request.producer_id)
+    repeated = overflowed or before.producer_epoch == request.producer_epoch + 1
+    is_current = not overflowed and before.producer_epoch == request.producer_epoch
+    if state in (TransactionState.ONGOING, TransactionState.EMPTY):
+        if not is_current:
+            raise _fenced(request.transactional_id)
+        if state is TransactionState.EMPTY and request.committed:
+            raise _not_open(request.transactional_id, state)
+        return False
+    if repeated:
+        _check_same_end(request, state)
+        return True
+    if not is_current or state.is_open:
+        raise _fenced(request.transactional_id)
+    if request.committed:
+        raise _not_open(request.transactional_id, state)
+    return False
+
+
+def _check_same_end(request: EndTxnRequest, state: TransactionState) -> None:
+    """Refuse a repeated request that is not what was decided, or that comes before it is done."""
+    commits = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+    aborts = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+    if state not in (commits if request.committed else aborts):
+        raise _not_open(request.transactional_id, state)
+    if state.is_open:
+        raise _concurrent(request.transactional_id)
+
+
+def _may_be(before: TransactionLogValue, producer_id: int, epoch: int) -> bool:
+    """Whether a producer may still have the id: by its number, or by the one before, whose epochs were used up."""
+    return producer_id == before.producer_id or (producer_id == before.previous_producer_id and steps.is_used_up(epoch))
+
+
+def _not_registered(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(throttle_time=_NO_THROTTLE, error_code=code, producer_epoch=i16(NO_EPOCH))
+
+
+def _not_ended(code: ErrorCode) -> EndTxnResponse:
+    return EndTxnResponse(throttle_time=_NO_THROTTLE, error_code=code)
+
+
+def _not_mapped(transactional_id: str, producer_id: int) -> ApiError:
+    return InvalidProducerIdMapping(f"producer id {producer_id} is not that of {transactional_id}")
+
+
+def _fenced(transactional_id: str) -> ApiError:
+    return ProducerFenced(f"a newer producer has the transactional id {transactional_id}")
+
+
+def _concurrent(transactional_id: str) -> ApiError:
+    return ConcurrentTransactions(f"the last transaction of {transactional_id} is still being ended")
+
+
+def _not_open(transactional_id: str, state: TransactionState) -> ApiError:
+    return InvalidTxnState(f"{transactional_id} is {state.label}: there is nothing to end that way")

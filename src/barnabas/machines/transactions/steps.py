@@ -1,0 +1,173 @@
+"""The steps of a transactional id: its state before, as it is stored, and its state after.
+
+Everything here makes a value of another; nothing is changed in place. Each step is held to the transition table.
+
+A producer epoch is used up one before the largest number: the last one is left to whoever must fence the producer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
+from barnabas.model.ids import TopicPartition
+from barnabas.protocol.transaction_records import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionRecord,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MAX_EPOCH: Final = 2**15 - 1
+EPOCH_BUMPS_SINCE: Final = 2
+"""The transaction.version from which on every end of a transaction brings a new epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Markers:
+    """The end of a transaction, to be written to each of its partitions."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    partitions: tuple[TopicPartition, ...]
+    transaction_version: int
+
+
+def state_of(value: TransactionLogValue) -> TransactionState:
+    """The state in a record."""
+    return TransactionState(value.transaction_status)
+
+
+def partitions_of(value: TransactionLogValue) -> frozenset[TopicPartition]:
+    """The partitions of the open transaction."""
+    return frozenset(
+        TopicPartition(each.topic, index) for each in value.transaction_partitions or () for index in each.partition_ids
+    )
+
+
+def is_used_up(epoch: int) -> bool:
+    """Whether a producer must get a new id instead of another epoch."""
+    return epoch >= MAX_EPOCH - 1
+
+
+def register(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionLogValue:
+    """A transactional id that nobody knew."""
+    return TransactionLogValue(
+        producer_id=producer_id,
+        producer_epoch=0,
+        previous_producer_id=producer_id,
+        transaction_timeout_ms=timeout_ms,
+        transaction_status=TransactionState.EMPTY,
+        transaction_last_update_timestamp_ms=now_ms,
+    )
+
+
+def register_again(
+    before: TransactionLogValue, producer_id: int, epoch: int, timeout_ms: int, now_ms: int
+) -> TransactionLogValue:
+    """A producer takes an id over, or begins anew."""
+    return replace(
+        _step(before, TransactionState.EMPTY, now_ms),
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_timeout_ms=timeout_ms,
+        transaction_partitions=None,
+        transaction_start_timestamp_ms=NO_TIMESTAMP,
+        next_producer_id=NO_PRODUCER_ID,
+    )
+
+
+def add(
+    before: TransactionLogValue, partitions: Collection[TopicPartition], version: int, now_ms: int
+) -> TransactionLogValue:
+    """Partitions become part of the transaction, the first of which opens it."""
+    is_first = state_of(before) is not TransactionState.ONGOING
+    return replace(
+        _step(before, TransactionState.ONGOING, now_ms),
+        transaction_partitions=_by_topic(partitions if is_first else partitions_of(before) | set(partitions)),
+        transaction_start_timestamp_ms=now_ms if is_first else before.transaction_start_timestamp_ms,
+        client_transaction_version=version,
+    )
+
+
+def prepare(
+    before: TransactionLogValue, commit: bool, version: int, next_producer_id: int, now_ms: int
+) -> TransactionLogValue:
+    """The end of the transaction is decided; with it, from version 2 on, comes the next epoch."""
+    is_open = state_of(before) is TransactionState.ONGOING
+    epoch = before.producer_epoch
+    if version >= EPOCH_BUMPS_SINCE:
+        epoch = min(epoch + 1, MAX_EPOCH)
+    state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    return replace(
+        _step(before, state, now_ms),
+        producer_epoch=epoch,
+        next_producer_id=next_producer_id,
+        transaction_partitions=before.transaction_partitions or (),
+        transaction_start_timestamp_ms=before.transaction_start_timestamp_ms if is_open else now_ms,
+        client_transaction_version=version,
+    )
+
+
+def complete(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
+    """All markers are written; a producer id whose epochs are used up gives way to the next one."""
+    committed = state_of(before) is TransactionState.PREPARE_COMMIT
+    after = _step(before, TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT, now_ms)
+    producer_id, epoch = after_end(before)
+    return replace(
+        after,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        transaction_partitions=(),
+    )
+
+
+def after_end(prepared: TransactionLogValue) -> tuple[int, int]:
+    """The producer id and epoch that the producer goes on with."""
+    if prepared.next_producer_id != NO_PRODUCER_ID:
+        return prepared.next_producer_id, 0
+    return prepared.producer_id, prepared.producer_epoch
+
+
+def forget(transactional_id: str, before: TransactionLogValue) -> TransactionRecord:
+    """Nobody uses the id any more."""
+    TRANSITIONS.check(state_of(before), TransactionState.DEAD)
+    return TransactionRecord(TransactionLogKey(transactional_id), None)
+
+
+def markers(transactional_id: str, prepared: TransactionLogValue) -> Markers:
+    """What is to be written to the partitions of a transaction whose end is decided."""
+    return Markers(
+        transactional_id=transactional_id,
+        producer_id=prepared.producer_id,
+        producer_epoch=prepared.producer_epoch,
+        commit=state_of(prepared) is TransactionState.PREPARE_COMMIT,
+        partitions=tuple(sorted(partitions_of(prepared))),
+        transaction_version=prepared.client_transaction_version,
+    )
+
+
+def _step(before: TransactionLogValue, after: TransactionState, now_ms: int) -> TransactionLogValue:
+    TRANSITIONS.check(state_of(before), after)
+    return replace(
+        before,
+        transaction_status=after,
+        previous_producer_id=before.producer_id,
+        transaction_last_update_timestamp_ms=now_ms,
+    )
+
+
+def _by_topic(partitions: Collection[TopicPartition]) -> tuple[PartitionsSchema, ...]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return tuple(PartitionsSchema(topic, tuple(indexes)) for topic, indexes in topics.items())

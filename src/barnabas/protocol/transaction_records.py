@@ -1,0 +1,125 @@
+"""What a transaction coordinator keeps in `__transaction_state`: Kafka's record schemas, under Kafka's names.
+
+There is one kind of record: the whole state of a transactional id. The newest one of an id counts, so the topic can be
+compacted, and a tombstone forgets the id. Values are written in version 1, as Kafka does from transaction.version 1 on;
+version 0 is read too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.model.errors import InvalidRecord
+from barnabas.protocol.coordinator_records.fields import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    Cursor,
+    Item,
+    Schema,
+    array,
+)
+
+NO_PRODUCER_ID: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogKey:
+    """A transactional id."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsSchema:
+    """Partitions of one topic that a transaction has written to."""
+
+    topic: str
+    partition_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionLogValue:
+    """The state of a transactional id."""
+
+    producer_id: int
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: int
+    transaction_partitions: tuple[PartitionsSchema, ...] | None = None
+    """None where there can be none."""
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The producer id before the last change: another one, if the last change brought a new id."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """The producer id that the end of the transaction brings, because the epochs of this one are used up."""
+    next_producer_epoch: int = -1
+    client_transaction_version: int = 0
+    """The transaction.version that the client spoke when it changed this state."""
+
+
+class TransactionRecord(NamedTuple):
+    """A record; no value forgets the id."""
+
+    key: TransactionLogKey
+    value: TransactionLogValue | None
+
+
+_NUMBER: Final = 0
+_KEY: Final = Schema(TransactionLogKey, (Item("transactional_id", STRING),))
+_PARTITIONS: Final = Schema(
+    PartitionsSchema, (Item("topic", STRING), Item("partition_ids", array(INT32))), writes=1, reads=1, flexible_since=1
+)
+_VALUE: Final = Schema(
+    TransactionLogValue,
+    (
+        Item("producer_id", INT64),
+        Item("previous_producer_id", INT64, tag=0, default=NO_PRODUCER_ID),
+        Item("next_producer_id", INT64, tag=1, default=NO_PRODUCER_ID),
+        Item("producer_epoch", INT16),
+        Item("next_producer_epoch", INT16, tag=3, default=-1),
+        Item("transaction_timeout_ms", INT32),
+        Item("transaction_status", INT8),
+        Item("transaction_partitions", array(_PARTITIONS.type, nullable=True)),
+        Item("transaction_last_update_timestamp_ms", INT64),
+        Item("transaction_start_timestamp_ms", INT64),
+        Item("client_transaction_version", INT16, tag=2, default=0),
+    ),
+    writes=1,
+    reads=1,
+    flexible_since=1,
+)
+
+
+def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
+    """The bytes of a record's key and value."""
+    key = bytearray(_NUMBER.to_bytes(2, "big"))
+    _KEY.write(key, record.key, False)
+    if record.value is None:
+        return bytes(key), None
+    value = bytearray(_VALUE.writes.to_bytes(2, "big"))
+    _VALUE.write(value, record.value, True)
+    return bytes(key), bytes(value)
+
+
+def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
+    """The record in these bytes; None if it is of a type that is not known. Raises InvalidRecord."""
+    if len(key) < 2:
+        raise InvalidRecord(f"a key of {len(key)} bytes has no type of record")
+    if int.from_bytes(key[:2], "big") != _NUMBER:
+        return None
+    decoded = _KEY.read(Cursor(key, 2, 0, flexible=False))
+    if value is None:
+        return TransactionRecord(decoded, None)
+    if len(value) < 2:
+        raise InvalidRecord(f"a transaction's value of {len(value)} bytes has no version")
+    version = int.from_bytes(value[:2], "big", signed=True)
+    if not 0 <= version <= _VALUE.reads:
+        raise InvalidRecord(f"a transaction's value is of version {version}, and {_VALUE.reads} is the newest known")
+    cursor = Cursor(value, 2, version, flexible=version >= _VALUE.flexible_since)
+    return TransactionRecord(decoded, _VALUE.read(cursor))

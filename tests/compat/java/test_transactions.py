@@ -1,0 +1,70 @@
+"""Apache Kafka's Java producer with transactions: it speaks transaction.version 2, where each has its own epoch."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.support import java
+
+if TYPE_CHECKING:
+    from tests.compat.conftest import TopicMaker
+
+VERSION = "4.3.0"
+
+
+def read(bootstrap: str, topic: str, count: int, isolation: str = "read_committed") -> list[str]:
+    """The values of a topic with one partition; more than `count` are read where there are more."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "isolation.level": isolation}
+    consumer = Consumer(settings | {"enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[str] = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None, f"{len(values)} records, and nothing more comes"
+        if message.error() is not None:
+            break
+        values.append((message.value() or b"").decode())
+    consumer.close()
+    assert len(values) == count
+    return values
+
+
+def test_the_producer_commits_many_transactions(bootstrap: str, new_topic: TopicMaker) -> None:
+    topic, name = new_topic(), f"perf-{uuid.uuid4().hex[:8]}"
+    printed = java.tool(
+        VERSION,
+        "producer-perf-test",
+        *("--topic", topic, "--num-records", "5000", "--record-size", "100", "--throughput", "5000"),
+        *("--bootstrap-server", bootstrap, "--transactional-id", name, "--transaction-duration-ms", "50"),
+    )
+    assert "5000 records sent" in printed
+    read(bootstrap, topic, 5000)
+    described = java.tool(
+        VERSION, "transactions", "--bootstrap-server", bootstrap, "describe", "--transactional-id", name
+    )
+    assert "CompleteCommit" in described
+    listed = java.tool(VERSION, "transactions", "--bootstrap-server", bootstrap, "list")
+    assert name in listed
+
+
+def test_records_are_copied_exactly_once_with_their_offsets(bootstrap: str, new_topic: TopicMaker) -> None:
+    source, target, run = new_topic(), new_topic(), uuid.uuid4().hex[:8]
+    producer = Producer({"bootstrap.servers": bootstrap})
+    sent = [f"record {number}" for number in range(1000)]
+    for value in sent:
+        producer.produce(source, value)
+    assert producer.flush(30) == 0
+    printed = java.tool(
+        VERSION,
+        "transactional-message-copier",
+        *("--broker-list", bootstrap, "--input-topic", source, "--input-partition", "0", "--output-topic", target),
+        *("--transactional-id", f"copier-{run}", "--consumer-group", f"group-{run}", "--max-messages", "1000"),
+        *("--transaction-size", "50", "--enable-random-aborts"),
+    )
+    last = json.loads(printed.strip().splitlines()[-1])
+    assert last["remaining"] == 0
+    assert read(bootstrap, target, len(sent)) == sent

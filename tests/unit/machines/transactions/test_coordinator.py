@@ -1,0 +1,260 @@
+"""The rules of transactions, for clients that get an epoch with each end and for those that do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from barnabas.machines.transactions.coordinator import EXPIRY, TIMEOUT, TimerKey
+from barnabas.machines.transactions.settings import TransactionSettings
+from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
+from barnabas.machines.transactions.steps import MAX_EPOCH, Markers
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+from barnabas.protocol.transaction_records import TransactionLogKey, TransactionRecord
+from tests.support.transactions import ID, PLACE, TIMEOUT_MS, Coordinator
+
+
+@pytest.fixture
+def coordinator() -> Coordinator:
+    return Coordinator()
+
+
+def opened(coordinator: Coordinator) -> tuple[int, int]:
+    producer = coordinator.register()
+    assert coordinator.add(producer) is ErrorCode.none
+    return producer
+
+
+def put_epoch(coordinator: Coordinator, epoch: int) -> tuple[int, int]:
+    """Let a producer have come this far."""
+    value = coordinator.value()
+    changed = replace(value, producer_epoch=epoch)
+    coordinator.machine.replay(TransactionRecord(TransactionLogKey(ID), changed))
+    return value.producer_id, epoch
+
+
+class TestRegistering:
+    def test_the_first_producer_gets_epoch_0_and_the_next_one_more(self, coordinator: Coordinator) -> None:
+        producer_id, epoch = coordinator.register()
+        assert epoch == 0
+        assert coordinator.register() == (producer_id, 1)
+        assert coordinator.state() is TransactionState.EMPTY
+
+    @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+    def test_a_timeout_beyond_the_limits_is_refused(self, coordinator: Coordinator, timeout_ms: int) -> None:
+        assert coordinator.init(timeout_ms=timeout_ms).error_code is ErrorCode.invalid_transaction_timeout
+        assert not coordinator.log
+
+    def test_a_producer_that_says_who_it_is_goes_on(self, coordinator: Coordinator) -> None:
+        producer_id, _ = coordinator.register()
+        assert coordinator.init((producer_id, 0)).producer_epoch == 1
+        assert coordinator.init((producer_id, 0)).producer_epoch == 1, "it asks again, having heard no answer"
+        assert coordinator.init((producer_id, 1)).producer_epoch == 2
+
+    def test_a_producer_that_was_replaced_is_fenced(self, coordinator: Coordinator) -> None:
+        producer = coordinator.register()
+        coordinator.register()
+        assert coordinator.init(producer).error_code is ErrorCode.producer_fenced
+        assert coordinator.init((producer[0] + 1, 1)).error_code is ErrorCode.producer_fenced
+
+    def test_an_open_transaction_is_aborted_first_and_its_epoch_is_fenced_at_once(
+        self, coordinator: Coordinator
+    ) -> None:
+        producer_id, epoch = opened(coordinator)
+        assert coordinator.init().error_code is ErrorCode.concurrent_transactions
+        assert coordinator.markers == [
+            Markers(
+                transactional_id=ID,
+                producer_id=producer_id,
+                producer_epoch=epoch + 1,
+                commit=False,
+                partitions=(PLACE,),
+                transaction_version=2,
+            )
+        ]
+        assert coordinator.init().error_code is ErrorCode.concurrent_transactions
+        coordinator.write_markers()
+        assert coordinator.register() == (producer_id, epoch + 2)
+        assert coordinator.end((producer_id, epoch)).error_code is ErrorCode.producer_fenced
+        assert coordinator.add((producer_id, epoch)) is ErrorCode.producer_fenced
+
+    def test_a_zombie_cannot_abort_what_its_heir_has_open(self, coordinator: Coordinator) -> None:
+        zombie = coordinator.register()
+        heir = opened(coordinator)
+        assert coordinator.init(zombie).error_code is ErrorCode.producer_fenced
+        assert coordinator.end(heir).error_code is ErrorCode.none
+
+    def test_a_producer_whose_epochs_are_used_up_gets_a_new_id(self, coordinator: Coordinator) -> None:
+        coordinator.register()
+        old = put_epoch(coordinator, MAX_EPOCH - 1)
+        new = coordinator.register()
+        assert new[0] != old[0]
+        assert new[1] == 0
+
+
+class TestPartitions:
+    def test_partitions_are_noted_and_can_be_verified(self, coordinator: Coordinator) -> None:
+        producer = opened(coordinator)
+        other = TopicPartition("orders", 1)
+        assert coordinator.verify(producer, (PLACE, other)) == [ErrorCode.none, ErrorCode.transaction_abortable]
+        assert coordinator.add(producer, (other,)) is ErrorCode.none
+        assert coordinator.verify(producer, (PLACE, other)) == [ErrorCode.none, ErrorCode.none]
+
+    def test_what_is_noted_is_not_stored_again(self, coordinator: Coordinator) -> None:
+        producer = opened(coordinator)
+        count = len(coordinator.log)
+        assert coordinator.add(producer) is ErrorCode.none
+        assert len(coordinator.log) == count
+
+    def test_whoever_is_not_the_producer_is_refused(self, coordinator: Coordinator) -> None:
+        assert coordinator.add((7, 0)) is ErrorCode.invalid_producer_id_mapping
+        producer_id, epoch = coordinator.register()
+        assert coordinator.add((producer_id + 1, epoch)) is ErrorCode.invalid_producer_id_mapping
+        assert coordinator.add((producer_id, epoch + 1)) is ErrorCode.producer_fenced
+        assert coordinator.verify((producer_id, epoch)) == [ErrorCode.transaction_abortable]
+
+    def test_nothing_is_added_while_the_last_transaction_is_being_ended(self, coordinator: Coordinator) -> None:
+        producer = opened(coordinator)
+        coordinator.end(producer, version=4)
+        assert coordinator.add(producer) is ErrorCode.concurrent_transactions
+        assert coordinator.verify(producer) == [ErrorCode.concurrent_transactions]
+        coordinator.write_markers()
+        assert coordinator.add(producer) is ErrorCode.none
+
+
+class TestEndingWithEpochs:
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_each_end_brings_an_epoch(self, coordinator: Coordinator, commit: bool) -> None:
+        producer_id, epoch = opened(coordinator)
+        response = coordinator.end((producer_id, epoch), commit)
+        assert (response.error_code, response.producer_id, response.producer_epoch) == (
+            ErrorCode.none,
+            producer_id,
+            epoch + 1,
+        )
+        coordinator.write_markers()
+        done = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
+        assert coordinator.state() is done
+        assert coordinator.add((producer_id, epoch + 1)) is ErrorCode.none
+
+    def test_a_late_end_cannot_end_the_next_transaction(self, coordinator: Coordinator) -> None:
+        producer_id, epoch = opened(coordinator)
+        coordinator.end((producer_id, epoch), commit=False)
+        coordinator.write_markers()
+        coordinator.add((producer_id, epoch + 1))
+        assert coordinator.end((producer_id, epoch), commit=False).error_code is ErrorCode.producer_fenced
+        assert coordinator.state() is TransactionState.ONGOING
+
+    def test_an_end_that_is_repeated_is_answered_as_before(self, coordinator: Coordinator) -> None:
+        producer = opened(coordinator)
+        first = coordinator.end(producer)
+        assert coordinator.end(producer).error_code is ErrorCode.concurrent_transactions
+        assert coordinator.end(producer, commit=False).error_code is ErrorCode.invalid_txn_state
+        coordinator.write_markers()
+        assert coordinator.end(producer) == first
+        assert coordinator.end(producer, commit=False).error_code is ErrorCode.invalid_txn_state
+
+    def test_nothing_can_be_committed_that_was_not_begun_but_aborted(self, coordinator: Coordinator) -> None:
+        producer_id, epoch = coordinator.register()
+        assert coordinator.end((producer_id, epoch)).error_code is ErrorCode.invalid_txn_state
+        assert coordinator.end((producer_id, epoch), commit=False).producer_epoch == epoch + 1
+        coordinator.write_markers()
+        assert coordinator.end((producer_id, epoch + 1)).error_code is ErrorCode.invalid_txn_state
+        assert coordinator.end((producer_id, epoch + 1), commit=False).producer_epoch == epoch + 2
+
+    def test_the_last_epoch_gives_way_to_a_new_id(self, coordinator: Coordinator) -> None:
+        coordinator.register()
+        old = put_epoch(coordinator, MAX_EPOCH - 1)
+        assert coordinator.add(old) is ErrorCode.none
+        response = coordinator.end(old)
+        new = response.producer_id, response.producer_epoch
+        assert new[0] != old[0]
+        assert new[1] == 0
+        assert coordinator.markers[0].producer_id == old[0]
+        assert coordinator.markers[0].producer_epoch == MAX_EPOCH
+        coordinator.write_markers()
+        assert coordinator.end(old).producer_id == new[0], "it asks again, having heard no answer"
+        assert coordinator.add(new) is ErrorCode.none
+
+
+class TestEndingWithoutEpochs:
+    def test_the_epoch_stays(self, coordinator: Coordinator) -> None:
+        producer = opened(coordinator)
+        response = coordinator.end(producer, version=4)
+        assert (response.error_code, response.producer_id, response.producer_epoch) == (ErrorCode.none, -1, -1)
+        assert coordinator.markers[0].producer_epoch == producer[1]
+        assert coordinator.end(producer, version=4).error_code is ErrorCode.concurrent_transactions
+        coordinator.write_markers()
+        assert coordinator.end(producer, version=4).error_code is ErrorCode.none
+        assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.invalid_txn_state
+
+    def test_nothing_can_be_ended_that_was_not_begun(self, coordinator: Coordinator) -> None:
+        producer = coordinator.register()
+        assert coordinator.end(producer, version=4).error_code is ErrorCode.invalid_txn_state
+        assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.invalid_txn_state
+        assert coordinator.end((producer[0], 5), version=4).error_code is ErrorCode.producer_fenced
+        assert coordinator.end((5, 0), version=4).error_code is ErrorCode.invalid_producer_id_mapping
+        assert coordinator.end((5, 0), name="nobody").error_code is ErrorCode.invalid_producer_id_mapping
+
+
+class TestTime:
+    def test_a_transaction_that_takes_too_long_is_aborted_and_fenced(self, coordinator: Coordinator) -> None:
+        producer = opened(coordinator)
+        assert coordinator.timers[TimerKey(TIMEOUT, ID)] == coordinator.now_ms + TIMEOUT_MS
+        coordinator.expire(TIMEOUT, ID)
+        assert coordinator.state() is TransactionState.PREPARE_ABORT
+        coordinator.write_markers()
+        assert coordinator.end(producer, version=4).error_code is ErrorCode.producer_fenced
+
+    def test_an_end_stops_the_clock(self, coordinator: Coordinator) -> None:
+        coordinator.end(opened(coordinator))
+        assert TimerKey(TIMEOUT, ID) not in coordinator.timers
+
+    def test_an_id_that_nobody_uses_is_forgotten(self) -> None:
+        coordinator = Coordinator(TransactionSettings(id_expiration_ms=1000, expiration_check_ms=1000))
+        coordinator.reload()
+        coordinator.register()
+        opened_by_another = coordinator.register("other")
+        coordinator.add(opened_by_another, name="other")
+        coordinator.expire(EXPIRY)
+        assert set(coordinator.machine.transactions) == {"other"}
+        assert EXPIRY in {key.kind for key in coordinator.timers}
+        assert set(coordinator.copy().transactions) == {"other"}
+
+
+class TestReloading:
+    def test_what_was_decided_is_brought_to_its_end(self, coordinator: Coordinator) -> None:
+        coordinator.end(opened(coordinator))
+        sent = list(coordinator.markers)
+        coordinator.reload()
+        assert coordinator.markers == sent
+        coordinator.write_markers()
+        assert coordinator.state() is TransactionState.COMPLETE_COMMIT
+
+    def test_what_is_open_is_watched_on(self, coordinator: Coordinator) -> None:
+        opened(coordinator)
+        due = coordinator.timers[TimerKey(TIMEOUT, ID)]
+        coordinator.reload()
+        assert coordinator.timers[TimerKey(TIMEOUT, ID)] == due
+
+    def test_markers_that_come_late_change_nothing(self, coordinator: Coordinator) -> None:
+        producer = opened(coordinator)
+        response = coordinator.end(producer)
+        late = list(coordinator.markers)
+        coordinator.write_markers()
+        coordinator.add((producer[0], response.producer_epoch))
+        coordinator.markers = late
+        coordinator.write_markers()
+        assert coordinator.state() is TransactionState.ONGOING
+
+    def test_a_damaged_record_is_passed_over(self, coordinator: Coordinator) -> None:
+        coordinator.machine.replay_bytes(b"\0", None, -1)
+        coordinator.machine.replay_bytes(b"\0\7\0\0", b"", -1)
+        assert not coordinator.machine.transactions
+
+
+def test_every_state_but_the_first_can_be_reached_and_only_the_last_is_an_end() -> None:
+    assert {row.after for row in TRANSITIONS.rows} == set(TransactionState)
+    assert {row.before for row in TRANSITIONS.rows} == set(TransactionState) - {TransactionState.DEAD}
