@@ -8,12 +8,14 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from tests.support.clusters import Cluster
+from tests.support.clusters import Cluster, Node
+from tests.support.processes import free_port
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +116,14 @@ def test_another_controller_comes_when_one_is_killed(cluster: Cluster) -> None:
     wait_until(lambda: len(cluster.metadata().brokers) == 2, "the dead broker to be gone")
     cluster.create("after", 3, 2)
     assert len(cluster.metadata("after").topics["after"].partitions) == 3
+
+
+def test_a_second_broker_with_one_id_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    settings = {"metadata.store": str(cluster.folder / "metadata")}
+    second = Node(tmp_path, 1, f"127.0.0.1:{free_port()}", settings)
+    assert second.wait(20) != 0
+    assert "a broker with id 1 is already up" in second.output()
+    assert len(cluster.metadata().brokers) == 3
 
 
 def test_groups_go_on_when_their_coordinator_is_killed(cluster: Cluster) -> None:

@@ -50,7 +50,7 @@ class Cluster:
     def __init__(
         self, folder: Path, size: int = 3, settings: Mapping[str, str] | None = None, zookeeper: str | None = None
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         where = {"metadata.store": str(folder / "metadata")} if zookeeper is None else {"zookeeper.connect": zookeeper}
         self._settings = {**where, **QUICK, **(settings or {})}
         self._ports = {broker_id: free_port() for broker_id in range(1, size + 1)}
@@ -88,7 +88,7 @@ class Cluster:
     def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
         """Start a broker, for the first time or again."""
         wanted = {**self._settings, **(settings or {})}
-        node = Node(self._folder, broker_id, self.address(broker_id), wanted, self.inside(broker_id))
+        node = Node(self.folder, broker_id, self.address(broker_id), wanted, self.inside(broker_id))
         self.nodes[broker_id] = node
         if wait:
             node.wait_ready()

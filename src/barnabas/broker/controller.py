@@ -411,9 +411,10 @@ class Controller:
 
     async def _settle(self) -> None:
         """Bring session, office and image in line with the tree."""
-        if self._expired and self._store is not None:
-            await self._store.close()
-            self._store = None
+        if self._expired:
+            if self._store is not None:
+                await self._store.close()
+                self._store = None
             await self._open()
             self.news.forget_settings()
             await self._register()

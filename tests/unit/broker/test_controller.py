@@ -291,6 +291,40 @@ def test_registers_again_after_its_session_was_ended(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_registers_again_when_the_store_comes_back_after_its_session_was_ended(tmp_path: Path) -> None:
+    class Away(SqliteStore):
+        async def start(self) -> None:
+            raise StoreUnavailable("not yet")
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stores = iter([SqliteStore(nodes.path), Away(nodes.path), SqliteStore(nodes.path)])
+            controller = Controller(lambda: next(stores), MetadataCache(), ManualClock())
+            nodes.controllers.append(controller)
+            await controller.start(registration(0))
+            epoch = controller.broker_epoch
+            store = await nodes.store()
+            expire(nodes.path, (await store.get(BrokerNode.path(0))).owner)
+            await until(lambda: controller.broker_epoch > epoch and controller.is_active)
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_registers_again_after_its_registration_was_removed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            controller = await nodes.started(0)
+            epoch = controller.broker_epoch
+            store = await nodes.store()
+            await store.delete(BrokerNode.path(0))
+            await until(lambda: controller.broker_epoch > epoch)
+            await until(lambda: controller.cache.image.brokers[0].epoch == controller.broker_epoch)
+            await store.close()
+
+    asyncio.run(main())
+
+
 def test_loads_the_tree_again_when_someone_else_wrote_to_it(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as nodes:
