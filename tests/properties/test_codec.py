@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.broker.registry import APIS, RAW, Api
@@ -43,7 +42,7 @@ def written(message: Any) -> bytes:
 @FEW
 @given(data=st.data())
 def test_real_requests_pass_the_bounds_walk(api: Api, version: int, data: st.DataObject) -> None:
-    message_class = load_request_schema(api.key, version)
+    message_class = codec.request_class(api.key, version)
     raw = written(data.draw(messages(message_class)))
     assert bounds.check(message_class, memoryview(raw), 0, 10_000) == raw
 
@@ -52,22 +51,22 @@ def test_real_requests_pass_the_bounds_walk(api: Api, version: int, data: st.Dat
 @FEW
 @given(data=st.data())
 def test_requests_reach_the_handler_as_the_newest_version(api: Api, version: int, data: st.DataObject) -> None:
-    raw = written(data.draw(messages(load_request_schema(api.key, version))))
+    raw = written(data.draw(messages(codec.request_class(api.key, version))))
     request = codec.decode(api.key, version, api.newest, memoryview(raw), 0)
-    assert isinstance(request, shapes.own_request(api.key) or load_request_schema(api.key, api.newest))
+    assert isinstance(request, shapes.own_request(api.key) or codec.request_class(api.key, api.newest))
 
 
 @pytest.mark.parametrize(("api", "version"), CONVERTED)
 @FEW
 @given(data=st.data())
 def test_responses_of_the_newest_version_can_be_sent_in_any(api: Api, version: int, data: st.DataObject) -> None:
-    response = data.draw(messages(load_response_schema(api.key, api.newest)))
+    response = data.draw(messages(codec.response_class(api.key, api.newest)))
     frame = codec.encode(api.key, version, 77, response)
     response_codec = codec.response_codec(api.key, version)
     prefix = 9 if response_codec.flexible_header else 8
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big") == 77
-    read: Any = entity_reader(load_response_schema(api.key, version))(frame, prefix)[0]
+    read: Any = entity_reader(codec.response_class(api.key, version))(frame, prefix)[0]
     assert written(read) == frame[prefix:]
     if version == api.newest:
         assert read == response
@@ -86,7 +85,7 @@ def test_garbage_is_an_invalid_frame(api: Api, version: int, raw: bytes) -> None
 @given(data=st.data())
 def test_a_damaged_request_is_refused_or_read_and_never_worse(api: Api, data: st.DataObject) -> None:
     key: ApiKey = api.key
-    raw = bytearray(written(data.draw(messages(load_request_schema(key, api.newest)))))
+    raw = bytearray(written(data.draw(messages(codec.request_class(key, api.newest)))))
     for _ in range(data.draw(st.integers(1, 4))):
         if raw:
             raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))

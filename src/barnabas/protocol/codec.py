@@ -51,7 +51,7 @@ class ResponseCodec(NamedTuple):
     flexible_header: bool
 
 
-def _request_class(key: ApiKey, version: int) -> type:
+def request_class(key: ApiKey, version: int) -> type:
     """The class of a request: kio's, or our own for what brokers tell each other."""
     if key.value in INTERNAL:
         from barnabas.protocol import internal
@@ -61,7 +61,7 @@ def _request_class(key: ApiKey, version: int) -> type:
     return message_class
 
 
-def _response_class(key: ApiKey, version: int) -> type:
+def response_class(key: ApiKey, version: int) -> type:
     """The class of a response."""
     if key.value in INTERNAL:
         from barnabas.protocol import internal
@@ -74,15 +74,15 @@ def _response_class(key: ApiKey, version: int) -> type:
 @cache
 def request_codec(key: ApiKey, version: int, newest: int) -> RequestCodec:
     """The reader for this version, which answers in the newest one."""
-    message_class = _request_class(key, version)
-    known = shapes.own_request(key) or _request_class(key, newest)
+    message_class = request_class(key, version)
+    known = shapes.own_request(key) or request_class(key, newest)
     return RequestCodec(message_class, entity_reader(message_class), known)
 
 
 @cache
 def response_codec(key: ApiKey, version: int) -> ResponseCodec:
     """The writer for this version. ApiVersions keeps the oldest header, since its client knows nothing yet."""
-    message_class = _response_class(key, version)
+    message_class = response_class(key, version)
     flexible_header = version >= FLEXIBLE_FROM[key] and key is not ApiKey.API_VERSIONS
     return ResponseCodec(message_class, entity_writer(message_class), flexible_header)
 
@@ -130,7 +130,7 @@ def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> byt
 
 def error_response(key: ApiKey, newest: int, code: ErrorCode, message: str) -> Any | None:
     """A response that says nothing but this error; None if responses of this API have no place for one."""
-    message_class = _response_class(key, newest)
+    message_class = response_class(key, newest)
     names = {field.name for field in fields(message_class)}
     if "error_code" not in names:
         return None
