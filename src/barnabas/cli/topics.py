@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.clients.admin import Admin, ConfigValue, PartitionInfo, TopicInfo
+    from barnabas.clients.topic_list import ListedTopic
 
 ACTIONS = ("create", "list", "describe", "alter", "delete")
 REPORTS = (
@@ -189,14 +190,15 @@ def _flag(name: str) -> str:
 @json_option
 def command(**values: Any) -> None:
     """Create, list, describe, alter and delete topics. The flags are those of kafka-topics."""
-    from barnabas.cli.connection import open_admin
-
     options = Options(**values)
     options.check()
+    if options.list:
+        show_list(listed(options), options)
+        return
+    from barnabas.cli.connection import open_admin
+
     with open_admin(options.bootstrap_server, options.command_config) as admin:
-        {"create": create, "list": show_list, "describe": describe, "alter": alter, "delete": delete}[options.action](
-            admin, options
-        )
+        {"create": create, "describe": describe, "alter": alter, "delete": delete}[options.action](admin, options)
 
 
 def create(admin: Admin, options: Options) -> None:
@@ -233,9 +235,25 @@ def create(admin: Admin, options: Options) -> None:
             click.echo(f"Created topic {name}.")
 
 
-def show_list(admin: Admin, options: Options) -> None:
+def listed(options: Options) -> list[ListedTopic]:
+    """All topics by name: in the quick way where that works, else by the admin client, which knows what is wrong."""
+    from barnabas.cli import connection
+    from barnabas.clients import topic_list
+
+    if options.command_config is None:
+        found = topic_list.list_topics(options.bootstrap_server)
+        if found is not None:
+            return found
+    with connection.open_admin(options.bootstrap_server, options.command_config) as admin:
+        return [
+            topic_list.ListedTopic(topic.name, len(topic.partitions), topic.replication_factor)
+            for topic in admin.topics()
+        ]
+
+
+def show_list(found: list[ListedTopic], options: Options) -> None:
     """`--list`."""
-    topics = {topic.name: topic for topic in admin.topics()}
+    topics = {topic.name: topic for topic in found}
     names = matching(topics, options.topic, exclude_internal=options.exclude_internal)
     match choose_style(as_json=options.as_json):
         case Style.JSON:
@@ -248,7 +266,7 @@ def show_list(admin: Admin, options: Options) -> None:
         case Style.TABLE:
             print_table(
                 ("Topic", "Partitions", "Replicas"),
-                ((name, len(topics[name].partitions), topics[name].replication_factor) for name in names),
+                (topics[name] for name in names),
             )
 
 
@@ -419,9 +437,11 @@ def required_topics(admin: Admin, options: Options) -> list[str]:
 
 def matching(names: Iterable[str], pattern: str | None, *, exclude_internal: bool) -> list[str]:
     """Names that a pattern of kafka-topics takes: a regular expression for the whole name, commas for "or"."""
-    from barnabas.clients.admin import INTERNAL_TOPICS
+    found = list(names)
+    if exclude_internal:
+        from barnabas.clients.admin import INTERNAL_TOPICS
 
-    found = [name for name in names if not (exclude_internal and name in INTERNAL_TOPICS)]
+        found = [name for name in found if name not in INTERNAL_TOPICS]
     if not pattern:
         return found
     try:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from barnabas.cli import connection, output
 from barnabas.cli.main import cli
+from barnabas.clients import topic_list
 from barnabas.clients.admin import ConfigValue, NewTopic, PartitionInfo, TopicInfo
 from barnabas.clients.errors import RequestRefused
 from barnabas.model.errors import ErrorCode
@@ -111,6 +112,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     """A cluster in memory, which every command that connects is given."""
     admin = FakeAdmin()
     monkeypatch.setattr(connection, "open_admin", lambda *_: admin)
+    monkeypatch.setattr(topic_list, "list_topics", lambda *_: None)
     return admin
 
 
