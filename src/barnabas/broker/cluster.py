@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.controller_link import ControllerLink
 from barnabas.broker.couriers import Couriers
+from barnabas.broker.failed_logs import FailedLogs
 from barnabas.broker.lookout import Lookout
 from barnabas.broker.peers import Peers
 from barnabas.broker.replication import Replication
@@ -47,7 +48,7 @@ class Cluster:
         self._settings = settings
         self._metadata = metadata
         self._controller = controller
-        self._balancing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.peers = Peers(broker_id, metadata, settings)
         self.link = ControllerLink(broker_id, controller, self.peers, metadata, settings)
         self._replication = Replication(
@@ -60,6 +61,7 @@ class Cluster:
             lambda: controller.broker_epoch,
             executor,
         )
+        self._failed_logs = FailedLogs(broker_id, replicas, self.link, metadata)
         self._lookout = Lookout(broker_id, controller, self.peers, metadata)
         controller.couriers = Couriers(broker_id, self.peers, settings)
         controller.standing.actor = replicas
@@ -70,7 +72,11 @@ class Cluster:
         self._metadata.subscribe(self._replication.on_change)
         self._metadata.subscribe(self._lookout.on_change)
         self._replication.start()
-        self._balancing = asyncio.get_running_loop().create_task(self._balance(), name="leader balance")
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._balance(), name="leader balance"),
+            loop.create_task(self._failed_logs.watch(), name="failed log directories"),
+        ]
 
     async def _balance(self) -> None:
         """In office: give partitions back to their preferred leaders (auto.leader.rebalance.enable)."""
@@ -107,9 +113,9 @@ class Cluster:
 
     async def stop(self) -> None:
         """Ask and fetch no more."""
-        if self._balancing is not None:
-            self._balancing.cancel()
-            await asyncio.gather(self._balancing, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lookout.stop()
         await self._replication.stop()
         self.peers.close()

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.replication import IsrDecision
 from barnabas.machines.controller.image import PartitionImage, TopicImage
-from barnabas.machines.controller.requests import AlterIsr, IsrChange, ShutDown
+from barnabas.machines.controller.requests import AlterIsr, IsrChange, LogDirFailed, ShutDown
 from barnabas.model.errors import ApiError, ErrorCode, NotController, RequestTimedOut
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from barnabas.broker.controller import Controller
     from barnabas.broker.peers import Peers
     from barnabas.broker.replication import IsrProposal
     from barnabas.broker.settings import Settings
+    from barnabas.machines.controller.image import PartitionKey
     from barnabas.machines.controller.requests import NewTopic
     from barnabas.metadata.cache import Delta, MetadataCache
 
@@ -208,6 +209,36 @@ class ControllerLink:
         if response.error_code is not ErrorCode.none:
             raise _refusal(response.error_code)
         return len(response.remaining_partitions)
+
+    # Disks
+
+    async def log_dir_failed(self, partitions: Collection[PartitionKey]) -> None:
+        """Tell that this broker cannot use its replicas of these partitions. Raises BarnabasError."""
+        if self._controller.is_active:
+            await self._controller.decide(LogDirFailed(self._broker_id, sorted(partitions)))
+            return
+        from kio.static.primitive import i32, i64
+
+        from barnabas.protocol import internal
+
+        topics: dict[str, list[i32]] = {}
+        for topic, index in sorted(partitions):
+            topics.setdefault(topic, []).append(i32(index))
+        response = await self._peers.ask(
+            self._elsewhere(),
+            internal.FailedReplicasRequest(
+                broker_id=i32(self._broker_id),
+                broker_epoch=i64(self._controller.broker_epoch),
+                topics=tuple(
+                    internal.FailedReplicasTopic(topic_name=topic, partitions=tuple(indexes))
+                    for topic, indexes in topics.items()
+                ),
+            ),
+            internal.FailedReplicasResponse,
+            seconds=self._seconds,
+        )
+        if response.error_code is not ErrorCode.none:
+            raise _refusal(response.error_code)
 
     # What clients ask
 

@@ -106,6 +106,7 @@ APIS: Final = (
     Api(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, "configs:list_config_resources"),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "metadata:describe_topic_partitions"),
     Api(ApiKey.PROBE, 0, 0, "replication:probe", internal=True),
+    Api(ApiKey.FAILED_REPLICAS, 0, 0, "replication:failed_replicas", internal=True),
 )
 
 BY_KEY: Final = {api.key.value: api for api in APIS}

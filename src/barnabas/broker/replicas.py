@@ -169,6 +169,18 @@ class ReplicaManager:
         """The brokers that are registered, as far as this one knows."""
         return self._metadata.image.brokers
 
+    def unusable(self) -> frozenset[tuple[str, int]]:
+        """The partitions that this broker has a replica of, but in a log directory that has failed."""
+        found = set()
+        for topic in self._metadata.image.topics.values():
+            for partition in topic.partitions:
+                key = topic.name, partition.index
+                if self._broker_id in partition.replicas and key not in self._under_construction:
+                    log = self.logs.get(TopicPartition(*key))
+                    if log is None or log.is_failed:
+                        found.add(key)
+        return frozenset(found)
+
     def followers(self) -> Iterable[Follower]:
         """Every partition that this broker follows."""
         return self._followers.values()
@@ -323,7 +335,7 @@ class ReplicaManager:
                 return
             self._stop_following(tp)
         follower = self._followers[tp] = Follower(tp, topic.topic_id, log, image.leader, image.leader_epoch)
-        if self.replication is not None and image.leader != NO_LEADER:
+        if self.replication is not None and image.leader != NO_LEADER and not log.is_failed:
             self.replication.follow(follower)
 
     def _stop_following(self, tp: TopicPartition) -> None:

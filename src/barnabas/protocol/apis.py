@@ -61,6 +61,7 @@ class ApiKey(IntEnum):
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     PROBE = 1000
+    FAILED_REPLICAS = 1001
 
 
 NEVER_FLEXIBLE: Final = 1 << 15
@@ -115,5 +116,6 @@ FLEXIBLE_FROM: Final[dict[ApiKey, int]] = {
     ApiKey.LIST_CONFIG_RESOURCES: 0,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     ApiKey.PROBE: 0,
+    ApiKey.FAILED_REPLICAS: 0,
 }
 """The first version of each API whose messages and headers carry tagged fields."""

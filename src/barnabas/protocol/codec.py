@@ -31,7 +31,7 @@ MAX_INTERNAL_ELEMENTS: Final = 10_000_000
 """The same in what a controller tells brokers, which names every replica of a cluster."""
 
 
-INTERNAL: Final = frozenset({4, 5, 6, 7, 1000})
+INTERNAL: Final = frozenset({4, 5, 6, 7, 1000, 1001})
 """The API keys of messages that `protocol/internal` declares."""
 
 

@@ -9,6 +9,7 @@ kio looks at the types.
     UpdateMetadata      to all: the same for clients, and which brokers are up
     ControlledShutdown  from a broker that is about to stop: give my partitions other leaders
     Probe               from a broker that finds another one dead: do you find the same? (Kafka has no such message)
+    FailedReplicas      from a broker whose log directory failed: these replicas are lost to it (nor this one)
 """
 
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ UPDATE_METADATA: Final = 6
 CONTROLLED_SHUTDOWN: Final = 7
 PROBE: Final = 1000
 """A number far from Kafka's own."""
+FAILED_REPLICAS: Final = 1001
 
 INCREMENTAL: Final = i8(1)
 """As a message's type: what it does not name stays as it is."""
@@ -313,12 +315,44 @@ class ProbeResponse(_Response):
     is_refused: bool = field(metadata={"kafka_type": "bool"})
 
 
+# FailedReplicas
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReplicasTopic(_Nested):
+    """Partitions of one topic."""
+
+    topic_name: str = field(metadata={"kafka_type": "string"})
+    partitions: tuple[i32, ...] = field(metadata={"kafka_type": "int32"}, default=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReplicasRequest(_Request):
+    """Replicas that a broker cannot use any more."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(FAILED_REPLICAS)
+    broker_id: i32 = field(metadata={"kafka_type": "int32"})
+    broker_epoch: i64 = field(metadata={"kafka_type": "int64"})
+    topics: tuple[FailedReplicasTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedReplicasResponse(_Response):
+    """That the controller knows."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(FAILED_REPLICAS)
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+
+
 REQUESTS: Final = {
     LEADER_AND_ISR: LeaderAndIsrRequest,
     STOP_REPLICA: StopReplicaRequest,
     UPDATE_METADATA: UpdateMetadataRequest,
     CONTROLLED_SHUTDOWN: ControlledShutdownRequest,
     PROBE: ProbeRequest,
+    FAILED_REPLICAS: FailedReplicasRequest,
 }
 RESPONSES: Final = {
     LEADER_AND_ISR: LeaderAndIsrResponse,
@@ -326,4 +360,5 @@ RESPONSES: Final = {
     UPDATE_METADATA: UpdateMetadataResponse,
     CONTROLLED_SHUTDOWN: ControlledShutdownResponse,
     PROBE: ProbeResponse,
+    FAILED_REPLICAS: FailedReplicasResponse,
 }

@@ -1,5 +1,5 @@
 """What brokers say to each other: LeaderAndIsr v7, StopReplica v4, UpdateMetadata v8, ControlledShutdown v3,
-AlterPartition v3, Probe v0.
+AlterPartition v3, Probe v0, FailedReplicas v0.
 
 Only brokers may ask these, on the listener that they use among themselves; ApiVersions does not name them. One version
 of each is served, the newest of Apache Kafka 3.9, since clusters are made of Barnabas brokers.
@@ -7,7 +7,8 @@ of each is served, the newest of Apache Kafka 3.9, since clusters are made of Ba
 - LeaderAndIsr, StopReplica and UpdateMetadata come from the controller. Those of a controller that was replaced are
   answered with STALE_CONTROLLER_EPOCH, those for an earlier registration of this broker with STALE_BROKER_EPOCH.
   They are answered when this broker acts by them and its logs are there.
-- ControlledShutdown and AlterPartition go to the controller: NOT_CONTROLLER if this broker is none.
+- ControlledShutdown, AlterPartition and FailedReplicas go to the controller: NOT_CONTROLLER if this broker is none.
+  FailedReplicas, which Kafka has not, tells of replicas whose log directory has failed.
 - Probe, which Kafka has not: whether another broker refuses connections, as seen from here.
 """
 
@@ -22,8 +23,9 @@ from kio.static.primitive import i32
 from barnabas.broker.lookout import is_refused
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import NO_LEADER, PartitionImage
-from barnabas.machines.controller.requests import AlterIsr, IsrChange, ShutDown
-from barnabas.model.errors import ApiError, ErrorCode
+from barnabas.machines.controller.in_sync import check_broker_epoch
+from barnabas.machines.controller.requests import AlterIsr, IsrChange, LogDirFailed, ShutDown
+from barnabas.model.errors import ApiError, ErrorCode, NotController
 from barnabas.model.ids import NO_ID
 from barnabas.protocol import internal
 
@@ -86,6 +88,18 @@ async def probe(broker: Broker, request: internal.ProbeRequest, caller: Caller) 
     endpoint = broker.cluster.peers.endpoint(request.broker_id)
     refused = endpoint is not None and await is_refused(endpoint)
     return internal.ProbeResponse(error_code=ErrorCode.none, is_refused=refused)
+
+
+async def failed_replicas(
+    broker: Broker, request: internal.FailedReplicasRequest, caller: Caller
+) -> internal.FailedReplicasResponse:
+    """Lead without replicas that their broker cannot use any more."""
+    if not broker.controller.is_active:
+        raise NotController("This broker is not the controller.")
+    check_broker_epoch(broker.metadata.image, request.broker_id, request.broker_epoch)
+    keys = [(topic.topic_name, index) for topic in request.topics for index in topic.partitions]
+    await broker.controller.decide(LogDirFailed(request.broker_id, keys))
+    return internal.FailedReplicasResponse(error_code=ErrorCode.none)
 
 
 async def alter_partition(
