@@ -42,7 +42,12 @@ def _topic(version: int, name: str, topic_id: UUID, name_field: str) -> dict[str
 
 
 def produce_request(
-    version: int, batches: Mapping[tuple[str, UUID, int], bytes | None], *, acks: int = 1, timeout_ms: int = 5000
+    version: int,
+    batches: Mapping[tuple[str, UUID, int], bytes | None],
+    *,
+    acks: int = 1,
+    timeout_ms: int = 5000,
+    transactional_id: str | None = None,
 ) -> memoryview:
     """The body of a Produce request: topic name, topic id and partition to records."""
     message_class = load_request_schema(PRODUCE, version)
@@ -56,7 +61,15 @@ def produce_request(
         )
         for (name, topic_id, index), records in batches.items()
     )
-    return body(zero(message_class, acks=acks, timeout=timedelta(milliseconds=timeout_ms), topic_data=topics))
+    return body(
+        zero(
+            message_class,
+            transactional_id=transactional_id,
+            acks=acks,
+            timeout=timedelta(milliseconds=timeout_ms),
+            topic_data=topics,
+        )
+    )
 
 
 def produced(version: int, answer: Answer | Parked) -> list[Any]:

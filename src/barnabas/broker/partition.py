@@ -21,9 +21,10 @@ from barnabas.model.errors import (
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
+    OutOfOrderSequence,
     StorageFailed,
 )
-from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.records.batch import NO_SEQUENCE, read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage import validation
 
@@ -67,6 +68,17 @@ class Marker(NamedTuple):
     """Whether the epoch is one more than that of the transaction's batches (transaction.version 2)."""
 
 
+class Guard:
+    """Stands for a question to a transaction's coordinator; a marker of the producer makes it void."""
+
+    __slots__ = ("epoch", "first_sequence")
+
+    def __init__(self, epoch: int, first_sequence: int) -> None:
+        self.epoch = epoch
+        self.first_sequence = first_sequence
+        """The lowest sequence that came with it: nothing above is stored before it."""
+
+
 class Host(Protocol):
     """What a partition needs of whoever holds it."""
 
@@ -107,7 +119,7 @@ class Partition:
         self.is_internal = tp.topic in INTERNAL_TOPICS
         self._host = host
         self._commit_waiters: deque[CommitWaiter] = deque()
-        self._verifying: dict[int, object] = {}
+        self._verifying: dict[int, Guard] = {}
         """The producers about whose transactions the coordinator is being asked."""
         self._watchers: set[Watcher] = set()
         self._follower_watchers: set[Watcher] = set()
@@ -148,7 +160,7 @@ class Partition:
             self._host.wake_soon(self)
         return info
 
-    def begin_verification(self, producer_id: int, epoch: int) -> object | None:
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE) -> Guard | None:
         """Before a first batch of a producer's transaction is stored; None if the transaction is open here already.
 
         The coordinator is then asked whether the transaction is open, and what comes back is shown to
@@ -157,16 +169,30 @@ class Partition:
         """
         if self.log.is_ready and self.log.has_open_transaction(producer_id, epoch):
             return None
-        return self._verifying.setdefault(producer_id, object())
+        guard = self._verifying.get(producer_id)
+        if guard is None or guard.epoch != epoch:
+            guard = self._verifying[producer_id] = Guard(epoch, sequence)
+        guard.first_sequence = min(guard.first_sequence, sequence)
+        return guard
 
-    def end_verification(self, producer_id: int, epoch: int, guard: object) -> None:
-        """Refuse a batch whose transaction ended while it was asked about. Nothing is asked any more."""
-        is_known = self._verifying.pop(producer_id, None) is guard
-        if not is_known and not self.log.has_open_transaction(producer_id, epoch):
+    def end_verification(
+        self, producer_id: int, epoch: int, guard: Guard, sequence: int = NO_SEQUENCE, *, bumped: bool = False
+    ) -> None:
+        """Refuse a batch whose transaction ended while it was asked about, or which stands after one that is missing.
+
+        A batch before it may have been told to come again. With `bumped` a transaction has an epoch of its own, so its
+        first batch in a partition is known by its number.
+        """
+        if self.log.has_open_transaction(producer_id, epoch):
+            return
+        if self._verifying.get(producer_id) is not guard:
             raise InvalidTxnState(f"the transaction of producer {producer_id} ended meanwhile")
+        if sequence > guard.first_sequence or (bumped and sequence > 0 and not self.log.knows_producer(producer_id)):
+            raise OutOfOrderSequence(f"producer {producer_id} sent sequence {sequence}, and one before it is missing")
+        del self._verifying[producer_id]
 
-    def drop_verification(self, producer_id: int, guard: object) -> None:
-        """The batch will not be stored."""
+    def drop_verification(self, producer_id: int, guard: Guard) -> None:
+        """Nothing of it will be stored."""
         if self._verifying.get(producer_id) is guard:
             del self._verifying[producer_id]
 

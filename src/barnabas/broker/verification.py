@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
+    from barnabas.broker.partition import Guard, Partition
     from barnabas.protocol.produce import ProduceRequest
 
 ADDS_SINCE: Final = 12
@@ -55,7 +55,7 @@ class Verification:
         self._broker = broker
         self._version = version
         self._transactional_id = request.transactional_id or ""
-        self._guards: dict[int, object] = {}
+        self._guards: dict[int, Guard] = {}
         """By the place of a batch in the request."""
         self._asked: dict[int, Partition] = {}
         self._producers: set[tuple[int, int]] = set()
@@ -70,7 +70,7 @@ class Verification:
             if partition is None or not header.attributes & TRANSACTIONAL or header.producer_id < 0:
                 continue  # it is refused, or needs nobody's leave
             self._producers.add((header.producer_id, header.producer_epoch))
-            guard = partition.begin_verification(header.producer_id, header.producer_epoch)
+            guard = partition.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
             if guard is not None:
                 self._guards[place] = guard
                 self._asked[place] = partition
@@ -83,8 +83,8 @@ class Verification:
     async def run(self) -> None:
         """Ask it."""
         if len(self._producers) > 1:
-            error = InvalidProducerIdMapping("the batches of a transaction are of more than one producer")
-            self._errors = dict.fromkeys(self._asked, error)
+            mixed = InvalidProducerIdMapping("the batches of a transaction are of more than one producer")
+            self._errors = dict.fromkeys(self._asked, mixed)
             return
         (producer,) = self._producers
         codes = await self._broker.transactions.add_or_verify(
@@ -98,10 +98,11 @@ class Verification:
             for place, partition in self._asked.items()
             if codes[partition.tp] is not ErrorCode.none
         }
-        for place in self._errors:
-            self._asked[place].drop_verification(producer[0], self._guards[place])
+        for place, error in self._errors.items():
+            if not isinstance(error, ConcurrentTransactions | NotEnoughReplicas):
+                self._asked[place].drop_verification(producer[0], self._guards[place])
 
-    def guard(self, place: int) -> object | None:
+    def guard(self, place: int) -> Guard | None:
         """What to show to the partition with a batch that may be stored. Raises ApiError for one that may not."""
         error = self._errors.get(place)
         if error is not None:

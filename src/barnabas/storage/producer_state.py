@@ -134,6 +134,9 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def __contains__(self, producer_id: int) -> bool:
+        return producer_id in self._entries
+
     def check(
         self, producer_id: int, epoch: int, base_sequence: int, offset_delta: int, transactional: bool
     ) -> Duplicate | None:

@@ -202,6 +202,12 @@ class LogReader:
         with self._lock:
             return self._producers.has_open_transaction(producer_id, epoch)
 
+    def knows_producer(self, producer_id: int) -> bool:
+        """Whether the log remembers anything of a producer."""
+        self._open()
+        with self._lock:
+            return producer_id in self._producers
+
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, bumped: bool) -> None:
         """Refuse a marker that comes too late; see ProducerStates."""
         self._open()

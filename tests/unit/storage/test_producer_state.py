@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.model.errors import CorruptMessage, InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequence
+from barnabas.model.errors import (
+    CorruptMessage,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.files import FileSystem
@@ -196,3 +202,42 @@ def test_producers_of_a_log_expire(tmp_path: Path) -> None:
     log.expire_producers(NOW + 86_400_000)
     assert not log.producers()
     assert store(tmp_path).producer_expiration_ms == 86_400_000
+
+
+class TestMarkers:
+    def test_of_a_producer_that_is_not_known_are_taken(self) -> None:
+        ProducerStates().check_marker(7, 0, 0, True)
+
+    @pytest.mark.parametrize(("epoch", "bumped"), [(1, False), (2, False), (2, True)])
+    def test_of_the_open_transaction_are_taken(self, epoch: int, bumped: bool) -> None:
+        states = ProducerStates()
+        send(states, 1, 0, transactional=True)
+        assert states.has_open_transaction(7, 1)
+        assert not states.has_open_transaction(7, 0)
+        states.check_marker(7, epoch, 3, bumped)
+
+    @pytest.mark.parametrize(("epoch", "bumped"), [(0, False), (0, True), (1, True)])
+    def test_that_come_too_late_are_refused(self, epoch: int, bumped: bool) -> None:
+        states = ProducerStates()
+        send(states, 1, 0, transactional=True)
+        with pytest.raises(InvalidProducerEpoch):
+            states.check_marker(7, epoch, 3, bumped)
+
+    def test_may_come_twice_but_not_of_a_coordinator_that_was_replaced(self) -> None:
+        states = ProducerStates()
+        send(states, 1, 0, transactional=True)
+        data, end = marker(ControlType.COMMIT, 2, 1)
+        states.end_transaction(read_header(data), end)
+        states.check_marker(7, 2, 3, True)
+        with pytest.raises(TransactionCoordinatorFenced):
+            states.check_marker(7, 2, 2, True)
+
+
+def test_a_coordinator_writes_without_sequences() -> None:
+    states = ProducerStates()
+    for _ in range(3):
+        assert send(states, 0, -1, 2, transactional=True) is None
+    assert states.ends() == {7: (5, 0)}
+    assert send(states, 1, -1, transactional=True) is None
+    with pytest.raises(InvalidProducerEpoch):
+        send(states, 0, -1, transactional=True)

@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
+    from barnabas.broker.partition import Guard, Partition
     from barnabas.broker.verification import Verification
     from barnabas.storage.log import AppendInfo
 
 logger = logging.getLogger(__name__)
+
+TRANSACTION_EPOCHS_SINCE = 12
+"""The version in which clients speak transaction.version 2."""
 
 
 def produce(
@@ -95,7 +98,7 @@ def _store(
     version: int,
     *,
     transactional: bool = False,
-    guard: object | None = None,
+    guard: Guard | None = None,
     opened: bool = False,
 ) -> AppendInfo | None:
     """Check and append one batch; None if it must be opened, or its log made ready, in a thread first.
@@ -112,7 +115,10 @@ def _store(
     if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_ready):
         return None
     if guard is not None:
-        partition.end_verification(header.producer_id, header.producer_epoch, guard)
+        bumped = version >= TRANSACTION_EPOCHS_SINCE
+        partition.end_verification(
+            header.producer_id, header.producer_epoch, guard, header.base_sequence, bumped=bumped
+        )
     return partition.append(records, header, now_ms)
 
 

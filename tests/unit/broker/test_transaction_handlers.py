@@ -1,0 +1,319 @@
+"""Transactions from InitProducerId to the markers, over real logs on one broker."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.end_txn.v5.request import EndTxnRequest
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
+
+from barnabas.broker import internal_topics
+from barnabas.broker.handlers import transactions as handlers
+from barnabas.broker.handlers.produce import produce
+from barnabas.broker.handlers.producers import init_producer_id
+from barnabas.broker.handlers.transaction_markers import write_txn_markers
+from barnabas.broker.handlers.transaction_offsets import txn_offset_commit
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.broker.partition import Marker
+from barnabas.machines.transactions.states import TransactionState
+from barnabas.machines.transactions.steps import state_of
+from barnabas.model.errors import ErrorCode, InvalidTxnState, OutOfOrderSequence
+from barnabas.net.reply import Parked
+from barnabas.protocol.conversion import zero
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
+from tests.support.images import CALLER
+from tests.support.parts import make_topic, running_parts
+from tests.support.produce_fetch import produce_request, produced
+from tests.support.wire import build
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+    from barnabas.broker.partition import Partition
+
+NOW = 1_700_000_000_000
+ID = "payments"
+PROPERTIES = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
+
+
+def run(tmp_path: Path, story: Callable[[Transactor], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with running_parts(tmp_path, PROPERTIES) as broker:
+            await make_topic(broker, "t", 2)
+            for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+                await internal_topics.make(broker, name)
+            await story(Transactor(broker))
+
+    asyncio.run(main())
+
+
+class Transactor:
+    """A producer with transactions, one request at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.producer = (-1, -1)
+
+    @property
+    def partition(self) -> Partition:
+        return self.broker.replicas.find("t", 0)
+
+    async def init(self, **values: Any) -> ErrorCode:
+        fields = {"transactional_id": ID, "transaction_timeout": timedelta(minutes=1)} | values
+        response = await init_producer_id(self.broker, zero(InitProducerIdRequest, **fields), CALLER, 5)
+        if response.error_code is ErrorCode.none:
+            self.producer = response.producer_id, response.producer_epoch
+        return response.error_code
+
+    async def send(self, sequence: int = 0, version: int = 12, producer: tuple[int, int] | None = None) -> ErrorCode:
+        producer_id, epoch = producer or self.producer
+        batch = build_batch(
+            [Record(0, 0, b"k", b"v")],
+            base_timestamp=NOW,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        topic = self.broker.metadata.topic("t")
+        assert topic is not None
+        frame = produce_request(version, {("t", topic.topic_id, 0): batch}, transactional_id=ID)
+        answer = produce(self.broker, CALLER, version, 5, frame, 0)
+        if isinstance(answer, Parked):
+            if not answer.resolved:
+                done = asyncio.Event()
+                answer.notify = done.set
+                await asyncio.wait_for(done.wait(), 10)
+            assert not isinstance(answer.answer, Parked)
+            answer = answer.answer
+        code: ErrorCode = produced(version, answer)[0].error_code
+        return code
+
+    async def add(self, index: int = 0, version: int = 3, *, verify_only: bool = False) -> ErrorCode:
+        transaction = {
+            "transactional_id": ID,
+            "producer_id": self.producer[0],
+            "producer_epoch": self.producer[1],
+            "verify_only": verify_only,
+            "topics": [{"name": "t", "partitions": [index]}],
+        }
+        request = build(AddPartitionsToTxnRequest, {"transactions": [transaction]})
+        response = await handlers.add_partitions_to_txn(self.broker, request, CALLER, version)
+        return response.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
+
+    async def end(self, *, commit: bool = True, version: int = 5) -> ErrorCode:
+        request = zero(
+            EndTxnRequest,
+            transactional_id=ID,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            committed=commit,
+        )
+        response = handlers.end_txn(self.broker, request, CALLER, version)
+        if asyncio.iscoroutine(response) or asyncio.isfuture(response):
+            response = await response
+        if response.error_code is ErrorCode.none and version >= 5:
+            self.producer = response.producer_id, response.producer_epoch
+        code: ErrorCode = response.error_code
+        return code
+
+    async def commit_offset(self, offset: int, version: int = 5, topic: str = "t") -> ErrorCode:
+        request = build(
+            TxnOffsetCommitRequest,
+            {
+                "transactional_id": ID,
+                "group_id": "g",
+                "producer_id": self.producer[0],
+                "producer_epoch": self.producer[1],
+                "generation_id": -1,
+                "topics": [
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {"partition_index": 0, "committed_offset": offset, "committed_metadata": None},
+                        ],
+                    }
+                ],
+            },
+        )
+        response = await txn_offset_commit(self.broker, request, CALLER, version)
+        return response.topics[0].partitions[0].error_code
+
+    async def settle(self) -> TransactionState:
+        """The state that is reached when all markers are written."""
+        (machine,) = (machine for _, machine in self.broker.transactions.runtime.machines())
+        while (state := state_of(machine.transactions[ID])).is_open and state is not TransactionState.ONGOING:
+            await asyncio.sleep(0)
+        return state
+
+    def offset(self) -> int | None:
+        """The committed offset of the group."""
+        (machine,) = (machine for _, machine in self.broker.groups.runtime.machines())
+        committed = machine._offsets.offsets.committed.get("g", {}).get("t", {}).get(0)
+        return None if committed is None else committed.offset
+
+
+def test_a_batch_adds_its_partition_and_the_end_is_a_marker_with_the_next_epoch(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        assert await transactor.init() is ErrorCode.none
+        first = transactor.producer
+        assert await transactor.send() is ErrorCode.none
+        assert await transactor.send(1) is ErrorCode.none
+        log = transactor.partition.log
+        assert log.first_unstable_offset == 0
+        assert await transactor.end() is ErrorCode.none
+        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        assert log.first_unstable_offset is None
+        assert log.log_end_offset == 3
+        assert transactor.producer == (first[0], first[1] + 1)
+        assert await transactor.send(2, producer=first) is ErrorCode.invalid_producer_epoch
+        assert await transactor.send(0) is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+def test_older_producers_add_partitions_first(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        assert await transactor.send(version=10) is ErrorCode.invalid_txn_state
+        assert await transactor.send(version=11) is ErrorCode.transaction_abortable
+        assert transactor.partition.log.log_end_offset == 0
+        assert await transactor.add() is ErrorCode.none
+        assert await transactor.add(verify_only=True, version=5) is ErrorCode.none
+        assert await transactor.add(1, verify_only=True, version=5) is ErrorCode.transaction_abortable
+        assert await transactor.add(9) is ErrorCode.unknown_topic_or_partition
+        assert await transactor.send(version=10) is ErrorCode.none
+        assert await transactor.end(version=4, commit=False) is ErrorCode.none
+        assert await transactor.settle() is TransactionState.COMPLETE_ABORT
+        assert transactor.partition.log.has_aborted
+
+    run(tmp_path, story)
+
+
+def test_a_new_producer_fences_the_old_one(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        zombie = transactor.producer
+        await transactor.send()
+        assert await transactor.init() is ErrorCode.concurrent_transactions
+        await transactor.settle()
+        assert await transactor.init() is ErrorCode.none
+        heir, transactor.producer = transactor.producer, zombie
+        assert await transactor.send(1) is ErrorCode.invalid_producer_epoch
+        assert await transactor.add() is ErrorCode.producer_fenced
+        assert await transactor.add(version=1) is ErrorCode.invalid_producer_epoch
+        assert await transactor.end() is ErrorCode.producer_fenced
+        assert await transactor.end(version=1) is ErrorCode.invalid_producer_epoch
+        transactor.producer = heir
+        assert await transactor.send(0) is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, version: int) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        for offset, commit in ((5, False), (7, True)):
+            if version < 5:
+                assert await transactor.commit_offset(offset, version) is ErrorCode.invalid_txn_state
+                request = zero(
+                    AddOffsetsToTxnRequest,
+                    transactional_id=ID,
+                    group_id="g",
+                    producer_id=transactor.producer[0],
+                    producer_epoch=transactor.producer[1],
+                )
+                added = await handlers.add_offsets_to_txn(transactor.broker, request, CALLER, 3)
+                assert added.error_code is ErrorCode.none
+            assert await transactor.commit_offset(offset, version) is ErrorCode.none
+            assert await transactor.commit_offset(1, version, "nowhere") is ErrorCode.unknown_topic_or_partition
+            assert transactor.offset() is None
+            assert await transactor.end(commit=commit, version=version) is ErrorCode.none
+            await transactor.settle()
+            assert transactor.offset() == (offset if commit else None)
+
+    run(tmp_path, story)
+
+
+def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        producer_id, epoch = transactor.producer
+        marker = {
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "topics": [{"name": "t", "partition_indexes": [0, 9]}],
+        }
+        request = build(WriteTxnMarkersRequest, {"markers": [marker]})
+        response = await write_txn_markers(transactor.broker, request, CALLER)
+        codes = [part.error_code for part in response.markers[0].topics[0].partitions]
+        assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
+        assert transactor.partition.log.first_unstable_offset is None
+
+    run(tmp_path, story)
+
+
+def test_transactions_are_listed_and_described(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+
+        def listed(**values: Any) -> list[str]:
+            request = zero(ListTransactionsRequest, **({"duration_filter": -1} | values))
+            response = handlers.list_transactions(transactor.broker, request, CALLER)
+            assert response.error_code is ErrorCode.none
+            return [each.transactional_id for each in response.transaction_states]
+
+        assert listed() == listed(state_filters=("Ongoing",)) == listed(transactional_id_pattern="pay.*") == [ID]
+        assert listed(state_filters=("Empty",)) == listed(producer_id_filters=(99,)) == []
+        assert listed(transactional_id_pattern="pay") == listed(duration_filter=10_000) == []
+        request = zero(DescribeTransactionsRequest, transactional_ids=(ID, "nobody", ""))
+        found, missing, empty = handlers.describe_transactions(transactor.broker, request, CALLER).transaction_states
+        assert (found.transaction_state, found.topics[0].topic, found.topics[0].partitions) == ("Ongoing", "t", (0,))
+        assert missing.error_code is ErrorCode.transactional_id_not_found
+        assert empty.error_code is ErrorCode.invalid_request
+
+    run(tmp_path, story)
+
+
+def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        partition = transactor.partition
+        guard = partition.begin_verification(7, 0, 0)
+        assert guard is not None
+        partition.end_transaction(Marker(7, 0, 0, commit=False, bumped=False), NOW)
+        with pytest.raises(InvalidTxnState):
+            partition.end_verification(7, 0, guard, 0)
+
+    run(tmp_path, story)
+
+
+def test_a_batch_does_not_overtake_one_that_was_told_to_come_again(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        partition = transactor.partition
+        guard = partition.begin_verification(7, 0, 0)
+        assert guard is not None
+        assert partition.begin_verification(7, 0, 5) is guard
+        with pytest.raises(OutOfOrderSequence):
+            partition.end_verification(7, 0, guard, 5)
+        partition.end_verification(7, 0, guard, 0)
+        late = partition.begin_verification(8, 1, 5)
+        assert late is not None
+        with pytest.raises(OutOfOrderSequence):
+            partition.end_verification(8, 1, late, 5, bumped=True)
+
+    run(tmp_path, story)
