@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 ROLES: Final = ("leader", "follower", "controller")
 VERBS: Final = ("kill", "freeze", "slow", "stop")
 """kill -9; SIGSTOP; SIGSTOP most of the time, as a slow disk does; SIGTERM with a controlled shutdown."""
-PROCESS_FAULTS: Final = (*(f"{verb} {role}" for verb in VERBS for role in ROLES), "kill all", "freeze all")
+STRAND: Final = "strand leader"
+"""The others hang for a moment, so that the leader alone has the last records; then it is killed, and they go on."""
+PROCESS_FAULTS: Final = (*(f"{verb} {role}" for verb in VERBS for role in ROLES), "kill all", "freeze all", STRAND)
 STORE_FAULTS: Final = ("kill store", "freeze store")
 NETWORK_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("isolate", "deafen", "mute", "part") for role in ROLES)
 """Nothing to or from all others; nothing from them; nothing to them; nothing to or from one other broker."""
@@ -97,6 +99,8 @@ class Stage:
         if whom == "store":
             return self._hit_store(verb)
         brokers = list(self.cluster.nodes) if whom == "all" else [self._whose(whom, luck)]
+        if kind == STRAND:
+            return self._strand(brokers[0], 0.2 + luck)
         if verb == "freeze":
             return self._freeze(brokers)
         if verb == "slow":
@@ -163,6 +167,13 @@ class Stage:
                 node.send(signal.SIGCONT)
 
         return Wound(heal)
+
+    def _strand(self, leader: int, seconds: float) -> Wound:
+        others = self._freeze([broker for broker in self.cluster.nodes if broker != leader])
+        time.sleep(seconds)
+        killed = self._end("kill", [leader])
+        others.heal()
+        return killed
 
     def _slow(self, broker: int) -> Wound:
         node = self.cluster.nodes[broker]
@@ -286,8 +297,9 @@ class Nemesis:
         return self._stage.strike(kind, self._chance)
 
     def _pass(self, bounds: tuple[float, float]) -> None:
-        """How long a fault or a calm lasts is part of the plan; nothing is waited for."""
-        time.sleep(self._chance.uniform(*bounds))
+        """How long a fault or a calm lasts is part of the plan, nothing is waited for. Short is likelier than long."""
+        shortest, longest = bounds
+        time.sleep(shortest + (longest - shortest) * self._chance.random() ** 2)
 
 
 def _heal(wounds: list[Wound]) -> None:

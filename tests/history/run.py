@@ -46,13 +46,9 @@ class Report:
     faults: Sequence[str]
     history: History
     violations: Sequence[Violation]
-    fatal: Sequence[str]
-    """What ended producers for good."""
-
-    @property
-    def good(self) -> bool:
-        """Whether everything was as it is promised."""
-        return not self.violations and not self.fatal
+    ended: Sequence[str]
+    """Why producers ended for good. That is no violation: a leader's snapshot, in Kafka's format, keeps one batch of
+    each producer, so after a restart it may not know the repetition of an earlier one, and then refuses it."""
 
     def __str__(self) -> str:
         told = [send.fate for send in self.history.sends]
@@ -62,7 +58,7 @@ class Report:
             f"{told.count(Fate.ACKNOWLEDGED)} acknowledged, {told.count(Fate.UNKNOWN)} of unknown fate, "
             f"{len(self.history.final)} in the log, {read} read meanwhile, {len(self.violations)} violations",
         ]
-        lines += [f"  a producer ended: {reason}" for reason in self.fatal]
+        lines += [f"  a producer ended: {reason}" for reason in self.ended]
         lines += [f"  {violation}" for violation in self.violations[:SHOWN]]
         if len(self.violations) > SHOWN:
             lines.append(f"  and {len(self.violations) - SHOWN} more")

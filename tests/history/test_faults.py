@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from tests.history.run import Report
 
-SEED: Final = 6
+SEED: Final = 232
+"""Its plans begin with the worst: a stranded leader, all killed or frozen, a hung store, partitions."""
 SECONDS: Final = 35
 
 pytestmark = pytest.mark.timeout(400)
@@ -34,4 +35,4 @@ def _expect_none(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         print(f"\n{report}", file=sys.stderr)
     assert len(report.faults) > 2
-    assert report.good, str(report)
+    assert not report.violations, str(report)

@@ -1,13 +1,16 @@
-"""The whole chain, cluster and clients and checker, can fail: clusters and producers that are set up to lose, lose.
+"""The whole chain, cluster and clients and checker, can fail: brokers with a mistake, and those set up to lose, lose.
 
-Nothing is broken in the brokers for it. Whoever asks only the leader (acks=1), or lets a replica lead that is not in
-sync, has given up the promise, and the checker must see it. The same stories without that weakness lose nothing.
+Brokers that acknowledge before they replicate are caught. So is what needs no mistake: whoever asks only the leader
+(acks=1), or lets a replica lead that is not in sync, has given up the promise. The same stories without that weakness
+lose nothing.
 """
 
 from __future__ import annotations
 
+import os
 import signal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -18,9 +21,19 @@ from tests.support.clusters import Cluster
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tests.history.checker import Violation
+
+MISTAKE: Final = Path(__file__).with_name("planted")
+
+
+class Mistaken(Cluster):
+    """Brokers that take for committed what only the leader has."""
+
+    def inside(self, broker_id: int) -> Sequence[str]:
+        """Start a broker with the mistake."""
+        return ["env", f"PYTHONPATH={MISTAKE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +75,12 @@ def test_acks_of_the_leader_alone_are_lost_with_it(cluster: Cluster) -> None:
 
 def test_acks_of_all_are_not(cluster: Cluster) -> None:
     assert leader_dies_alone(cluster, "together", SAFE) == []
+
+
+def test_brokers_that_acknowledge_before_they_replicate_are_caught(tmp_path: Path) -> None:
+    with Mistaken(tmp_path) as mistaken:
+        violations = leader_dies_alone(mistaken, "mistaken", SAFE)
+    assert Kind.LOST in {violation.kind for violation in violations}
 
 
 def last_in_sync_dies(cluster: Cluster, topic: str, *, unclean: bool) -> list[Violation]:

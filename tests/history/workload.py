@@ -278,7 +278,7 @@ class Workload:
 
     @property
     def fatal(self) -> list[str]:
-        """Why producers had to be replaced: with idempotence and acks=all no fault is a reason."""
+        """Why producers had to be replaced."""
         return [reason for producer in self.producers for reason in producer.fatal]
 
     def finish(self, seconds: float = 90) -> History:
