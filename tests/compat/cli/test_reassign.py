@@ -1,4 +1,7 @@
-"""`barnabas reassign-partitions` and `leader-election` on an Apache Kafka of three brokers, beside Kafka's tools."""
+"""`barnabas reassign-partitions` and `leader-election` beside Kafka's tools, on an Apache Kafka of three brokers.
+
+What our own brokers do too is tested on three of them in the same way.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import java
+from tests.support.clusters import Cluster
 from tests.support.kafka_cluster import VERSION, KafkaCluster
 from tests.support.waiting import wait_until
 
@@ -26,20 +30,38 @@ THROTTLE = 10_000
 """Bytes a second: slow enough that a move is seen under way."""
 
 
+class OwnCluster(Cluster):
+    """Three brokers of Barnabas that do what they are told, and nothing by themselves."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(
+            folder, settings={"auto.leader.rebalance.enable": "false", "auto.create.topics.enable": "false"}
+        )
+
+    def stop(self, broker: int) -> None:
+        self.nodes[broker].stop()
+
+
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    with KafkaCluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    with KafkaCluster(tmp_path_factory.mktemp("kafka")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnCluster]:
+    with OwnCluster(tmp_path_factory.mktemp("own")) as cluster:
         yield cluster
 
 
 class Scene:
     """A topic whose partitions lie where the test wants them, and both tools."""
 
-    def __init__(self, kafka: KafkaCluster, cli: Cli, folder: Path) -> None:
-        self.kafka = kafka
+    def __init__(self, cluster: KafkaCluster | OwnCluster, cli: Cli, folder: Path) -> None:
+        self.cluster = cluster
         self._cli = cli
         self._folder = folder
-        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         self.topic = f"t-{uuid.uuid4().hex[:8]}"
 
     def create(self, *replicas: list[int], size: int = 0) -> None:
@@ -47,7 +69,7 @@ class Scene:
         topic = NewTopic(self.topic, len(replicas), replica_assignment=list(replicas))
         self._admin.create_topics([topic])[self.topic].result(30)
         wait_until(lambda: self.replicas() == list(replicas), "the topic")
-        producer = Producer({"bootstrap.servers": self.kafka.bootstrap})
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
         for partition in range(len(replicas)):
             for _ in range(size // 1000):
                 producer.produce(self.topic, b"x" * 1000, partition=partition)
@@ -84,7 +106,7 @@ class Scene:
         return file
 
     def ours(self, tool: str, *words: object) -> CompletedProcess[str]:
-        return self._cli(tool, "--bootstrap-server", self.kafka.bootstrap, *words)
+        return self._cli(tool, "--bootstrap-server", self.cluster.bootstrap, *words)
 
     def done(self, tool: str, *words: object) -> str:
         done = self.ours(tool, *words)
@@ -92,7 +114,7 @@ class Scene:
         return done.stdout
 
     def theirs(self, tool: str, *words: object) -> str:
-        return java.tool(VERSION, tool, "--bootstrap-server", self.kafka.bootstrap, *map(str, words))
+        return java.tool(VERSION, tool, "--bootstrap-server", self.cluster.bootstrap, *map(str, words))
 
     def reassign(self, *words: object) -> str:
         return self.done("reassign-partitions", *words)
@@ -102,8 +124,16 @@ class Scene:
         return {setting["name"]: setting["value"] for setting in found["configs"]}
 
 
+@pytest.fixture(params=["kafka", "own"])
+def scene(request: pytest.FixtureRequest, cli: Cli, tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(request.getfixturevalue(request.param), cli, tmp_path)
+    yield scene
+    scene.delete()
+
+
 @pytest.fixture
-def scene(kafka: KafkaCluster, cli: Cli, tmp_path: Path) -> Iterator[Scene]:
+def kafka_scene(kafka: KafkaCluster, cli: Cli, tmp_path: Path) -> Iterator[Scene]:
+    """For what only Kafka does: moves that are slow on request, and moves between directories."""
     scene = Scene(kafka, cli, tmp_path)
     yield scene
     scene.delete()
@@ -165,7 +195,8 @@ def test_a_plan_is_executed_and_verified(scene: Scene) -> None:
     assert "Clearing" not in gone
 
 
-def test_a_move_is_listed_and_cancelled(scene: Scene) -> None:
+def test_a_move_is_listed_and_cancelled(kafka_scene: Scene) -> None:
+    scene = kafka_scene
     scene.create([1], size=3_000_000)
     plan = scene.plan([2])
     scene.reassign("--execute", "--reassignment-json-file", plan, "--throttle", THROTTLE)
@@ -201,9 +232,10 @@ def test_a_move_is_listed_and_cancelled(scene: Scene) -> None:
     )
 
 
-def test_directories(scene: Scene) -> None:
+def test_directories(kafka: KafkaCluster, kafka_scene: Scene) -> None:
+    scene = kafka_scene
     scene.create([1], size=10_000)
-    paths = scene.kafka.directories(1)
+    paths = kafka.directories(1)
     first = json.loads(
         scene.reassign("--generate", "--topics-to-move-json-file", scene.topics(), "--broker-list", "1").splitlines()[1]
     )["partitions"][0]["log_dirs"][0]
@@ -292,7 +324,7 @@ def test_elections_that_fail(scene: Scene, unused_topic: str, tmp_path: Path) ->
 def test_a_leader_out_of_sync(scene: Scene) -> None:
     """Nobody leads once the only replica in sync is gone; an unclean election lets the other one lead."""
     scene.create([3])
-    scene.kafka.stop(3)
+    scene.cluster.stop(3)
     try:
         wait_until(lambda: scene.leaders() == [-1], "nobody to lead")
         words = ("--topic", scene.topic, "--partition", "0")
@@ -300,4 +332,4 @@ def test_a_leader_out_of_sync(scene: Scene) -> None:
         assert failed.returncode == 1
         assert f"Error completing leader election (UNCLEAN) for partition: {scene.topic}-0: " in failed.stdout
     finally:
-        scene.kafka.start(3)
+        scene.cluster.start(3)
