@@ -1,7 +1,4 @@
-"""What the guides tell people to type is typed here: the code of each page, in its order, as one program.
-
-Pages have transactions too, which the broker under test may lack; `test_transactions.py` has those.
-"""
+"""What the guides tell people to type is typed here: the code of each page, in its order, as one program."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 @pytest.mark.parametrize("page", ["produce.md", "consume.md", "delivery-semantics.md"])
 def test_the_code_of_a_guide_works_when_pasted(bootstrap: str, page: str) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
-    program = "\n".join(block for block in blocks if "transaction" not in block).replace("localhost:9092", bootstrap)
+    program = "\n".join(blocks).replace("localhost:9092", bootstrap)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -353,7 +353,7 @@ CASES: Final[dict[str, tuple[int, Body] | tuple[int, Body, int]]] = {
 }  # fmt: skip
 
 ON_PURPOSE: Final[dict[str, set[str]]] = {
-    "produce: a transaction that is none": {"error_code"},  # transactions are not there yet
+    "produce: a transaction that is none": {"error_code"},  # Kafka asks for the transactional id first
     "produce: an unknown codec": {"error_code", "log_start_offset"},  # Kafka calls it an unexpected error of its own
     "alter: an operation without meaning": {"error_code"},  # likewise
     "produce: an idempotent gap": {"log_append_time"},  # Kafka names a time for repeated batches of CreateTime topics
