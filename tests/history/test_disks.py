@@ -1,4 +1,4 @@
-"""A follower whose disk is full, and a follower that comes back to a leader whose log begins after its own end."""
+"""A broker whose disk is full, and a follower that comes back to a leader whose log begins after its own end."""
 
 from __future__ import annotations
 
@@ -49,13 +49,14 @@ def fill(disk: Path) -> Path:
     return filler
 
 
-def test_a_follower_with_a_full_disk_is_left_behind_and_comes_back(cluster: Cluster) -> None:
-    topic = "full"
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_broker_with_a_full_disk_is_left_behind_and_comes_back(cluster: Cluster, role: str) -> None:
+    topic = f"full-{role}"
     cluster.create(topic, 1, 3, min_insync_replicas="2")
     with Workload(cluster.bootstrap, topic, 1, producers=1, members=0) as workload:
         wait_until(lambda: workload.acknowledged > 50, "the first records to be acknowledged")
         leader = cluster.leader(topic)
-        victim = next(broker for broker in cluster.nodes if broker != leader)
+        victim = leader if role == "leader" else next(broker for broker in cluster.nodes if broker != leader)
         filler = fill(cluster.nodes[victim].data)
         cluster.wait_for_isr(topic, set(cluster.nodes) - {victim})
         acknowledged = workload.acknowledged
