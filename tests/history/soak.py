@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--store", choices=sorted(STORES), help="only over this store (default: by turns)")
     parser.add_argument("--seed", type=int, help="one run with this seed")
     asked = parser.parse_args(words)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that brokers and networks are taken down
     deadline = time.monotonic() + asked.minutes * 60
     runs, faults, records, violations = 0, 0, 0, 0
     for store in cycle([asked.store] if asked.store else sorted(STORES)):
