@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.processes import Process, free_port
@@ -60,7 +61,7 @@ class Cluster:
                 self.start(broker_id, wait=False)
             for node in self.nodes.values():
                 node.wait_ready()
-            self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 5000})
+            self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3000})
             wait_until(lambda: len(self.metadata().brokers) == size, "all brokers to be known")
         except BaseException:
             self.kill_all()
@@ -101,14 +102,20 @@ class Cluster:
                 node.kill()
 
     def metadata(self, topic: str | None = None) -> ClusterMetadata:
-        """What some broker says of the cluster."""
-        return self.admin.list_topics(topic, timeout=10)
+        """What some broker says of the cluster; another one is asked when one hangs."""
+
+        def told() -> ClusterMetadata | None:
+            with suppress(KafkaException):
+                return self.admin.list_topics(topic, timeout=4)
+            return None
+
+        return wait_until(told, "a broker to tell of the cluster", 20)
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 3, **config: str) -> None:
         """Make a topic; configuration keys are written with underscores."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         made = NewTopic(topic, partitions, replicas, config=settings)
-        self.admin.create_topics([made], operation_timeout=10)[topic].result(20)
+        self.admin.create_topics([made], operation_timeout=10, request_timeout=20)[topic].result(25)
 
     def partition(self, topic: str, index: int = 0) -> PartitionMetadata:
         """One partition as some broker sees it."""
