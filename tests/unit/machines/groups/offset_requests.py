@@ -60,7 +60,7 @@ class FakeGroup:
     seen: list[tuple[Any, ...]] = field(default_factory=list)
 
     def check_offset_commit(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, *, transactional: bool = False
     ) -> CommitCheck | None:
         self._check(member_id, instance_id, epoch, version)
         return self.commit_check
