@@ -30,6 +30,7 @@ PARTITIONS: Final = 3
 SETTINGS: Final = {
     "zookeeper.session.timeout.ms": "3000",
     "offsets.topic.num.partitions": "3",
+    "transaction.state.log.num.partitions": "3",
     "log.roll.ms": "5000",
     "group.initial.rebalance.delay.ms": "0",
 }
@@ -55,7 +56,8 @@ class Report:
         read = sum(len(event.records) for event in self.history.reads if isinstance(event, Poll))
         lines = [
             f"seed {self.seed}, {self.store}: {len(self.faults)} faults, {len(told)} records sent, "
-            f"{told.count(Fate.ACKNOWLEDGED)} acknowledged, {told.count(Fate.UNKNOWN)} of unknown fate, "
+            f"{told.count(Fate.ACKNOWLEDGED)} acknowledged, {told.count(Fate.REFUSED)} aborted or refused, "
+            f"{told.count(Fate.UNKNOWN)} of unknown fate, "
             f"{len(self.history.final)} in the log, {read} read meanwhile, {len(self.violations)} violations",
         ]
         lines += [f"  a producer ended: {reason}" for reason in self.ended]
@@ -83,7 +85,7 @@ def _run(stage: Stage, store: str, seed: int, seconds: float) -> Report:
     cluster = stage.cluster
     cluster.create(TOPIC, PARTITIONS, 3, min_insync_replicas="2")
     nemesis = Nemesis(stage, seed)
-    with Workload(cluster.bootstrap, TOPIC, PARTITIONS) as workload:
+    with Workload(cluster.bootstrap, TOPIC, PARTITIONS, transactional=1) as workload:
         wait_until(lambda: workload.acknowledged > 100, "the first records to be acknowledged")
         nemesis.run(seconds)
         stage.settle(PARTITIONS)

@@ -1,6 +1,7 @@
 """Clients that work through every fault, and note what they did and saw.
 
-Producers send values that are used once, each producer to all partitions in turn. One consumer reads everything from
+Producers send values that are used once, each producer to all partitions in turn; some do so in transactions, of which
+they abort a few. One consumer reads everything from
 the start and is never moved; the members of a group share the partitions and commit now and then. At the end, when the
 faults are over, everything is read once more.
 
@@ -94,6 +95,7 @@ class Sending(_Worker):
         super().__init__(name)
         self.sent: list[Send] = []
         self.fatal: list[str] = []
+        self._offsets: dict[int, int] = {}
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
@@ -173,6 +175,73 @@ class Sending(_Worker):
         self.sent[index] = self.sent[index]._replace(fate=fate, offset=offset)
 
 
+class Transacting(Sending):
+    """A producer that sends a few records in each transaction, and aborts every fourth."""
+
+    SIZE: Final = 4
+    TRY: Final = 10.0
+
+    def _made(self) -> Producer:
+        producer = super()._made()
+        self._prepared = False
+        return producer
+
+    def step(self) -> None:
+        """One transaction, from its beginning to its end."""
+        first = len(self.sent)
+        try:
+            if not self._prepared:
+                self._producer.init_transactions(self.TRY)
+                self._prepared = True
+            self._producer.begin_transaction()
+            for _ in range(self.SIZE):
+                self._send()
+                self._producer.poll(self._pause)
+            if first // self.SIZE % 4 == 3:
+                self._abort(first)
+            else:
+                self._commit(first)
+        except KafkaException as failed:
+            if not failed.args[0].retriable():
+                self._replace(failed.args[0])
+
+    def finish(self) -> None:
+        """Every transaction has ended, or nobody knows how."""
+
+    def _commit(self, first: int) -> None:
+        try:
+            self._again(self._producer.commit_transaction)
+        except KafkaException as failed:
+            if not failed.args[0].txn_requires_abort():
+                raise
+            self._abort(first)
+        else:
+            for index in range(first, len(self.sent)):
+                self._told(index, Fate.ACKNOWLEDGED, self._offsets.get(index, -1))
+
+    def _abort(self, first: int) -> None:
+        self._again(self._producer.abort_transaction)
+        for index in range(first, len(self.sent)):
+            self._told(index, Fate.REFUSED, -1)
+
+    def _again(self, end: Callable[[float], None]) -> None:
+        """Try to end a transaction until it is ended, or can never be; a repetition is always safe."""
+        while True:
+            try:
+                return end(self.TRY)
+            except KafkaException as failed:
+                if not failed.args[0].retriable():
+                    raise
+
+    def _noting(self, index: int) -> Callable[[KafkaError | None, Message], None]:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is None and offset is not None:
+                self._offsets[index] = offset
+
+        return delivered
+
+
 class Reading(_Worker):
     """A consumer, of all partitions or as a member of a group."""
 
@@ -249,6 +318,7 @@ class Workload:
         partitions: int,
         *,
         producers: int = 2,
+        transactional: int = 0,
         members: int = 2,
         rate: float = 60,
         config: Mapping[str, Any] = SAFE,
@@ -259,6 +329,10 @@ class Workload:
         self.producers = [
             Sending(f"p{index}", bootstrap, topic, partitions, rate, config) for index in range(producers)
         ]
+        for index in range(transactional):
+            name = f"t{index}"
+            wanted = {**config, "transactional.id": name}
+            self.producers.append(Transacting(name, bootstrap, topic, partitions, rate, wanted))
         self.consumers = [Reading("reader", bootstrap, topic, partitions)]
         self.consumers += [Reading(f"member{i}", bootstrap, topic, partitions, "members") for i in range(members)]
 
@@ -314,7 +388,8 @@ def _cover(consumers: Sequence[Reading], records: Sequence[Record]) -> bool:
 
 def read_all(bootstrap: str, topic: str, partitions: int, seconds: float) -> Sequence[Record]:
     """Every record of a topic, from the start of each partition to its end as it is now."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, **COMMON, "group.id": "final", "auto.offset.reset": "error"})
+    asked = {"group.id": "final", "auto.offset.reset": "error", "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **COMMON, **asked})
     deadline = time.monotonic() + seconds
     found: list[Record] = []
     try:
@@ -326,12 +401,13 @@ def read_all(bootstrap: str, topic: str, partitions: int, seconds: float) -> Seq
             if time.monotonic() > deadline:
                 raise AssertionError(f"{topic} could not be read within {seconds:g} s: {missing} of {ends} are missing")
             for message in consumer.consume(1000, 0.2):
-                if message.error() is not None:
-                    continue
-                record = _record(message)
-                found.append(record)
-                if record.offset >= ends[record.partition] - 1:
-                    missing.discard(record.partition)
+                error = message.error()
+                if error is None:
+                    found.append(_record(message))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    partition, offset = message.partition(), message.offset()
+                    if partition is not None and offset is not None and offset >= ends[partition]:
+                        missing.discard(partition)
     finally:
         consumer.close()
     return [record for record in found if record.offset < ends[record.partition]]
