@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.zookeeper import ZooKeeper
 
+READY: Final = " is ready on "
+"""What a broker says when it has started: one that finds no store before gives up."""
 ROLES: Final = ("leader", "follower", "controller")
 VERBS: Final = ("kill", "freeze", "slow", "stop")
 """kill -9; SIGSTOP; SIGSTOP most of the time, as a slow disk does; SIGTERM with a controlled shutdown."""
@@ -110,15 +112,17 @@ class Stage:
         return self._cut(self._links(verb, brokers[0], luck))
 
     def look(self) -> None:
-        """Fail if a broker ended that nobody killed."""
-        for broker_id, node in self.cluster.nodes.items():
-            if broker_id not in self._down and not node.alive:
+        """Fail if a broker ended that nobody killed; one that never got ready is started again, as systemd would."""
+        for broker_id, node in list(self.cluster.nodes.items()):
+            if broker_id in self._down or node.alive:
+                continue
+            if READY in node.output():
                 raise AssertionError(f"broker {broker_id} ended by itself:\n{node.tail()}")
+            self.cluster.start(broker_id, wait=False)
 
     def settle(self, partitions: int, seconds: float = 60) -> None:
         """Wait until every partition has all its replicas in sync again."""
-        for node in self.cluster.nodes.values():
-            node.wait_ready()
+        wait_until(self._ready, "all brokers to be ready", seconds, every=0.2)
         everyone = set(self.cluster.nodes)
         seen: object = None
 
@@ -139,6 +143,10 @@ class Stage:
             wait_until(settled, "all replicas to be in sync", seconds, every=0.2)
         except AssertionError as failed:
             raise AssertionError(f"{failed}; last seen: {seen}") from None
+
+    def _ready(self) -> bool:
+        self.look()
+        return all(READY in node.output() for node in self.cluster.nodes.values())
 
     def _whose(self, role: str, luck: float) -> int:
         """Who has a role now; anyone, if nobody can say."""
