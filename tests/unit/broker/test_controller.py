@@ -248,8 +248,7 @@ def test_another_broker_takes_over_when_the_controller_goes(tmp_path: Path) -> N
             with pytest.raises(NotController, match="broker 0"):
                 await b.create_topics([NewTopic("x")])
             await a.stop()
-            await until(lambda: b.is_active)
-            assert b.cache.image.controller_id == 1
+            await until(lambda: b.is_active and b.cache.image.controller_id == 1)
             assert b.cache.image.controller_epoch == 2
             assert {found.leader for found in b.cache.image.topics["t"].partitions} == {1}
             assert {found.leader for found in b.cache.image.topics["single"].partitions} == {1, NO_LEADER}
