@@ -101,6 +101,13 @@ _OFFSETS_BY_PARTITION: Final = Each(
 )
 """OffsetFetch before version 2, which has no error for the group."""
 
+_ELECTIONS: Final = Each(
+    "topic_partitions",
+    "replica_election_results",
+    inside=Each("partitions", "partition_result", name="partition_id"),
+)
+"""ElectLeaders in version 0, which has no error at the top."""
+
 TOP: Final[dict[ApiKey, Mapping[str, object]]] = {
     ApiKey.JOIN_GROUP: {"generation_id": -1},
     ApiKey.INIT_PRODUCER_ID: {"producer_id": -1, "producer_epoch": -1},
@@ -115,7 +122,7 @@ def has_place(key: ApiKey, newest: int) -> bool:
 
 def error_response(key: ApiKey, version: int, newest: int, request: Any, code: ErrorCode, message: str) -> Any:
     """The response, of the newest version, that answers everything in `request` with this error."""
-    each = PLACES.get(key)
+    each = _ELECTIONS if key is ApiKey.ELECT_LEADERS and version == 0 else PLACES.get(key)
     if each is None:
         return replace(codec.error_response(key, newest, code, message), **TOP.get(key, {}))  # type: ignore[type-var]  # a message of any API
     if key is ApiKey.OFFSET_FETCH and version < 2:

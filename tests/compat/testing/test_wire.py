@@ -59,6 +59,15 @@ def asked(api: Api, version: int, topic: str, topic_id: uuid.UUID) -> dict[str, 
     if api.key.name in ("DESCRIBE_LOG_DIRS", "METADATA", "DELETE_TOPICS", "DESCRIBE_TOPIC_PARTITIONS"):
         by_id = {"topics": [{"topic_id": None, "name": topic, "topic": topic, "partitions": [0]}]}
         return {**by_id, "topic_names": [topic], "response_partition_limit": 10}
+    if api.key.name == "ADD_PARTITIONS_TO_TXN":
+        topics = [{"name": topic, "partitions": [0]}]
+        return {"v3_and_below_topics": topics, "transactions": [{"transactional_id": "x", "topics": topics}]}
+    if api.key.name == "WRITE_TXN_MARKERS":
+        return {"markers": [{"topics": [{"name": topic, "partition_indexes": [0]}]}]}
+    if api.key.name == "DESCRIBE_TRANSACTIONS":
+        return {"transactional_ids": ["x"]}
+    if api.key.name == "ELECT_LEADERS":
+        return {"topic_partitions": [{"topic": topic, "partitions": [0]}]}
     if api.key.name == "CREATE_TOPICS":
         return {"topics": [{"name": topic, "num_partitions": 1, "replication_factor": 1}]}
     return values
@@ -87,7 +96,7 @@ def codes(answer: Any) -> Iterator[int]:
             yield from codes(part)
     elif isinstance(answer, dict):
         for name, value in answer.items():
-            if name == "error_code":
+            if name in ("error_code", "partition_error_code"):
                 yield int(value)
             else:
                 yield from codes(value)

@@ -45,7 +45,7 @@ def test_a_successor_takes_over_everything(chroot: str) -> None:
 
         before = first.cache.image
         await first.stop()
-        await until(lambda: second.is_active)
+        await until(lambda: second.is_active and second.cache.image.controller_id == 2)
         image = second.cache.image
         assert image.cluster_id == before.cluster_id
         assert image.controller_epoch == 2
