@@ -350,16 +350,18 @@ class StoreConformance:
 
     @scenario
     async def test_one_of_many_wins(self, stores: Stores) -> None:
-        contenders = [await stores.open() for _ in range(4)]
+        contenders = [await stores.open() for _ in range(8)]
 
-        async def campaign(store: MetadataStore) -> bool:
+        async def campaign(store: MetadataStore, office: str) -> bool:
             try:
-                await store.create("/leader", ephemeral=True)
+                await store.create(office, ephemeral=True)
             except NodeExists:
                 return False
             return True
 
-        assert sum(await asyncio.gather(*map(campaign, contenders))) == 1
+        for term in range(5):
+            office = f"/leader-{term}"
+            assert sum(await asyncio.gather(*(campaign(store, office) for store in contenders))) == 1
 
     @scenario
     async def test_refuses_what_is_no_path(self, stores: Stores) -> None:

@@ -46,8 +46,12 @@ class Lease:
         self.path = path
         self._timeout_ns = int(timeout * 1e9)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._renew()
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._renew()
+        except OSError:
+            os.close(self._fd)
+            raise
         self._closing = threading.Event()
         self._thread = threading.Thread(
             target=self._keep_renewing, args=(timeout / 3,), name="metadata-lease", daemon=True

@@ -300,7 +300,7 @@ class _Worker:
     def _writing(self, *, ephemeral: bool = False) -> Iterator[tuple[sqlite3.Connection, int]]:
         """A transaction of a session that is not over, begun here for the first ephemeral node; gives the session."""
         session, lease = self.session, None
-        try:
+        with contextlib.ExitStack() as giving_up:
             with self.tree.transaction(self.connection):
                 if session and not self.tree.has_session(self.connection, session):
                     self._expire()
@@ -308,11 +308,13 @@ class _Worker:
                 if ephemeral and not session:
                     session = self.tree.begin_session(self.connection)
                     lease = self._take_lease(session)
-                yield self.connection, session
-        except BaseException:
-            if lease is not None:
-                lease.close()
-            raise
+                    giving_up.callback(lease.close)
+                try:
+                    yield self.connection, session
+                except BaseException:
+                    giving_up.close()  # before the transaction is undone: the next one may give out the same number
+                    raise
+            giving_up.pop_all()
         if lease is not None:
             self.session, self._lease = session, lease
         self._check_watches()
