@@ -257,9 +257,11 @@ class Admin:
         """The first offset of each partition."""
         return self._offsets(partitions, self._kafka.admin.OffsetSpec.earliest())
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition."""
-        return self._offsets(partitions, self._kafka.admin.OffsetSpec.latest())
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition; `committed`: before the oldest open transaction."""
+        return self._offsets(partitions, self._kafka.admin.OffsetSpec.latest(), committed=committed)
 
     def offsets_at(
         self, when: datetime | int, partitions: Iterable[TopicPartition]
@@ -278,11 +280,36 @@ class Admin:
         found = self._of_leaders(lambda: self._client.delete_records(wanted, **self._deadlines()))
         return {partition: deleted.low_watermark for partition, deleted in found.items()}
 
-    def _offsets(self, partitions: Iterable[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
+    def group_offsets(self, group: str) -> dict[TopicPartition, int]:
+        """What a group has committed; empty if there is no such group."""
+        asked = [self._kafka.ConsumerGroupTopicPartitions(group)]
+        futures = self._client.list_consumer_group_offsets(asked, request_timeout=self._timeout)
+        found = self._result(futures[group]).topic_partitions
+        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+
+    def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets for a group that has no members. Raises RequestRefused if it has some."""
+        if not offsets:
+            return
+        wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        asked = [self._kafka.ConsumerGroupTopicPartitions(group, wanted)]
+        futures = self._client.alter_consumer_group_offsets(asked, request_timeout=self._timeout)
+        for each in self._result(futures[group]).topic_partitions:
+            if each.error is not None:
+                raise self._translated(each.error, self._timeout)
+
+    def _offsets(
+        self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
+    ) -> dict[TopicPartition, int]:
         wanted = {self._kafka.TopicPartition(*partition): spec for partition in partitions}
         if not wanted:
             return {}
-        found = self._of_leaders(lambda: self._client.list_offsets(wanted, request_timeout=self._timeout))
+        level = self._kafka.IsolationLevel
+        asked = {
+            "isolation_level": level.READ_COMMITTED if committed else level.READ_UNCOMMITTED,
+            "request_timeout": self._timeout,
+        }
+        found = self._of_leaders(lambda: self._client.list_offsets(wanted, **asked))
         return {partition: listed.offset for partition, listed in found.items()}
 
     def _of_leaders(self, ask: Callable[[], Mapping[Any, Future[Any]]]) -> dict[TopicPartition, Any]:

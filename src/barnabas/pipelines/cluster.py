@@ -1,0 +1,142 @@
+"""What a cluster has to be read: partitions, the offsets at which they begin and end, and what groups committed.
+
+All offsets of a question are asked for at once: the ends of a hundred partitions take 4 ms, one by one 80 ms, and Spark
+asks before every batch. A broker that does not answer is asked again until `patience` is over, so that a stream lives
+through the restart of a broker.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from barnabas.clients.admin import INTERNAL_TOPICS, Admin
+from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+from barnabas.pipelines.errors import TopicMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.selection import Selection
+
+T = TypeVar("T")
+
+PATIENCE: Final = 60.0
+RETRY_SECONDS: Final = 0.2
+CLIENT_ONLY: Final = ("group.id", "isolation.level")
+"""Properties of consumers that an admin client does not know; other unknown ones are its business to refuse."""
+
+
+class ClusterView:
+    """Questions to a cluster; `config` has Kafka's client properties, with `bootstrap.servers` among them."""
+
+    def __init__(self, config: Mapping[str, object], *, patience: float = PATIENCE) -> None:
+        """Connect. Raises BrokerUnreachable when nobody answered for `patience` seconds."""
+        self._patience = patience
+        self.committed_only = str(config.get("isolation.level", "read_committed")) == "read_committed"
+        """Whether ends are those of committed data: before the oldest open transaction."""
+        found: dict[str, Any] = {name: value for name, value in config.items() if name not in CLIENT_ONLY}
+        servers = str(found.pop("bootstrap.servers"))
+        self._admin = self._asked(lambda: Admin(servers, config=found))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End; closing twice does nothing."""
+        self._admin.close()
+
+    def partitions(self, selection: Selection) -> list[TopicPartition]:
+        """The partitions that are to be read now, sorted. Raises TopicMissing, except for a pattern."""
+        if selection.pattern is not None:
+            names = self._asked(self._admin.topic_names)
+            topics = [name for name in names if name not in INTERNAL_TOPICS and selection.pattern.fullmatch(name)]
+            return self._of_topics(topics)
+        if selection.topics:
+            return self._of_topics(selection.topics)
+        there = set(self._of_topics(sorted({partition.topic for partition in selection.assigned})))
+        for partition in selection.assigned:
+            if partition not in there:
+                raise TopicMissing(f"topic {partition.topic} has no partition {partition.partition}")
+        return sorted(set(selection.assigned))
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id of each topic, which another topic of the same name will not have. Raises TopicMissing."""
+        return {topic.name: topic.topic_id or "" for topic in self._described(topics)}
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition begins. Raises TopicMissing."""
+        return self._offsets(self._admin.beginning_offsets, list(partitions))
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where each partition ends, for readers of the isolation level that was given. Raises TopicMissing."""
+        return self._offsets(partial(self._admin.end_offsets, committed=self.committed_only), list(partitions))
+
+    def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a moment (milliseconds) of each partition; None where nothing is that young."""
+        found: dict[TopicPartition, int | None] = {}
+        for moment in sorted(set(moments.values())):
+            wanted = [partition for partition, when in moments.items() if when == moment]
+            found |= self._asked(partial(self._admin.offsets_at, moment, wanted))
+        return found
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        """What a group has committed; empty if there is no such group."""
+        return self._asked(lambda: self._admin.group_offsets(group))
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Commit for a group that has no members. Raises RequestRefused if it has some."""
+        self._asked(lambda: self._admin.commit_group_offsets(group, offsets))
+
+    def _of_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
+        return sorted(
+            TopicPartition(topic.name, partition.partition)
+            for topic in self._described(topics)
+            for partition in topic.partitions
+        )
+
+    def _described(self, topics: Iterable[str]) -> list[Any]:
+        names = list(topics)
+        try:
+            return self._asked(lambda: self._admin.describe_topics(names))
+        except RequestRefused as error:
+            if error.code != ErrorCode.unknown_topic_or_partition:
+                raise
+            there = set(self._asked(self._admin.topic_names))
+            raise missing([name for name in names if name not in there] or names) from error
+
+    def _offsets(
+        self,
+        ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]],
+        wanted: list[TopicPartition],
+    ) -> dict[TopicPartition, int]:
+        try:
+            return self._asked(lambda: ask(wanted))
+        except RequestRefused as error:
+            if error.code != ErrorCode.unknown_topic_or_partition:
+                raise
+            there = set(self._of_topics(sorted({partition.topic for partition in wanted})))
+            raise missing([str(each) for each in wanted if each not in there] or map(str, wanted)) from error
+
+    def _asked(self, ask: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return ask()
+            except BrokerUnreachable:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
+
+
+def missing(names: Iterable[str]) -> TopicMissing:
+    """The error for topics or partitions that are not there."""
+    wanted = ", ".join(names)
+    return TopicMissing(f"there is no topic or partition {wanted}; `barnabas topics --list` shows what there is")

@@ -1,0 +1,67 @@
+"""What can go wrong between topics and Spark.
+
+PipelineError
+├── InvalidOption      an option that means nothing, or not this value; the nearest known name is suggested
+├── TopicMissing       a topic or partition that is to be read or written is not there
+├── OffsetOutOfRange   an offset was asked for that the partition never had
+├── DataLost           records that were still to be read are gone: removed by retention, or the topic was made anew
+├── ReadStalled        a partition gave nothing for too long, although more was promised
+├── SinkRefused        rows that cannot be written: a column is missing, has another type, or names no topic
+├── MarkerRefused      an exactly-once sink cannot prove what it wrote before, so it writes nothing
+└── NotWritten         records did not arrive at a broker
+
+Every message says what happened, to what, and what to do about it. Spark shows it as the last line of a Python
+traceback, so it has to stand on its own.
+"""
+
+from __future__ import annotations
+
+from barnabas.model.errors import BarnabasError
+
+__all__ = [
+    "DataLost",
+    "InvalidOption",
+    "MarkerRefused",
+    "NotWritten",
+    "OffsetOutOfRange",
+    "PipelineError",
+    "ReadStalled",
+    "SinkRefused",
+    "TopicMissing",
+]
+
+
+class PipelineError(BarnabasError):
+    """Anything that goes wrong between topics and Spark."""
+
+
+class InvalidOption(PipelineError):
+    """An option of the source or the sink is not known, is missing, or has a value that means nothing."""
+
+
+class TopicMissing(PipelineError):
+    """A topic or partition is not there."""
+
+
+class OffsetOutOfRange(PipelineError):
+    """An offset that a partition never had was asked for."""
+
+
+class DataLost(PipelineError):
+    """Records that were still to be read are gone."""
+
+
+class ReadStalled(PipelineError):
+    """A partition gave nothing for too long, although more was promised."""
+
+
+class SinkRefused(PipelineError):
+    """Rows that cannot be written to a topic."""
+
+
+class MarkerRefused(PipelineError):
+    """What an exactly-once sink wrote before is not known for certain."""
+
+
+class NotWritten(PipelineError):
+    """Records did not arrive."""

@@ -1,0 +1,42 @@
+"""A Spark session that knows Barnabas: with the right Python for its workers, and with the source registered.
+
+Spark's workers run `python3` of the system unless they are told otherwise; where that is another Python, all that Spark
+says is that a worker failed to connect back.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def spark_session(
+    name: str = "barnabas", *, master: str | None = None, config: Mapping[str, object] | None = None
+) -> SparkSession:
+    """The session of this process, made if there is none; `spark.read.format("barnabas")` works in it.
+
+    `master` and `config` are Spark's; without a master it is the one that spark-submit gave, or `local[*]`.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in (config or {}).items():
+        builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("barnabas")` known to a session that was made elsewhere."""
+    from barnabas.pipelines.source import BarnabasSource
+
+    spark.dataSource.register(BarnabasSource)
