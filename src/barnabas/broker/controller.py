@@ -22,6 +22,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from barnabas.broker.lookout import is_accepted
 from barnabas.broker.news import News
 from barnabas.broker.standing import Standing
 from barnabas.machines.controller.changes import ConfigChanged, TopicChanged
@@ -370,6 +371,7 @@ class Controller:
             self._clock.now_ms(),
             previous_incarnation=self._previous_incarnation,
             patience=self._patience,
+            answers=is_accepted,
         )
         self._previous_incarnation = self._registration.incarnation_id
         self.standing.registered(epoch)

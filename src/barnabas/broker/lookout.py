@@ -36,15 +36,25 @@ _AFTER_FAILURE: Final = 0.2
 
 async def is_refused(endpoint: Endpoint) -> bool:
     """Whether a connection is refused now: nothing listens there, and the host says so."""
+    return await _connects(endpoint) is False
+
+
+async def is_accepted(endpoint: Endpoint) -> bool:
+    """Whether a connection is accepted now: something listens there."""
+    return await _connects(endpoint) is True
+
+
+async def _connects(endpoint: Endpoint) -> bool | None:
+    """None if nobody says anything."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     except ConnectionRefusedError:
-        return True
-    except (OSError, TimeoutError):
         return False
+    except (OSError, TimeoutError):
+        return None
     writer.close()
-    return False
+    return True
 
 
 class Lookout:

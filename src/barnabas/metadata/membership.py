@@ -6,7 +6,7 @@ one id are never registered at once: the node is there, and the second one is re
 After kill -9 the old registration stays until its session times out. A broker that starts again meanwhile replaces it
 if it is its own: the node carries the incarnation id of the process that made it, and who holds the data directory's
 lock and knows that id from there knows that the process is gone. Otherwise it waits, in case the other one is about to
-vanish.
+vanish; but not where that one answers at its address.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from barnabas.metadata.znodes import BrokerNode, ControllerNode, Registration
 from barnabas.model.errors import StartupError
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from uuid import UUID
 
+    from barnabas.machines.controller.image import Endpoint
     from barnabas.metadata.store import MetadataStore, Node
 
 logger = logging.getLogger(__name__)
@@ -39,11 +41,13 @@ async def register(
     *,
     previous_incarnation: UUID | None = None,
     patience: float = 0.0,
+    answers: Callable[[Endpoint], Awaitable[bool]] | None = None,
 ) -> int:
     """Register and return the broker's epoch.
 
     A node of `previous_incarnation` is replaced; for any other to vanish, `patience` seconds are waited (a little more
-    than the session timeout outlasts a dead broker). Raises DuplicateBroker.
+    than the session timeout outlasts a dead broker), unless it `answers` at an address that is not ours. Raises
+    DuplicateBroker.
     """
     path = BrokerNode.path(registration.broker_id)
     data = BrokerNode.encode(registration, now_ms)
@@ -66,6 +70,8 @@ async def register(
                     await store.delete(path, node.version)
                 await _vacate(store, node.owner)
                 continue
+            if answers is not None and await _is_up(registration, node, answers):
+                raise _duplicate(registration, node)
             await _wait(changed, deadline, registration, node)
     finally:
         watch.cancel()
@@ -96,12 +102,22 @@ async def _wait(changed: asyncio.Event, deadline: float, registration: Registrat
         async with asyncio.timeout_at(deadline):
             await changed.wait()
     except TimeoutError:
-        found = BrokerNode.decode(registration.broker_id, other.data)
-        where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in found.endpoints.values())
-        raise DuplicateBroker(
-            f"a broker with id {registration.broker_id} is already up at {where}: "
-            "give this one another broker.id, or stop the other one"
-        ) from None
+        raise _duplicate(registration, other) from None
+
+
+async def _is_up(registration: Registration, other: Node, answers: Callable[[Endpoint], Awaitable[bool]]) -> bool:
+    found = BrokerNode.decode(registration.broker_id, other.data)
+    own = set(registration.endpoints.values())
+    return any([await answers(endpoint) for endpoint in found.endpoints.values() if endpoint not in own])
+
+
+def _duplicate(registration: Registration, other: Node) -> DuplicateBroker:
+    found = BrokerNode.decode(registration.broker_id, other.data)
+    where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in found.endpoints.values())
+    return DuplicateBroker(
+        f"a broker with id {registration.broker_id} is already up at {where}: "
+        "give this one another broker.id, or stop the other one"
+    )
 
 
 def _incarnation(broker_id: int, node: Node) -> UUID | None:

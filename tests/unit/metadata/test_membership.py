@@ -1,0 +1,74 @@
+"""Who may register under an id that is taken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from barnabas.machines.controller.image import Endpoint
+from barnabas.metadata.layout import lay_out
+from barnabas.metadata.membership import DuplicateBroker, register
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.znodes import Registration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW = 1_700_000_000_000
+HERE, THERE = Endpoint("here", 1), Endpoint("there", 2)
+
+
+def registration(endpoint: Endpoint) -> Registration:
+    return Registration(broker_id=1, endpoints={"PLAINTEXT": endpoint}, incarnation_id=UUID(int=endpoint.port))
+
+
+async def answers(endpoint: Endpoint) -> bool:
+    return True
+
+
+async def no_answer(endpoint: Endpoint) -> bool:
+    return False
+
+
+async def stores(folder: Path) -> tuple[SqliteStore, SqliteStore]:
+    first, second = SqliteStore(folder / "metadata"), SqliteStore(folder / "metadata")
+    await first.start()
+    await second.start()
+    await lay_out(first, lambda: UUID(int=9))
+    return first, second
+
+
+async def test_a_broker_whose_id_belongs_to_one_that_answers_is_refused_at_once(tmp_path: Path) -> None:
+    first, second = await stores(tmp_path)
+    await register(first, registration(THERE), NOW)
+    with pytest.raises(DuplicateBroker, match="already up at there:2"):
+        async with asyncio.timeout(10):
+            await register(second, registration(HERE), NOW, patience=3600, answers=answers)
+    await first.close()
+    await second.close()
+
+
+async def test_one_that_does_not_answer_may_be_about_to_vanish(tmp_path: Path) -> None:
+    first, second = await stores(tmp_path)
+    await register(first, registration(THERE), NOW)
+    waiting = asyncio.create_task(register(second, registration(HERE), NOW, patience=3600, answers=no_answer))
+    await asyncio.sleep(0)
+    await first.close()
+    async with asyncio.timeout(10):
+        assert await waiting > 0
+    await second.close()
+
+
+async def test_an_answer_at_our_own_address_says_nothing(tmp_path: Path) -> None:
+    first, second = await stores(tmp_path)
+    await register(first, registration(HERE), NOW)
+    started = time.monotonic()
+    with pytest.raises(DuplicateBroker):
+        await register(second, registration(HERE), NOW, patience=0.1, answers=answers)
+    assert time.monotonic() - started >= 0.1
+    await first.close()
+    await second.close()
