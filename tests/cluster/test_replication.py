@@ -126,6 +126,32 @@ def test_a_second_broker_with_one_id_is_refused(cluster: Cluster, tmp_path: Path
     assert len(cluster.metadata().brokers) == 3
 
 
+def test_what_was_deleted_while_a_broker_was_away_is_set_aside_there(cluster: Cluster) -> None:
+    cluster.create("deleted", 1, 3)
+    cluster.create("again", 1, 3)
+    away = next(each for each in cluster.nodes if each != cluster.controller())
+    for topic in ("deleted", "again"):
+        sender = Sender(cluster, topic)
+        sender.send(10)
+        sender.finish()
+    cluster.nodes[away].kill()
+    wait_until(lambda: len(cluster.metadata().brokers) == 2, "the broker to be gone")
+    for done in cluster.admin.delete_topics(["deleted", "again"], operation_timeout=10).values():
+        done.result(20)
+    cluster.create("again", 1, 2)
+    data = cluster.start(away).data
+
+    def strays() -> list[str]:
+        return sorted(found.name.partition(".")[0] for found in data.iterdir() if found.name.endswith("-stray"))
+
+    wait_until(lambda: strays() == ["again-0", "deleted-0"], "what nobody names to be set aside")
+    assert not (data / "deleted-0").exists()
+    sender = Sender(cluster, "again")
+    sender.send(5)
+    sender.finish()
+    assert everything(cluster, "again", 5) == list(range(5))
+
+
 def test_groups_go_on_when_their_coordinator_is_killed(cluster: Cluster) -> None:
     cluster.create("grouped", 1, 3)
     sender = Sender(cluster, "grouped")

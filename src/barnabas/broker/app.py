@@ -294,7 +294,7 @@ def _name_strays(image: ClusterImage, logs: LogManager) -> None:
     strays = [log.directory for log in logs.logs() if image.partition(*log.tp) is None]
     if strays:
         logger.warning(
-            "%d logs belong to no topic and are left alone, the first is %s: `barnabas metadata import` brings topics",
+            "%d logs belong to no topic, the first is %s: `barnabas metadata import` brings topics",
             len(strays),
             strays[0],
         )

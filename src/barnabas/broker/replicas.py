@@ -2,7 +2,7 @@
 
 What to do comes from the cluster's image, while the broker stands (`standing`). Logs that are missing are made in a
 thread, one change after the other, since a topic may be deleted and made again meanwhile; a partition is led or
-followed when its log is there.
+followed when its log is there. A log that the image does not give this broker, when it begins to act, is set aside.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from barnabas.model.errors import (
 from barnabas.model.ids import TopicPartition, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Coroutine, Iterable
     from concurrent.futures import Executor, Future
 
     from barnabas.broker.settings import Changed, Settings
@@ -137,6 +137,8 @@ class ReplicaManager:
             return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         if (topic, index) in self._under_construction:
             return NotLeaderOrFollower(f"{topic}-{index} is just being made: try again")
+        if image.leader == self._broker_id and not self._acting:
+            return NotLeaderOrFollower(f"this broker waits to be told whether it leads {topic}-{index}: try again")
         if image.leader == self._broker_id:
             return StorageFailed(f"the log directory of {topic}-{index} has failed")
         return NotLeaderOrFollower(f"{topic}-{index} is led by broker {image.leader}: refresh metadata")
@@ -171,15 +173,17 @@ class ReplicaManager:
 
     def unusable(self) -> frozenset[tuple[str, int]]:
         """The partitions that this broker has a replica of, but in a log directory that has failed."""
-        found = set()
-        for topic in self._metadata.image.topics.values():
-            for partition in topic.partitions:
-                key = topic.name, partition.index
-                if self._broker_id in partition.replicas and key not in self._under_construction:
-                    log = self.logs.get(TopicPartition(*key))
-                    if log is None or log.is_failed:
-                        found.add(key)
-        return frozenset(found)
+        return frozenset(
+            (topic.name, partition.index)
+            for topic in self._metadata.image.topics.values()
+            for partition in topic.partitions
+            if self._broker_id in partition.replicas and self.is_unusable(topic.name, partition.index)
+        )
+
+    def is_unusable(self, topic: str, index: int) -> bool:
+        """Whether this broker's replica of a partition lies in a log directory that has failed."""
+        log = self.logs.get(TopicPartition(topic, index))
+        return (log is None or log.is_failed) and (topic, index) not in self._under_construction
 
     def followers(self) -> Iterable[Follower]:
         """Every partition that this broker follows."""
@@ -204,9 +208,12 @@ class ReplicaManager:
                     self._take(topic, partition, log)
         if wanted:
             self._under_construction.update((each.topic.name, each.partition.index) for each in wanted)
-            making = asyncio.get_running_loop().create_task(self._make(wanted))
-            self._making.add(making)
-            making.add_done_callback(self._making.discard)
+            self._run(self._make(wanted))
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._making.add(task)
+        task.add_done_callback(self._making.discard)
 
     async def settled(self) -> None:
         """Wait until the logs of every partition that was announced are there."""
@@ -248,7 +255,30 @@ class ReplicaManager:
     def resume(self) -> None:
         """From now on, do what the image says."""
         self._acting = True
+        self._set_strays_aside()
         self.take_all(self._metadata.image.topics.values())
+
+    def _set_strays_aside(self) -> None:
+        """Logs that are this broker's no more: topics were deleted, or moved to other brokers, while it was away.
+
+        A broker that is alone leaves logs of topics that it never heard of where they are: somebody may have put them
+        there, and bring the topics later.
+        """
+        image = self._metadata.image
+        alone = image.brokers.keys() <= {self._broker_id}
+        strays = [
+            log
+            for log in self.logs.logs()
+            if self._broker_id not in (() if (known := image.partition(*log.tp)) is None else known.replicas)
+            and not (alone and log.tp.topic not in image.topics)
+        ]
+        if strays:
+            self._run(self._set_aside(strays))
+
+    async def _set_aside(self, strays: list[Log]) -> None:
+        async with self._one_at_a_time:
+            strays = [log for log in strays if log.tp not in self._partitions and log.tp not in self._followers]
+            await asyncio.get_running_loop().run_in_executor(self._executor, self.logs.set_aside, strays)
 
     def resign(self) -> None:
         """Lead and follow nothing until further notice; the logs stay."""

@@ -31,7 +31,7 @@ from barnabas.storage.log import Log
 from barnabas.storage.retention import expired_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.model.clock import Clock
@@ -271,6 +271,14 @@ class LogManager:
                 store = self.store_of(log)
                 store.discard((path,), self._clock.now_ms() + log.config.file_delete_delay_ms, is_dir=True)
                 logger.info("deleted the log of %s", tp)
+
+    def set_aside(self, logs: Iterable[Log]) -> None:
+        """Take logs away that belong to no topic of this broker, but keep their files. Waits for the file system."""
+        for log in logs:
+            with self._names_lock:
+                path = self._move_away(log, "stray") if self._logs.get(log.tp) is log else None
+            if path is not None:
+                logger.warning("%s is no replica of this broker any more: set aside as %s", log.tp, path)
 
     def _move_away(self, log: Log, suffix: str) -> str | None:
         """Close a log and give its directory another name, if its disk allows; returns the name."""

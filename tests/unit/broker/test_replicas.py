@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
+    from barnabas.machines.controller.image import ClusterImage
 
 NOW = 1_700_000_000_000
 
@@ -113,3 +115,71 @@ def test_settings_that_change_while_a_log_is_made_reach_it(tmp_path: Path) -> No
         assert broker.replicas.find("t", 0).log.config.retention_ms == 77
 
     run(tmp_path, story)
+
+
+def test_a_broker_that_is_not_told_yet_says_that_it_does_not_lead(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        broker.replicas.resign()
+        with pytest.raises(NotLeaderOrFollower, match="waits to be told"):
+            broker.replicas.find("t", 0)
+        broker.replicas.resume()
+        assert broker.replicas.find("t", 0).log.log_end_offset == 0
+
+    run(tmp_path, story)
+
+
+class TestStrays:
+    """Logs of topics that went while the broker was away."""
+
+    @staticmethod
+    async def come_back(broker: Broker, image: ClusterImage) -> None:
+        broker.replicas.resign()
+        broker.metadata.replace(image)
+        broker.replicas.resume()
+        await broker.replicas.settled()
+
+    def test_a_deleted_topic_is_set_aside_and_not_adopted_by_one_of_its_name(self, tmp_path: Path) -> None:
+        async def story(broker: Broker) -> None:
+            await make_topic(broker, "gone")
+            await make_topic(broker, "stays")
+            for name in ("gone", "stays"):
+                append(broker.replicas.find(name, 0), [NOW] * 3)
+            stray = broker.replicas.find("gone", 0).log
+            await self.come_back(broker, with_other_broker(without(broker.metadata.image, "gone")))
+            assert broker.logs.get(TopicPartition("gone", 0)) is None
+            assert len(list(stray.log_dir.glob("gone-0.*-stray"))) == 1
+            assert broker.replicas.find("stays", 0).log.log_end_offset == 3
+
+        run(tmp_path, story)
+
+    def test_what_moved_to_others_is_set_aside(self, tmp_path: Path) -> None:
+        async def story(broker: Broker) -> None:
+            topic = await make_topic(broker, "moved", 2)
+            stray = broker.replicas.find("moved", 1).log
+            partitions = topic.partitions[0], replace(topic.partitions[1], leader=2, replicas=(2,), isr=(2,))
+            image = broker.metadata.image
+            await self.come_back(
+                broker, replace(image, topics={**image.topics, "moved": replace(topic, partitions=partitions)})
+            )
+            assert broker.logs.get(TopicPartition("moved", 1)) is None
+            assert len(list(stray.log_dir.glob("moved-1.*-stray"))) == 1
+            assert broker.replicas.find("moved", 0)
+
+        run(tmp_path, story)
+
+    def test_a_broker_that_is_alone_leaves_logs_of_unknown_topics_where_they_are(self, tmp_path: Path) -> None:
+        async def story(broker: Broker) -> None:
+            await make_topic(broker, "t")
+            await self.come_back(broker, without(broker.metadata.image, "t"))
+            assert broker.logs.get(TopicPartition("t", 0)) is not None
+
+        run(tmp_path, story)
+
+
+def without(image: ClusterImage, topic: str) -> ClusterImage:
+    return replace(image, topics={name: found for name, found in image.topics.items() if name != topic})
+
+
+def with_other_broker(image: ClusterImage) -> ClusterImage:
+    return replace(image, brokers={**image.brokers, 2: replace(image.brokers[1], broker_id=2)})

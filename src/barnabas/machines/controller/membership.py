@@ -1,8 +1,7 @@
 """Brokers come, go, are about to stop, or lose a disk: what becomes of the partitions they have.
 
 A topic is deleted whether or not its brokers are up. One that was down then comes back with logs of a topic that is no
-more; as every broker that registers it is told everything, and a log whose topic id nobody names is a stray: it is
-stopped and deleted like a replica that StopReplica names.
+more; as every broker that registers it is told everything, and sets aside the logs that nobody names (strays).
 """
 
 from __future__ import annotations
