@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
+from barnabas.protocol.apis import ApiKey
 from tests.support.clusters import Cluster, Node
 from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,3 +62,11 @@ def test_others_lead_what_lay_on_a_full_disk(tmp_path: Path, small: Path) -> Non
         assert not any(errors)
         found = cluster.metadata("t").topics["t"].partitions
         assert all(1 in found[index].isrs for index in found.keys() - lost)
+        wait_until(lambda: all(offline(cluster.address(each), 1) == lost for each in cluster.nodes), "all to know", 10)
+
+
+def offline(address: str, replica: int) -> set[int]:
+    """The partitions of which this replica is offline, as one broker says."""
+    with Connection(address) as wire:
+        told = wire.ask(ApiKey.METADATA, 9, {"topics": [{"name": "t"}]})
+    return {each.partition_index for each in told.topics[0].partitions if replica in each.offline_replicas}

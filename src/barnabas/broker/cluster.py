@@ -16,6 +16,7 @@ from barnabas.broker.lookout import Lookout
 from barnabas.broker.peers import Peers
 from barnabas.broker.replication import Replication
 from barnabas.machines.controller.leaders import balance
+from barnabas.machines.controller.requests import LogDirFailed
 from barnabas.model.errors import BarnabasError
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ class Cluster:
         )
         self._failed_logs = FailedLogs(broker_id, replicas, self.link, metadata)
         self._lookout = Lookout(broker_id, controller, self.peers, metadata)
-        controller.couriers = Couriers(broker_id, self.peers, settings)
+        controller.couriers = Couriers(
+            broker_id, self.peers, settings, lambda lost_by, keys: controller.decide(LogDirFailed(lost_by, keys))
+        )
         controller.standing.actor = replicas
         replicas.replication = self._replication
 

@@ -2,7 +2,8 @@
 
 A courier knows the last image that its broker acknowledged, and tells the difference to the newest one; whatever
 happened in between goes in one message. A message that was not answered may have been taken, so after it everything is
-told anew. It goes on until the broker's registration is gone, or the controller is replaced.
+told anew. It goes on until the broker's registration is gone, or the controller is replaced. Replicas that the broker
+answers it has lost with a disk are handed back to the controller's rules (`lost`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,19 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import BarnabasError, ErrorCode
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import Any
+
     from barnabas.broker.peers import Peers
     from barnabas.broker.settings import Settings
+    from barnabas.machines.controller.image import PartitionKey
     from barnabas.metadata.cache import BrokerImage, ClusterImage
+
+    Lost = Callable[[int, Sequence[PartitionKey]], Awaitable[object]]
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +38,11 @@ _OVER: Final = frozenset({ErrorCode.stale_controller_epoch, ErrorCode.stale_brok
 class Couriers:
     """Those of one term of office."""
 
-    def __init__(self, broker_id: int, peers: Peers, settings: Settings) -> None:
+    def __init__(self, broker_id: int, peers: Peers, settings: Settings, lost: Lost) -> None:
         self._broker_id = broker_id
         self._peers = peers
         self._settings = settings
+        self._lost = lost
         self._couriers: dict[tuple[int, int], Courier] = {}
 
     def publish(self, image: ClusterImage) -> None:
@@ -49,7 +57,7 @@ class Couriers:
         for key, broker in wanted.items():
             courier = self._couriers.get(key)
             if courier is None:
-                courier = self._couriers[key] = Courier(broker, self._peers, self._settings)
+                courier = self._couriers[key] = Courier(broker, self._peers, self._settings, self._lost)
             courier.publish(image)
 
     def dismiss(self) -> None:
@@ -70,10 +78,11 @@ class Couriers:
 class Courier:
     """Tells one broker, in one of its registrations."""
 
-    def __init__(self, broker: BrokerImage, peers: Peers, settings: Settings) -> None:
+    def __init__(self, broker: BrokerImage, peers: Peers, settings: Settings, lost: Lost) -> None:
         self._broker = broker
         self._peers = peers
         self._settings = settings
+        self._lost = lost
         self._newest: ClusterImage | None = None
         self._acknowledged: ClusterImage | None = None
         self._published = asyncio.Event()
@@ -82,6 +91,8 @@ class Courier:
 
     def publish(self, image: ClusterImage) -> None:
         """Tell this image instead of any that was not told yet."""
+        if self._task.done():
+            return
         self._newest = image
         self._taken.clear()
         self._published.set()
@@ -127,7 +138,7 @@ class Courier:
 
     async def _tell(self, image: ClusterImage) -> ErrorCode:
         from barnabas.metadata.announcements import announcements  # here: a broker that is alone starts without it
-        from barnabas.protocol.internal import RESPONSES
+        from barnabas.protocol.internal import LEADER_AND_ISR, RESPONSES
 
         seconds = self._settings.number("controller.socket.timeout.ms") / 1000
         for message in announcements(self._acknowledged, image, self._broker):
@@ -137,4 +148,17 @@ class Courier:
             if response.error_code is not ErrorCode.none:
                 code: ErrorCode = response.error_code
                 return code
+            if message.__api_key__ == LEADER_AND_ISR and response.topics:
+                await self._hand_back(image, response)
         return ErrorCode.none
+
+    async def _hand_back(self, image: ClusterImage, response: Any) -> None:
+        lost = [
+            (found.name, each.partition_index)
+            for topic in response.topics
+            if (found := image.topic_by_id(topic.topic_id)) is not None
+            for each in topic.partition_errors
+            if each.error_code is ErrorCode.kafka_storage_error
+        ]
+        with contextlib.suppress(BarnabasError):  # the broker reports it too
+            await self._lost(self._broker.broker_id, lost)

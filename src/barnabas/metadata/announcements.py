@@ -44,6 +44,7 @@ def announcements(before: ClusterImage | None, after: ClusterImage, broker: Brok
     delta = difference(before, after)
     changed = [_Changed(topic, topic.partitions) for topic in delta.created]
     changed += [_Changed(topic, _differing(before.topics[topic.name], topic)) for topic in delta.changed]
+    changed += _other_disks(before, after, changed)
     hosted = [each for each in changed if any(broker.broker_id in found.replicas for found in each.partitions)]
     stopped = list(_stopped(before, changed, delta.deleted, broker.broker_id))
     if stopped:
@@ -66,6 +67,21 @@ def _members(image: ClusterImage) -> tuple[object, ...]:
 def _differing(before: TopicImage, after: TopicImage) -> tuple[PartitionImage, ...]:
     known = before.partitions
     return tuple(each for each in after.partitions if each.index >= len(known) or each != known[each.index])
+
+
+def _other_disks(before: ClusterImage, after: ClusterImage, changed: Iterable[_Changed]) -> Iterator[_Changed]:
+    """Partitions of which nothing changed but that a replica was lost with its disk, or is back."""
+    if before.failed == after.failed:
+        return
+    named = {(topic.name, partition.index) for topic, partitions in changed for partition in partitions}
+    lost = [
+        keys
+        for broker_id in before.failed.keys() | after.failed.keys()
+        for keys in before.failed.get(broker_id, frozenset()) ^ after.failed.get(broker_id, frozenset())
+    ]
+    for name, index in sorted(set(lost) - named):
+        if (partition := after.partition(name, index)) is not None:
+            yield _Changed(after.topics[name], (partition,))
 
 
 def _leadership(
@@ -149,7 +165,7 @@ def _metadata(
         internal.UpdateMetadataTopicState(
             topic_name=topic.name,
             topic_id=topic.topic_id,
-            partition_states=tuple(_state(each, epoch, leader=DELETED) for each in topic.partitions),
+            partition_states=tuple(_state(each, epoch, DELETED) for each in topic.partitions),
         )
         for topic in deleted
     ]
@@ -164,7 +180,10 @@ def _metadata(
                 internal.UpdateMetadataTopicState(
                     topic_name=topic.name,
                     topic_id=topic.topic_id,
-                    partition_states=tuple(_state(each, epoch, leader=each.leader) for each in partitions),
+                    partition_states=tuple(
+                        _state(each, epoch, each.leader, image.offline_replicas(topic.name, each))
+                        for each in partitions
+                    ),
                 )
                 for topic, partitions in changed
             ),
@@ -173,7 +192,9 @@ def _metadata(
     )
 
 
-def _state(partition: PartitionImage, controller_epoch: int, *, leader: int) -> internal.UpdateMetadataPartitionState:
+def _state(
+    partition: PartitionImage, controller_epoch: int, leader: int, offline: Iterable[int] = ()
+) -> internal.UpdateMetadataPartitionState:
     return internal.UpdateMetadataPartitionState(
         partition_index=i32(partition.index),
         controller_epoch=i32(controller_epoch),
@@ -182,6 +203,7 @@ def _state(partition: PartitionImage, controller_epoch: int, *, leader: int) -> 
         isr=_ids(partition.isr),
         zk_version=i32(partition.partition_epoch),
         replicas=_ids(partition.replicas),
+        offline_replicas=_ids(offline),
     )
 
 

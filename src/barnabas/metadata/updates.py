@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from barnabas.machines.controller.image import ClusterImage
+    from barnabas.machines.controller.image import ClusterImage, PartitionKey
     from barnabas.protocol.internal import (
         LeaderAndIsrPartitionState,
         LeaderAndIsrRequest,
@@ -47,7 +47,24 @@ def updated(image: ClusterImage, request: UpdateMetadataRequest) -> ClusterImage
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         brokers={broker.id: _broker(broker, image.brokers.get(broker.id)) for broker in request.live_brokers},
+        failed=_failed(image, request),
     )
+
+
+def _failed(image: ClusterImage, request: UpdateMetadataRequest) -> Mapping[int, frozenset[PartitionKey]]:
+    """Replicas that are offline although their broker is up: their log directories have failed."""
+    told = {
+        (state.topic_name, partition.partition_index): partition
+        for state in request.topic_states
+        for partition in state.partition_states
+    }
+    failed: dict[int, frozenset[PartitionKey]] = {}
+    for broker in request.live_brokers:
+        known = frozenset() if request.type == FULL else image.failed.get(broker.id, frozenset())
+        keys = known - told.keys() | {key for key, partition in told.items() if broker.id in partition.offline_replicas}
+        if keys:
+            failed[broker.id] = keys
+    return failed
 
 
 def led(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
+
+from kio.static.primitive import i32
 
 from barnabas.broker.couriers import Couriers
 from barnabas.broker.settings import Settings
@@ -14,10 +17,14 @@ from barnabas.model.config.broker import BrokerConfig
 from barnabas.model.errors import ErrorCode
 from barnabas.net.channel import ChannelBroken
 from barnabas.protocol.conversion import zero
-from barnabas.protocol.internal import FULL, RESPONSES, LeaderAndIsrRequest, UpdateMetadataRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from barnabas.protocol.internal import (
+    FULL,
+    RESPONSES,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicError,
+    UpdateMetadataRequest,
+)
 
 OWN, OTHER = 1, 2
 
@@ -31,7 +38,11 @@ def image(partition_epoch: int = 0, *brokers: BrokerImage) -> ClusterImage:
     topic = TopicImage("t", UUID(int=7), (partition,))
     found = brokers or (broker(OWN), broker(OTHER))
     return ClusterImage(
-        controller_id=OWN, controller_epoch=1, brokers={each.broker_id: each for each in found}, topics={"t": topic}
+        controller_id=OWN,
+        controller_epoch=1,
+        brokers={each.broker_id: each for each in found},
+        topics={"t": topic},
+        topic_names={topic.topic_id: "t"},
     )
 
 
@@ -54,14 +65,12 @@ class Peers:
         return [(type(request), request.type == FULL) for _, request in self.asked]
 
 
-def couriers(peers: Any) -> Couriers:
-    return Couriers(OWN, peers, Settings(BrokerConfig.load({"log.dirs": "/nowhere"}), MetadataCache()))
+async def nothing_lost(broker_id: int, keys: object) -> None:
+    raise AssertionError(f"broker {broker_id} lost {keys}")
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
+def couriers(peers: Any, lost: Any = nothing_lost) -> Couriers:
+    return Couriers(OWN, peers, Settings(BrokerConfig.load({"log.dirs": "/nowhere"}), MetadataCache()), lost)
 
 
 EVERYTHING = [(LeaderAndIsrRequest, True), (UpdateMetadataRequest, True)]
@@ -96,7 +105,8 @@ async def test_a_broker_that_registered_anew_is_told_by_a_new_courier() -> None:
     await sending.delivered(5)
     assert len(peers.asked) == 1
     sending.publish(image(1))
-    await until(lambda: len(peers.asked) == 1)
+    await asyncio.wait_for(sending.delivered(60), 5)
+    assert len(peers.asked) == 1
     sending.publish(image(1, broker(OWN), broker(OTHER, epoch=6)))
     await sending.delivered(5)
     assert [request.broker_epoch for _, request in peers.asked] == [5, 6, 6]
@@ -112,4 +122,27 @@ async def test_nobody_waits_for_a_broker_that_is_gone() -> None:
     await asyncio.sleep(0)
     sending.publish(image(1, broker(OWN)))
     await waiting
+    sending.dismiss()
+
+
+async def test_replicas_that_a_broker_lost_with_a_disk_are_handed_back() -> None:
+    lost: list[tuple[int, object]] = []
+
+    async def note(broker_id: int, keys: object) -> None:
+        lost.append((broker_id, keys))
+
+    class LostDisk(Peers):
+        async def ask(self, broker_id: int, request: Any, *rest: Any, **named: Any) -> Any:
+            response = await super().ask(broker_id, request, *rest, **named)
+            if not isinstance(request, LeaderAndIsrRequest):
+                return response
+            error = LeaderAndIsrPartitionError(partition_index=i32(0), error_code=ErrorCode.kafka_storage_error)
+            topics = (LeaderAndIsrTopicError(topic_id=UUID(int=7), partition_errors=(error,)),)
+            return replace(response, topics=topics)
+
+    sending = couriers(peers := LostDisk(), note)
+    sending.publish(image())
+    await sending.delivered(5)
+    assert lost == [(OTHER, [("t", 0)])]
+    assert peers.kinds() == EVERYTHING
     sending.dismiss()

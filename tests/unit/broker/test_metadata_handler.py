@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -89,6 +90,13 @@ class TestTopics:
         assert (partition.error_code, partition.partition_index, partition.leader_id) == (ErrorCode.none, 0, 2)
         assert (partition.leader_epoch, partition.replica_nodes, partition.isr_nodes) == (3, (2, 1, 3), (2, 1, 3))
         assert partition.offline_replicas == (3,)
+
+    def test_a_replica_whose_disk_failed_is_offline(self) -> None:
+        both: dict[int, tuple[str, ...]] = {1: ("PLAINTEXT",), 2: ("PLAINTEXT",)}
+        broker = telling_broker(ClusterOf(both, {"a": (2, 2)}, replicas=(2, 1)))
+        broker.metadata.replace(replace(broker.metadata.image, failed={1: frozenset({("a", 0)})}))
+        first, second = answer(broker, request("a")).topics[0].partitions
+        assert (first.offline_replicas, second.offline_replicas) == ((1,), ())
 
     @pytest.mark.parametrize(
         ("leader", "error"), [(2, ErrorCode.listener_not_found), (3, ErrorCode.leader_not_available)]

@@ -119,6 +119,19 @@ def test_a_deleted_topic_is_stopped_and_gone() -> None:
     assert dict(told(before, before, image({}, BROKER)).topics) == {}
 
 
+def test_a_replica_that_was_lost_with_a_disk_is_told_as_offline_until_its_broker_is_back() -> None:
+    topic = TopicImage(
+        "a", UUID(int=1), (PartitionImage(0, 1, 4, (1, 2), (1,), 6), PartitionImage(1, 1, 4, (1, 2), (1,), 6))
+    )
+    whole = image({"a": topic}, BROKER, OTHER)
+    lost = replace(whole, failed={2: frozenset({("a", 0)})})
+    found = told(whole, whole, lost)
+    assert found.offline_replicas("a", topic.partitions[0]) == (2,)
+    assert found.offline_replicas("a", topic.partitions[1]) == ()
+    assert dict(told(image({}, BROKER), None, lost).failed) == dict(lost.failed)
+    assert dict(told(found, lost, whole).failed) == {}
+
+
 def test_messages_name_the_registration_that_they_are_for() -> None:
     for message in announcements(None, image({}, BROKER), BROKER):
         assert message.broker_epoch == BROKER.epoch

@@ -166,9 +166,11 @@ class View(NamedTuple):
             return NO_LEADER, ErrorCode.listener_not_found
         return NO_LEADER, ErrorCode.leader_not_available
 
-    def offline(self, partition: PartitionImage) -> tuple[BrokerId, ...]:
-        """The replicas that callers cannot reach."""
-        return cast("tuple[BrokerId, ...]", tuple(node for node in partition.replicas if node not in self.endpoints))
+    def offline(self, topic: str, partition: PartitionImage) -> tuple[BrokerId, ...]:
+        """The replicas that callers cannot reach, or whose log directory has failed."""
+        lost = self.image.offline_replicas(topic, partition)
+        found = tuple(node for node in partition.replicas if node not in self.endpoints or node in lost)
+        return cast("tuple[BrokerId, ...]", found)
 
 
 def _topic(view: View, topic: TopicImage, operations: int) -> MetadataResponseTopic:
@@ -177,12 +179,12 @@ def _topic(view: View, topic: TopicImage, operations: int) -> MetadataResponseTo
         name=cast("TopicName", topic.name),
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=tuple(_partition(view, partition) for partition in topic.partitions),
+        partitions=tuple(_partition(view, topic.name, partition) for partition in topic.partitions),
         topic_authorized_operations=cast("i32", operations),
     )
 
 
-def _partition(view: View, partition: PartitionImage) -> MetadataResponsePartition:
+def _partition(view: View, topic: str, partition: PartitionImage) -> MetadataResponsePartition:
     leader, error = view.leader(partition)
     return MetadataResponsePartition(
         error_code=error,
@@ -191,7 +193,7 @@ def _partition(view: View, partition: PartitionImage) -> MetadataResponsePartiti
         leader_epoch=cast("i32", partition.leader_epoch),
         replica_nodes=cast("tuple[BrokerId, ...]", partition.replicas),
         isr_nodes=cast("tuple[BrokerId, ...]", partition.isr),
-        offline_replicas=view.offline(partition),
+        offline_replicas=view.offline(topic, partition),
     )
 
 
@@ -290,7 +292,7 @@ def _describe_topic(
                 isr_nodes=cast("tuple[BrokerId, ...]", partition.isr),
                 eligible_leader_replicas=(),
                 last_known_elr=(),
-                offline_replicas=view.offline(partition),
+                offline_replicas=view.offline(topic.name, partition),
             )
             for partition in partitions
         ),

@@ -39,10 +39,25 @@ if TYPE_CHECKING:
 async def leader_and_isr(
     broker: Broker, request: internal.LeaderAndIsrRequest, caller: Caller
 ) -> internal.LeaderAndIsrResponse:
-    """Take over who leads."""
+    """Take over who leads; replicas in a log directory that has failed are answered with KAFKA_STORAGE_ERROR."""
     await broker.controller.news.leader_and_isr(request)
     await broker.replicas.settled()
-    return internal.LeaderAndIsrResponse(error_code=ErrorCode.none, topics=())
+    lost = [
+        internal.LeaderAndIsrTopicError(
+            topic_id=topic.topic_id,
+            partition_errors=tuple(
+                internal.LeaderAndIsrPartitionError(
+                    partition_index=each.partition_index, error_code=ErrorCode.kafka_storage_error
+                )
+                for each in topic.partition_states
+                if broker.replicas.is_unusable(topic.topic_name, each.partition_index)
+            ),
+        )
+        for topic in (request.topic_states if broker.logs.failed_directories else ())
+    ]
+    return internal.LeaderAndIsrResponse(
+        error_code=ErrorCode.none, topics=tuple(each for each in lost if each.partition_errors)
+    )
 
 
 async def stop_replica(
