@@ -12,7 +12,7 @@ from kio.static.primitive import i8, i32
 
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.log_offsets import by_topic
-from barnabas.clients.wire import RETRY_SECONDS, Node
+from barnabas.clients.wire import RETRY_SECONDS, Node, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
@@ -56,6 +56,38 @@ class Layout:
 
     racks: dict[int, str | None]
     replicas: dict[TopicPartition, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads a partition (None: nobody), since which epoch, and who could: all replicas, and those in sync."""
+
+    leader: int | None
+    epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def leaderships(cluster: Cluster, topic: str) -> dict[int, Leadership]:
+    """The partitions of a topic by number, as the broker knows them that is asked. Raises RequestRefused."""
+    (found,) = _metadata(cluster, [topic]).topics
+    if found.error_code != ErrorCode.none:
+        raise RequestRefused(found.error_code, f"topic {topic}: {meaning(found)}")
+    return {
+        one.partition_index: Leadership(
+            None if one.leader_id < 0 else one.leader_id,
+            one.leader_epoch,
+            tuple(one.replica_nodes),
+            tuple(one.isr_nodes),
+        )
+        for one in found.partitions
+    }
+
+
+def controller_id(cluster: Cluster) -> int | None:
+    """Who is the controller, as the broker knows that is asked."""
+    found: int = _metadata(cluster, ()).controller_id
+    return None if found < 0 else found
 
 
 def layout(cluster: Cluster, topics: Collection[str] | None) -> Layout:

@@ -4,8 +4,9 @@
         with broker.faults.fail("PRODUCE", "NOT_LEADER_OR_FOLLOWER", times=2):
             ...
 
-    broker.py   a broker of one's own             faults.py   what can go wrong, from Python
-    kafka.py    what tests need besides           plugin.py   fixtures for pytest: `kafka`, `kafka_broker`
+    broker.py    a broker of one's own            faults.py   what can go wrong, from Python
+    cluster.py   several, and who leads what      plugin.py   fixtures for pytest: `kafka`, `kafka_cluster`
+    kafka.py     what tests need besides
 
 A broker here is a process of its own, reached over the wire and over a private socket: what is tested against is what
 runs in production. Names are loaded when they are first asked for, since pytest loads the plugin in every run.
@@ -19,18 +20,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from barnabas.protocol.faults import InvalidFault
     from barnabas.testing.broker import Broker, BrokerFailed
+    from barnabas.testing.cluster import Cluster
     from barnabas.testing.faults import Fault, Faults
-    from barnabas.testing.kafka import Kafka
+    from barnabas.testing.kafka import Kafka, KafkaCluster
 
-__all__ = ["Broker", "BrokerFailed", "Fault", "Faults", "InvalidFault", "Kafka"]
+__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "Faults", "InvalidFault", "Kafka", "KafkaCluster"]
 
 _HOMES = {
     "Broker": "barnabas.testing.broker",
     "BrokerFailed": "barnabas.testing.broker",
+    "Cluster": "barnabas.testing.cluster",
     "Fault": "barnabas.testing.faults",
     "Faults": "barnabas.testing.faults",
     "InvalidFault": "barnabas.protocol.faults",
     "Kafka": "barnabas.testing.kafka",
+    "KafkaCluster": "barnabas.testing.kafka",
 }
 
 

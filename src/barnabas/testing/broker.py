@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.protocol.faults import SOCKET_VARIABLE
-from barnabas.testing.faults import BrokerFailed, Faults, Private
+from barnabas.testing.faults import BrokerFailed, BrokerFaults, Private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ class Broker:
         self._data = None if data is None else Path(data).absolute()
         self._process: subprocess.Popen[bytes] | None = None
         self._holding: socket.socket | None = None
-        self._faults: Faults | None = None
+        self._faults: BrokerFaults | None = None
 
     def __repr__(self) -> str:
         state = f"on {self.bootstrap_servers}" if self.running else "not running"
@@ -111,7 +111,7 @@ class Broker:
         return self._process.pid
 
     @property
-    def faults(self) -> Faults:
+    def faults(self) -> BrokerFaults:
         """What can go wrong on it."""
         if self._faults is None:
             raise BrokerFailed("the broker was not started yet, so nothing can go wrong on it")
@@ -224,7 +224,7 @@ class Broker:
             os.close(reader)
             if writer >= 0:
                 os.close(writer)
-        self._faults = Faults(private)
+        self._faults = BrokerFaults(private)
         self._holding = private.connect()
         private.exchange(self._holding, "hold", {})
 

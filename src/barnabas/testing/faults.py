@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import json
 import socket
+import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -21,9 +23,11 @@ from barnabas.model.errors import BarnabasError
 from barnabas.protocol.faults import InvalidFault
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 ANSWER_SECONDS: Final = 30.0
+LOOK_AGAIN_SECONDS: Final = 0.01
 
 
 class BrokerFailed(BarnabasError):
@@ -71,11 +75,13 @@ class Private:
 class Fault:
     """Something that happens to requests until it is removed. As a context manager it is removed at the end."""
 
-    def __init__(self, private: Private, number: int, description: str) -> None:
-        self._private = private
-        self._number = number
+    def __init__(self, places: Sequence[tuple[Private, int]], description: str) -> None:
+        """`places` are the brokers that it was set on, with the number that it has there."""
+        self._places = places
         self._description = description
-        self._fired: int | None = None
+        self._last_fired = dict.fromkeys(places, 0)
+        """What each broker said last: one that stopped since says nothing more."""
+        self._removed = False
 
     def __repr__(self) -> str:
         return f"<Fault {self._description}>"
@@ -94,37 +100,47 @@ class Fault:
 
     @property
     def fired(self) -> int:
-        """How often it has happened."""
-        if self._fired is None:
-            return int(self._private.ask("fired", number=self._number))
-        return self._fired
+        """How often it has happened, on all brokers together."""
+        if not self._removed:
+            self._ask_all("fired")
+        return sum(self._last_fired.values())
 
     def wait(self, times: int = 1, timeout: float = 10.0) -> None:
         """Wait until it has happened so often. Raises TimeoutError; in a coroutine, `await asyncio.to_thread(...)`."""
-        fired = self._private.ask("wait", number=self._number, times=times, seconds=timeout, waits=timeout)
-        if fired < times:
-            raise TimeoutError(f"within {timeout:g} s it happened {fired} times and not {times}: {self._description}")
+        deadline = time.monotonic() + timeout
+        while (fired := self.fired) < times:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(
+                    f"within {timeout:g} s it happened {fired} times and not {times}: {self._description}"
+                )
+            if len(self._places) > 1:  # nobody knows where it happens next
+                time.sleep(min(left, LOOK_AGAIN_SECONDS))
+            else:
+                ((private, number),) = self._places
+                private.ask("wait", number=number, times=times, seconds=left, waits=left)
 
     def remove(self) -> None:
         """Let it happen no more; requests that it delays go on. Removing twice does nothing."""
-        if self._fired is None:
-            self._fired = 0
+        if not self._removed:
+            self._removed = True
+            self._ask_all("remove")
+
+    def _ask_all(self, do: str) -> None:
+        for place in self._places:
             with suppress(InvalidFault, BrokerFailed):  # a broker that stopped since has no faults
-                self._fired = int(self._private.ask("remove", number=self._number))
+                private, number = place
+                self._last_fired[place] = int(private.ask(do, number=number))
 
 
-class Faults:
-    """What can go wrong on one broker.
+class Faults(ABC):
+    """What can go wrong on one broker, or on the brokers of a cluster.
 
     `api` is Kafka's name of a request, as "PRODUCE", "FETCH", "METADATA" or "InitProducerId", or "*" for all. The next
     `times` requests are met, or all while the fault is there. `topic`, `group` and `client_id` narrow it down to
     requests that name the topic or group, or come from such a client.
     Faults are looked at in the order in which they were set, and a request meets one at most.
     """
-
-    def __init__(self, private: Private) -> None:
-        self._private = private
-        self._touched = False
 
     def fail(
         self,
@@ -171,12 +187,48 @@ class Faults:
         """Close the connection instead of answering: before the request takes effect, or `when="after"` it has."""
         return self._add(f"drop {api} {when} its effect", "drop", api, times, topic, group, client_id, when=when)
 
+    def _add(
+        self,
+        description: str,
+        kind: str,
+        api: str,
+        times: int | None,
+        topic: str | None,
+        group: str | None,
+        client_id: str | None,
+        **words: Any,
+    ) -> Fault:
+        narrowed: dict[str, Any] = {"times": times, "topic": topic, "group": group, "client_id": client_id}
+        told = ", ".join(f"{name}={value!r}" for name, value in narrowed.items() if value is not None)
+        places = self._set({"kind": kind, "api": api, **narrowed, **words})
+        return Fault(places, f"{description}{' (' if told else ''}{told}{')' if told else ''}")
+
+    @abstractmethod
     def rebalance(self, group: str) -> None:
         """Make a group rebalance now.
 
         Members of a classic group have to join again. A group of the new protocol gets a new epoch and a new
         assignment, which may be the same as before.
         """
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove all faults; requests that were delayed go on. Costs nothing if there were none."""
+
+    @abstractmethod
+    def _set(self, fault: dict[str, Any]) -> list[tuple[Private, int]]:
+        """Let a fault happen from now on; returns where, and its number there."""
+
+
+class BrokerFaults(Faults):
+    """What can go wrong on one broker."""
+
+    def __init__(self, private: Private) -> None:
+        self._private = private
+        self._touched = False
+
+    def rebalance(self, group: str) -> None:
+        """Make a group rebalance now; this broker has to be its coordinator."""
         self._private.ask("rebalance", group=group)
 
     def move_leader(self, topic: str, partition: int = 0) -> int:
@@ -200,25 +252,12 @@ class Faults:
         return int(self._private.ask("expire", topic=topic, ahead_ms=round(ahead * 1000)))
 
     def clear(self) -> None:
-        """Remove all faults; requests that were delayed go on. Costs nothing if there were none."""
+        """Remove all faults of this broker."""
         if self._touched:
             self._touched = False
             with suppress(BrokerFailed):  # a broker that stopped since has no faults
                 self._private.ask("clear")
 
-    def _add(
-        self,
-        description: str,
-        kind: str,
-        api: str,
-        times: int | None,
-        topic: str | None,
-        group: str | None,
-        client_id: str | None,
-        **words: Any,
-    ) -> Fault:
-        narrowed: dict[str, Any] = {"times": times, "topic": topic, "group": group, "client_id": client_id}
+    def _set(self, fault: dict[str, Any]) -> list[tuple[Private, int]]:
         self._touched = True
-        number = self._private.ask("add", kind=kind, api=api, **narrowed, **words)
-        told = ", ".join(f"{name}={value!r}" for name, value in narrowed.items() if value is not None)
-        return Fault(self._private, number, f"{description}{' (' if told else ''}{told}{')' if told else ''}")
+        return [(self._private, self._private.ask("add", **fault))]

@@ -1,7 +1,7 @@
 """What a test needs of Kafka: names of its own, topics, clients, and a look at what is in a topic.
 
-The fixture `kafka` is one of these. Everything it makes is gone when the test ends: clients are closed, and topics
-whose names begin with the test's own prefix are deleted, whoever made them.
+The fixtures `kafka` and `kafka_cluster` are such. Everything they make is gone when the test ends: clients are closed,
+and topics whose names begin with the test's own prefix are deleted, whoever made them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import json
 import re
 import time
 import uuid
+from abc import ABC, abstractmethod
 from contextlib import ExitStack
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,19 +30,23 @@ if TYPE_CHECKING:
     )
     from barnabas.clients.reading import Topics
     from barnabas.testing.broker import Broker
-    from barnabas.testing.faults import Faults
+    from barnabas.testing.cluster import Cluster, ClusterFaults
+    from barnabas.testing.faults import BrokerFaults, Faults
 
 CLOSE_SECONDS: Final = 5.0
 """How long a producer may still deliver when the test is over."""
 LONGEST_NAME: Final = 80
 
 
-class Kafka:
-    """A broker as one test uses it."""
+class KafkaForTest(ABC):
+    """Brokers as one test uses them."""
 
-    def __init__(self, broker: Broker, test: str = "test") -> None:
+    copies: ClassVar[int | None] = None
+    """How many replicas the test's topics have; None: as many as the brokers are set to give."""
+
+    def __init__(self, brokers: Broker | Cluster, test: str) -> None:
         """`test` is the name that topics and groups begin with; something random makes it unique."""
-        self.broker = broker
+        self._brokers = brokers
         self.prefix = f"{re.sub(r'[^a-zA-Z0-9_-]+', '-', test)[:LONGEST_NAME].strip('-')}.{uuid.uuid4().hex[:6]}"
         """What all names of this test begin with."""
         self._topics = 0
@@ -56,19 +61,24 @@ class Kafka:
     @property
     def bootstrap_servers(self) -> str:
         """What clients are given, whichever they are."""
-        return self.broker.bootstrap_servers
+        return self._brokers.bootstrap_servers
 
     @property
+    @abstractmethod
     def faults(self) -> Faults:
         """What can go wrong."""
-        return self.broker.faults
 
     def name(self, what: str) -> str:
         """A name that only this test has, for a topic, a group or anything else; the same for the same `what`."""
         return f"{self.prefix}.{what}"
 
     def topic(
-        self, what: str | None = None, *, partitions: int = 1, configs: Mapping[str, object] | None = None
+        self,
+        what: str | None = None,
+        *,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        configs: Mapping[str, object] | None = None,
     ) -> str:
         """Make a topic, and return its name: `name(what)`, or one of its own."""
         self._topics += 1
@@ -76,7 +86,7 @@ class Kafka:
         texts = {
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (configs or {}).items()
         }
-        self._own_admin.create_topic(made, partitions, 1, configs=texts)
+        self._own_admin.create_topic(made, partitions, replication_factor or self.copies, configs=texts)
         return made
 
     # Clients
@@ -189,12 +199,49 @@ class Kafka:
         with ExitStack() as stack:
             stack.callback(self._delete_topics)
             stack.push(self._opened.pop_all())
-            self.broker.faults.clear()
+            self.faults.clear()
 
     def _delete_topics(self) -> None:
-        if self.broker.running:
+        if self._brokers.running:
             with self._own_admin as admin:
                 admin.delete_topics(name for name in admin.topic_names() if name.startswith(f"{self.prefix}."))
+
+
+class Kafka(KafkaForTest):
+    """A broker as one test uses it."""
+
+    copies = 1
+
+    def __init__(self, broker: Broker, test: str = "test") -> None:
+        super().__init__(broker, test)
+        self.broker = broker
+
+    @property
+    def faults(self) -> BrokerFaults:
+        """What can go wrong."""
+        return self.broker.faults
+
+
+class KafkaCluster(KafkaForTest):
+    """A cluster as one test uses it."""
+
+    def __init__(self, cluster: Cluster, test: str = "test") -> None:
+        super().__init__(cluster, test)
+        self.cluster = cluster
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """All brokers, each at the place of its id."""
+        return self.cluster.brokers
+
+    @property
+    def faults(self) -> ClusterFaults:
+        """What can go wrong; on one broker alone: `brokers[0].faults`."""
+        return self.cluster.faults
+
+    def leader(self, topic: str, partition: int = 0) -> Broker:
+        """The broker that leads a partition."""
+        return self.cluster.leader(topic, partition)
 
 
 def _as_bytes(value: object) -> bytes | None:

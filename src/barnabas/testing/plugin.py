@@ -1,12 +1,16 @@
-"""The pytest plugin: a broker for the test run, and Kafka for each test.
+"""The pytest plugin: brokers for the test run, and Kafka for each test.
 
-    kafka_broker    a `Broker`, one for all tests of a run (under pytest-xdist: one for each worker)
-    kafka           a `Kafka` on it: names, topics and clients of this test's own
-    kafka_topic     the name of a topic with one partition, made for this test
-    kafka_config    Kafka's settings for the broker; define it in conftest.py to have others
+    kafka_broker          a `Broker`, one for all tests of a run (under pytest-xdist: one for each worker)
+    kafka                 a `Kafka` on it: names, topics and clients of this test's own
+    kafka_topic           the name of a topic with one partition, made for this test
+    kafka_config          Kafka's settings for the broker; define it in conftest.py to have others
 
-The broker starts with the first test that wants it. Faults end with their test, and a broker that a test stopped is
-started again for the next. If a test fails, its report shows what the broker logged meanwhile.
+    kafka_brokers         a `Cluster` of three, likewise one for all tests of a run
+    kafka_cluster         a `KafkaCluster` on it: what `kafka` has, on three brokers
+    kafka_cluster_config  Kafka's settings for the three; those of kafka_config unless it is defined
+
+Brokers start with the first test that wants them. Faults end with their test, and a broker that a test stopped is
+started again for the next. If a test fails, its report shows what its brokers logged meanwhile.
 """
 
 from __future__ import annotations
@@ -19,12 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
 
     from barnabas.testing.broker import Broker
-    from barnabas.testing.kafka import Kafka
+    from barnabas.testing.cluster import Cluster
+    from barnabas.testing.kafka import Kafka, KafkaCluster
 
-BROKER = pytest.StashKey["Broker"]()
-"""The broker of the run, in the session's stash."""
-LOGGED = pytest.StashKey[int]()
-"""How much the broker had logged when a test began, in the test's stash."""
+BROKERS = pytest.StashKey[dict[str, dict[str, "Broker"]]]()
+"""The brokers that this run has started, by fixture and by what reports call them, in the session's stash."""
+LOGGED = pytest.StashKey[dict[str, int]]()
+"""How much each broker had logged when a test began, in the test's stash."""
 SHOWN_LINES = 100
 
 
@@ -35,14 +40,33 @@ def kafka_config() -> Mapping[str, object]:
 
 
 @pytest.fixture(scope="session")
+def kafka_cluster_config(kafka_config: Mapping[str, object]) -> Mapping[str, object]:
+    """Kafka's settings for the three brokers of the test run."""
+    return kafka_config
+
+
+@pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) -> Iterator[Broker]:
     """A real broker, shared by all tests of this run; clients reach it at `kafka_broker.bootstrap_servers`."""
     from barnabas.testing.broker import Broker
 
     with Broker(kafka_config) as broker:
-        request.session.stash[BROKER] = broker
+        started = _started(request.session)
+        started["kafka_broker"] = {"Kafka broker": broker}
         yield broker
-        del request.session.stash[BROKER]
+        del started["kafka_broker"]
+
+
+@pytest.fixture(scope="session")
+def kafka_brokers(request: pytest.FixtureRequest, kafka_cluster_config: Mapping[str, object]) -> Iterator[Cluster]:
+    """A real cluster of three, shared by all tests of this run; clients reach it at its `bootstrap_servers`."""
+    from barnabas.testing.cluster import Cluster
+
+    with Cluster(kafka_cluster_config) as cluster:
+        started = _started(request.session)
+        started["kafka_brokers"] = {f"Kafka broker {number}": broker for number, broker in enumerate(cluster.brokers)}
+        yield cluster
+        del started["kafka_brokers"]
 
 
 @pytest.fixture
@@ -56,41 +80,63 @@ def kafka(request: pytest.FixtureRequest, kafka_broker: Broker) -> Iterator[Kafk
 
 
 @pytest.fixture
+def kafka_cluster(request: pytest.FixtureRequest, kafka_brokers: Cluster) -> Iterator[KafkaCluster]:
+    """Three brokers for this test: what `kafka` has, and `kafka_cluster.brokers`, `.leader(topic)`, `.cluster`."""
+    from barnabas.testing.kafka import KafkaCluster
+
+    kafka_brokers.start()
+    with KafkaCluster(kafka_brokers, request.node.name) as kafka:
+        yield kafka
+
+
+@pytest.fixture
 def kafka_topic(kafka: Kafka) -> str:
     """A topic with one partition, for this test alone."""
     return kafka.topic()
 
 
+def _started(session: pytest.Session) -> dict[str, dict[str, Broker]]:
+    return session.stash.setdefault(BROKERS, {})
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Note how much the broker has logged, before the test's fixtures begin."""
-    broker = item.session.stash.get(BROKER, None)
-    item.stash[LOGGED] = 0 if broker is None else broker.log_file.stat().st_size
+    """Note how much brokers have logged, before the test's fixtures begin."""
+    item.stash[LOGGED] = {
+        name: broker.log_file.stat().st_size
+        for brokers in _started(item.session).values()
+        for name, broker in brokers.items()
+    }
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
-    """Remove the faults that the test left, also if it used the broker alone."""
+    """Remove the faults that the test left, also if it used brokers alone."""
     try:
         return (yield)
     finally:
-        broker = item.session.stash.get(BROKER, None)
-        if broker is not None:
-            broker.faults.clear()
+        for brokers in _started(item.session).values():
+            for broker in brokers.values():
+                broker.faults.clear()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failed test what the broker logged while it ran."""
+    """Show with a failed test what its brokers logged while it ran."""
     report = yield
-    broker = item.session.stash.get(BROKER, None)
-    if report.failed and broker is not None and "kafka_broker" in getattr(item, "fixturenames", ()):
-        with broker.log_file.open("rb") as log:
-            log.seek(item.stash.get(LOGGED, 0))
-            lines = log.read().decode(errors="replace").splitlines()
-        if lines:
-            report.sections.append(("Kafka broker log", "\n".join(lines[-SHOWN_LINES:])))
+    if report.failed:
+        for fixture, brokers in _started(item.session).items():
+            for name, broker in brokers.items() if fixture in getattr(item, "fixturenames", ()) else ():
+                lines = _logged_since(broker, item.stash.get(LOGGED, {}).get(name, 0))
+                if lines:
+                    report.sections.append((f"{name} log", "\n".join(lines[-SHOWN_LINES:])))
     return report
+
+
+def _logged_since(broker: Broker, position: int) -> list[str]:
+    with broker.log_file.open("rb") as log:
+        log.seek(position)
+        return log.read().decode(errors="replace").splitlines()
