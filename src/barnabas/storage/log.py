@@ -20,6 +20,7 @@ from barnabas.model.errors import (
     CorruptMessage,
     InconsistentTopicId,
     OffsetOutOfRange,
+    OutOfOrderSequence,
     RecordListTooLarge,
     StorageFailed,
 )
@@ -40,6 +41,7 @@ from barnabas.storage.files import ColdRead, FileHandle
 from barnabas.storage.flushing import FlushPlan
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates
 from barnabas.storage.reading import LogReader
+from barnabas.storage.recall import recall
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from barnabas.storage.segments import MARK_MS, ReadResult, Segments
@@ -174,7 +176,13 @@ class Log(LogReader):
             transactional = bool(attributes & TRANSACTIONAL)
             has_sequence = producer_id >= 0 and not attributes & CONTROL
             if has_sequence:
-                found = self._producers.check(producer_id, producer_epoch, sequence, delta, transactional)
+                producers = self._producers
+                try:
+                    found = producers.check(producer_id, producer_epoch, sequence, delta, transactional)
+                except OutOfOrderSequence:
+                    if not recall(producers, segments.all):
+                        raise
+                    found = producers.check(producer_id, producer_epoch, sequence, delta, transactional)
                 if found is not None:
                     append_time = found.timestamp if attributes & LOG_APPEND_TIME else -1
                     return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)

@@ -6,7 +6,8 @@ the last one ended; a new epoch begins at 0. A producer id of which nothing is k
 batches may have been removed by retention.
 
 The state is a function of the log. Snapshots (`.snapshot`, named by the offset up to which they speak) save reading all
-of it again: one is written when a segment begins and one when the log is closed.
+of it again: one is written when a segment begins and one when the log is closed. They have the last batch of a producer
+only; the four before it are read back from the log when somebody repeats one (see `recall`).
 
     snapshot: version int16 (1), CRC-32C uint32 of the rest, count int32, and 46 bytes a producer:
     id int64, epoch int16, last sequence int32, last offset int64, offset delta int32, timestamp int64,
@@ -125,11 +126,13 @@ class ProducerEntry:
 class ProducerStates:
     """The producers of one log, as of `end_offset`."""
 
-    __slots__ = ("_entries", "end_offset")
+    __slots__ = ("_entries", "end_offset", "snapshot_offset")
 
     def __init__(self, end_offset: int = 0) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self.end_offset = end_offset
+        self.snapshot_offset = 0
+        """Of the batches before this offset one of each producer is known; 0 when nothing is missing."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -185,6 +188,23 @@ class ProducerStates:
         entry.add(last_sequence, base_offset + offset_delta, offset_delta, timestamp)
         if transactional and entry.txn_first_offset == NO_TRANSACTION:
             entry.txn_first_offset = base_offset
+
+    def recall(self, headers: Iterable[BatchHeader]) -> None:
+        """Fill up what is remembered with the batches before the snapshot, oldest first."""
+        self.snapshot_offset = 0
+        older: dict[int, deque[tuple[int, int, int, int]]] = {}
+        for header in headers:
+            entry = self._entries.get(header.producer_id)
+            if entry is None or not entry.batches or header.producer_epoch != entry.epoch:
+                continue
+            if header.base_sequence != NO_SEQUENCE and header.last_offset < entry.batches[0][1]:
+                batches = older.setdefault(header.producer_id, deque(maxlen=_BATCHES))
+                batches.append(
+                    (header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+                )
+        for producer_id, batches in older.items():
+            entry = self._entries[producer_id]
+            entry.batches = deque([*batches, *entry.batches], maxlen=_BATCHES)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer, in this epoch, has a transaction that was written to and not ended."""
@@ -297,6 +317,7 @@ class ProducerStates:
         if count * _ENTRY.size != len(body) - _COUNT.size:
             raise CorruptMessage(f"the snapshot's length does not fit its {count} producers")
         states = cls(end_offset)
+        states.snapshot_offset = end_offset if count else 0
         for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
             producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
             entry = states._entries[producer_id] = ProducerEntry(epoch)

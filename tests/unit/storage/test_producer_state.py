@@ -11,15 +11,19 @@ from barnabas.model.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.files import FileSystem
 from barnabas.storage.producer_state import CompletedTransaction, Duplicate, ProducerStates, Snapshots
+from barnabas.storage.segment import Segment
 from tests.support.logs import NOW, append, batch, new_log, recovered, reopened, store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from barnabas.protocol.records.batch import BatchHeader
     from barnabas.storage.log import Log
 
 LAST = 2**31 - 1
@@ -176,11 +180,66 @@ def test_a_repeated_batch_is_stored_once_also_after_a_restart(tmp_path: Path, ag
         (2 * number, 2 * number + 1) for number in range(3, 8)
     ]
     log = again(log)
-    info = log.append(batches[7], leader_epoch=0, now_ms=NOW)
-    assert info.duplicate
-    assert (info.base_offset, info.last_offset, log.log_end_offset) == (14, 15, 16)
+    for number in range(3, 8):
+        info = log.append(batches[number], leader_epoch=0, now_ms=NOW)
+        assert info.duplicate
+        assert (info.base_offset, info.last_offset, log.log_end_offset) == (2 * number, 2 * number + 1, 16)
+    for sequence in (4, 18):
+        with pytest.raises(OutOfOrderSequence):
+            append(log, batch(2, producer_id=7, sequence=sequence))
+
+
+def test_what_a_snapshot_left_out_is_read_back_from_earlier_segments_and_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: Log = new_log(tmp_path, LogConfig(segment_bytes=1000))
+    batches = [batch(1, producer_id=7, sequence=number, size=300) for number in range(5)]
+    append(log, *batches)
+    assert len(log.segments) > 1
+    log = reopened(log)
+    log.prepare()
+    scans: list[str] = []
+    headers = Segment.headers
+
+    def counted(self: Segment, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        scans.append(self.path)
+        return headers(self, position, end)
+
+    monkeypatch.setattr(Segment, "headers", counted)
+    assert log.append(batches[4], leader_epoch=0, now_ms=NOW).duplicate
+    assert not scans, "the snapshot has the last one"
+    assert all(log.append(each, leader_epoch=0, now_ms=NOW).duplicate for each in batches)
+    count = len(scans)
+    assert count > 1
     with pytest.raises(OutOfOrderSequence):
-        append(log, batch(2, producer_id=7, sequence=18))
+        append(log, batch(1, producer_id=7, sequence=9))
+    assert len(scans) == count
+
+
+def test_nothing_is_read_back_from_beyond_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: Log = new_log(tmp_path, LogConfig(index_interval_bytes=100))
+    batches = [batch(1, producer_id=7, sequence=number, size=300) for number in range(5)]
+    append(log, *batches)
+    monkeypatch.setattr("barnabas.storage.recall.LOOK_BACK", 2 * len(batches[0]))
+    log = reopened(log)
+    assert log.append(batches[3], leader_epoch=0, now_ms=NOW).duplicate
+    with pytest.raises(OutOfOrderSequence):
+        append(log, batches[0])
+
+
+def test_a_log_that_cannot_be_read_back_refuses_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: Log = new_log(tmp_path)
+    batches = [batch(1, producer_id=7, sequence=number) for number in range(3)]
+    append(log, *batches)
+    log = reopened(log)
+    log.prepare()
+
+    def damaged(*_: object) -> None:
+        raise CorruptMessage("no batch there")
+
+    monkeypatch.setattr(Segment, "headers", damaged)
+    with pytest.raises(OutOfOrderSequence):
+        append(log, batches[0])
 
 
 @pytest.mark.parametrize("again", [reopened, recovered], ids=["stop", "crash"])
