@@ -1,8 +1,10 @@
 """Brings the ends of transactions to their partitions: control batches, here or through the brokers that lead there.
 
 The markers of one transaction are written one partition at a time, each until it is committed there. What cannot be
-written now (no leader, a coordinator of groups that is being loaded) is tried again until it can; a partition that was
-deleted needs no marker. When all are written, the transaction's coordinator is told.
+written now (no leader, a coordinator of groups that is being loaded) is tried again until it can, or until another
+coordinator has taken this one's place. A partition that was deleted needs no marker, and neither does one that knows a
+later epoch of the producer: whatever brought it has ended the transaction there. When no partition is left, the
+transaction's coordinator is told.
 
 A marker for `__consumer_offsets` goes through the group coordinator, which applies or drops the offsets with it.
 """
@@ -25,7 +27,7 @@ from kio.static.primitive import i8, i16, i32
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.partition import Marker
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
-from barnabas.model.errors import ApiError, ErrorCode, InvalidProducerEpoch, TransactionCoordinatorFenced
+from barnabas.model.errors import ApiError, ErrorCode
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
@@ -47,12 +49,14 @@ logger = logging.getLogger(__name__)
 
 RETRY: Final = 0.1
 """Seconds between tries."""
+RETRY_FENCED: Final = 1.0
+"""Seconds until the next try after a partition has heard of a later coordinator, of which this one will hear too."""
 ANSWER: Final = 30.0
 """Seconds that another broker has to write markers."""
+NOTHING_LEFT: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch})
+"""Answers after which a partition holds nothing open of the transaction."""
 DELETED: Final = -2
 """In the place of a leader: there is no such partition."""
-FINAL: Final = frozenset({InvalidProducerEpoch.code, TransactionCoordinatorFenced.code})
-"""Errors that say that the marker is too late: trying again is of no use."""
 
 
 class MarkerWriter:
@@ -214,14 +218,15 @@ class _Delivery:
         return lambda error: self._done(tp, ErrorCode.none if error is None else error.code)
 
     def _done(self, tp: TopicPartition, code: ErrorCode) -> None:
-        if code is ErrorCode.none:
+        if code is ErrorCode.invalid_producer_epoch:
+            logger.warning("%s needs no end of the transaction of %s any more", tp, self._markers.transactional_id)
+        if code in NOTHING_LEFT:
             self._left.remove(tp)
             if not self._left:
                 self._finish()
-        elif code in FINAL:
-            logger.error(
-                "%s refuses the end of the transaction of %s: %s", tp, self._markers.transactional_id, code.name
-            )
+        elif code is ErrorCode.transaction_coordinator_fenced:
+            logger.warning("%s has heard of a later coordinator of %s", tp, self._markers.transactional_id)
+            asyncio.get_running_loop().call_later(RETRY_FENCED, self._try, (tp,))
         else:
             asyncio.get_running_loop().call_later(RETRY, self._try, (tp,))
 

@@ -16,7 +16,7 @@ from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
-from barnabas.broker import internal_topics
+from barnabas.broker import internal_topics, markers
 from barnabas.broker.handlers import transactions as handlers
 from barnabas.broker.handlers.produce import produce
 from barnabas.broker.handlers.producers import init_producer_id
@@ -263,6 +263,38 @@ def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> None:
         codes = [part.error_code for part in response.markers[0].topics[0].partitions]
         assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
         assert transactor.partition.log.first_unstable_offset is None
+
+    run(tmp_path, story)
+
+
+def test_a_partition_that_knows_a_later_epoch_needs_no_marker(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        producer_id, epoch = transactor.producer
+        transactor.partition.end_transaction(Marker(producer_id, epoch + 5, 0, commit=False, bumped=True), NOW)
+        assert await transactor.end() is ErrorCode.none
+        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        assert await transactor.init() is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_FENCED", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        producer_id, _ = transactor.producer
+        entry = transactor.partition.log._producers._entries[producer_id]
+        entry.coordinator_epoch = 9
+        assert await transactor.end() is ErrorCode.none
+        assert await transactor.init() is ErrorCode.concurrent_transactions
+        entry.coordinator_epoch = 0
+        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
 
     run(tmp_path, story)
 
