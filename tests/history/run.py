@@ -48,8 +48,12 @@ class Report:
     history: History
     violations: Sequence[Violation]
     ended: Sequence[str]
-    """Why producers ended for good. That is no violation: a leader's snapshot, in Kafka's format, keeps one batch of
-    each producer, so after a restart it may not know the repetition of an earlier one, and then refuses it."""
+    """Why producers ended for good. Nothing was lost or repeated by it, but no fault of ours may have that effect."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the cluster has kept all promises, and its clients could go on."""
+        return not self.violations and not self.ended
 
     def __str__(self) -> str:
         told = [send.fate for send in self.history.sends]

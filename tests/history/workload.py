@@ -220,6 +220,12 @@ class Transacting(Sending):
                 self._told(index, Fate.ACKNOWLEDGED, self._offsets.get(index, -1))
 
     def _abort(self, first: int) -> None:
+        """Abort, after what is on its way has arrived.
+
+        librdkafka ends for good if the coordinator has refused to add a partition and it aborts before it has asked
+        again: it then aborts a transaction of which the coordinator does not know.
+        """
+        self._producer.flush(self.PATIENCE)
         self._again(self._producer.abort_transaction)
         for index in range(first, len(self.sent)):
             self._told(index, Fate.REFUSED, -1)

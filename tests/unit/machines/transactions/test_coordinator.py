@@ -190,6 +190,19 @@ class TestEndingWithoutEpochs:
         assert coordinator.end(producer, version=4).error_code is ErrorCode.none
         assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.invalid_txn_state
 
+    def test_an_abort_after_a_commit_is_refused_even_if_the_next_transaction_was_meant(
+        self, coordinator: Coordinator
+    ) -> None:
+        """Without epochs nobody can tell it from an abort of what was committed. librdkafka sends one when it aborts a
+        transaction whose AddPartitionsToTxn was refused, and then ends for good, as it does with Kafka."""
+        producer = opened(coordinator)
+        coordinator.end(producer, version=4)
+        for _ in ("markers are being written", "all are"):
+            assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.invalid_txn_state
+            coordinator.write_markers()
+        assert coordinator.add(producer) is ErrorCode.none
+        assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.none
+
     def test_nothing_can_be_ended_that_was_not_begun(self, coordinator: Coordinator) -> None:
         producer = coordinator.register()
         assert coordinator.end(producer, version=4).error_code is ErrorCode.invalid_txn_state
