@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ def spark_session(
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("barnabas")` known to a session that was made elsewhere."""
+    """Make `format("barnabas")` known to a session that was made elsewhere; sessions that come of it know it, too."""
     from barnabas.pipelines.source import BarnabasSource
 
-    spark.dataSource.register(BarnabasSource)
+    try:
+        spark.dataSource.register(BarnabasSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

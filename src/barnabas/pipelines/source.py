@@ -1,0 +1,37 @@
+"""`format("barnabas")` in Spark: the class that Spark asks for readers and writers.
+
+Spark makes one in a Python process of its own for every question (the schema, a batch's plan, a stream's offsets), so
+it keeps nothing; options are read where they are needed, and first when `load()` asks for the schema.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from barnabas.pipelines.batch import BatchReader
+from barnabas.pipelines.options import GivenOptions
+from barnabas.pipelines.rows import record_ddl
+from barnabas.pipelines.source_options import KNOWN, WITHOUT_EFFECT, batch_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class BarnabasSource(DataSource):
+    """Topics as Spark reads them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "barnabas"
+
+    def schema(self) -> str:
+        """The columns of Spark's own Kafka source; with `includeHeaders` headers too."""
+        options = GivenOptions.of(self.options, KNOWN, WITHOUT_EFFECT)
+        return record_ddl(include_headers=options.flag("includeHeaders", False))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """For `spark.read`."""
+        return BatchReader(batch_options(self.options), schema)
