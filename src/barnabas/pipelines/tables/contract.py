@@ -1,0 +1,75 @@
+"""The values that loads and tables exchange: files that were written, how far a pipeline has come, what is promised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.model.ids import TopicPartition
+    from barnabas.pipelines.offsets import OffsetRange
+
+PartitionValues = tuple[tuple[str, Any], ...]
+"""A file's values of the columns that a table is partitioned by, in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that a task has written and that no reader sees yet."""
+
+    path: str
+    """Below the table's location for Parquet and Delta; whole for Iceberg."""
+    rows: int
+    size: int
+    partition: PartitionValues = ()
+    footer: Any = field(default=None, compare=False)
+    """Its `pyarrow.parquet.FileMetaData`, where it is at hand; otherwise it is read when needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a pipeline has come in a table."""
+
+    pipeline: str
+    topic_ids: Mapping[str, str]
+    offsets: Mapping[TopicPartition, int]
+    """The next offset by partition; the records before it are in the table."""
+    version: int
+    """The number of the pipeline's last commit, from 1 on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Files for another table, promised in the same commit as a table's own rows; see `deadletters`."""
+
+    ranges: Sequence[OffsetRange]
+    files: Sequence[DataFile]
+
+
+class Outcome(Enum):
+    """What became of a commit."""
+
+    COMMITTED = "committed"
+    ALREADY = "already"
+    """These ranges are in the table since before: nothing was added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What became of small files."""
+
+    merged: int
+    into: int
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a table holds."""
+
+    rows: int
+    files: int
+    size: int
+    """In bytes."""

@@ -1,0 +1,204 @@
+"""Delta Lake by deltalake, without a JVM: rows, app transaction and note are one commit of Delta's log.
+
+The app transaction (app id: the pipeline, version: the number of its commit) outlives Delta's own clean-up of the log,
+and Delta refuses two concurrent commits of one app. A later one from a fresh handle it would take, so the stored note
+is looked at first. The note lies in the commit's info; the log is kept for a year, and `expire` writes the note anew.
+
+deltalake's own retries are off: after a conflict the table is opened again, looked at, and then decided upon.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
+from barnabas.pipelines.tables.destinations import Destination, is_remote, local_path, partition_text
+from barnabas.pipelines.tables.errors import TableError, UnusableTarget
+from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
+from barnabas.pipelines.tables.rules import check_owner
+from barnabas.pipelines.tables.schemas import merged, plain_schema
+from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+NOTE: Final = "barnabas"
+LOG_KEPT: Final = {"delta.logRetentionDuration": "interval 365 days"}
+_OURS: Final = re.compile(r"part-[0-9a-f-]{36}\.parquet|.+=.*")
+
+
+class DeltaLakeTable(Table):
+    """A Delta table. It is not held: a second job is found out at its first commit."""
+
+    format: ClassVar[str] = "delta"
+
+    def __init__(
+        self, location: str, partition_by: Sequence[str] = (), options: Mapping[str, str] | None = None
+    ) -> None:
+        """Look at the place. Raises UnusableTarget, SchemaConflict."""
+        self.location = location if is_remote(location) else str(local_path(location).absolute())
+        self._options = None if options is None else dict(options)
+        table = self._open()
+        self.partition_by = (
+            tuple(partition_by)
+            if table is None
+            else same_partitioning(table.metadata().partition_columns, partition_by, self.location)
+        )
+
+    def claim(self) -> None:
+        """Nothing to hold. Raises ForeignTable if other files are in the way."""
+        self.last_note()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _look(self) -> Seen:
+        """The newest note in the log, which has to be that of the app transaction."""
+        table = self._open()
+        if table is None:
+            self._refuse_strangers()
+            return Seen(None, None)
+        for limit in (1, 20, None):
+            for commit in table.history(limit):
+                if NOTE in commit and commit["version"] <= table.version():
+                    return Seen(self._checked(from_text(commit[NOTE]), table), table)
+        check_owner(None, "", self.location)
+        return Seen(None, table)
+
+    def schema(self) -> pa.Schema | None:
+        """The table's columns."""
+        table = self._open()
+        return None if table is None else _schema(table)
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add columns in a commit of its own: repeating it changes nothing."""
+        table = self._open()
+        if table is None:
+            return
+        known = plain_schema(_schema(table))
+        wider = merged(known, plain_schema(schema), self.location)
+        new = [field for field in wider if field.name not in known.names or field.type != known.field(field.name).type]
+        if new:
+            table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+
+    def destination(self) -> Destination:
+        """Files lie where they belong at once: only the log makes them rows."""
+        return Destination(self.location, partition_by=self.partition_by, durable=True)
+
+    def size(self) -> Size:
+        """What the log's newest version has."""
+        table = self._open()
+        if table is None:
+            return Size(0, 0, 0)
+        files = pa.table(table.get_add_actions(flatten=True))
+        return Size(
+            sum(files.column("num_records").to_pylist()), files.num_rows, sum(files.column("size_bytes").to_pylist())
+        )
+
+    def compact(self, target_bytes: int) -> Compaction:
+        """Let deltalake merge small files; it keeps rows in their partitions."""
+        owned(self.last_note(), self.location)
+        metrics = self._existing().optimize.compact(target_size=target_bytes)
+        return Compaction(metrics["numFilesRemoved"], metrics["numFilesAdded"])
+
+    def expire(self, older_than: timedelta) -> int:
+        """Delete files of versions that are so old. The note is written anew, to outlive the log's clean-up."""
+        note, table = self._look()
+        self._write(table, upkeep_note(owned(note, self.location)), (), None)
+        return len(self._vacuum(older_than, everything=False))
+
+    def remove_orphans(self, older_than: timedelta) -> int:
+        """Delete all files that the log does not name and that are so old."""
+        owned(self.last_note(), self.location)
+        return len(self._vacuum(older_than, everything=True))
+
+    def _append(self, table: DeltaTable | None, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
+        if table is not None:
+            self._write(table, note, files, schema)
+            return
+        try:
+            create_table_with_add_actions(
+                self.location,
+                Schema.from_arrow(schema),
+                [_action(file) for file in files],
+                mode="error",
+                partition_by=list(self.partition_by),
+                configuration=LOG_KEPT,
+                storage_options=self._options,
+                commit_properties=_properties(note),
+            )
+        except DeltaError as error:
+            if self._open() is None:
+                raise UnusableTarget(f"no Delta table can be made at {self.location}: {error}") from error
+            raise Conflict(str(error)) from error
+
+    def _write(self, table: DeltaTable, note: Note, files: Sequence[DataFile], schema: pa.Schema | None) -> None:
+        try:
+            table.create_write_transaction(
+                [_action(file) for file in files],
+                "append",
+                Schema.from_arrow(_schema(table) if schema is None else schema),
+                list(self.partition_by),
+                commit_properties=_properties(note),
+            )
+        except CommitFailedError as error:
+            raise Conflict(str(error)) from error
+
+    def _open(self) -> DeltaTable | None:
+        try:
+            return DeltaTable(self.location, storage_options=self._options)
+        except TableNotFoundError:
+            return None
+        except (DeltaError, OSError) as error:
+            raise UnusableTarget(f"{self.location} cannot be opened as a Delta table: {error}") from error
+
+    def _existing(self) -> DeltaTable:
+        table = self._open()
+        if table is None:
+            raise TableError(f"there is no table at {self.location}")
+        return table
+
+    def _checked(self, note: Note, table: DeltaTable) -> Note:
+        stored = table.transaction_version(note.pipeline)
+        if stored != note.version:
+            raise TableError(
+                f'{self.location} has commit {stored} of "{note.pipeline}", but its log says only how far commit '
+                f"{note.version} came: the log was cut. Load into another table."
+            )
+        return note
+
+    def _refuse_strangers(self) -> None:
+        folder = local_path(self.location)
+        if is_remote(self.location) or not folder.is_dir():
+            return
+        if any(not _OURS.fullmatch(each.name) and each.name != "_delta_log" for each in folder.iterdir()):
+            check_owner(None, "", self.location)
+
+    def _vacuum(self, older_than: timedelta, *, everything: bool) -> list[str]:
+        hours = int(older_than.total_seconds() // 3600)
+        return self._existing().vacuum(hours, dry_run=False, enforce_retention_duration=False, full=everything)
+
+
+def _schema(table: DeltaTable) -> pa.Schema:
+    return pa.schema(table.schema().to_arrow())
+
+
+def _properties(note: Note) -> CommitProperties:
+    custom: dict[str, Any] = {NOTE: note.to_text()}
+    transaction = Transaction(note.pipeline, note.version)
+    return CommitProperties(custom_metadata=custom, max_commit_retries=0, app_transactions=[transaction])
+
+
+def _action(file: DataFile) -> AddAction:
+    values = {name: partition_text(value) for name, value in file.partition}
+    stats = json.dumps({"numRecords": file.rows})
+    return AddAction(file.path, file.size, values, int(time.time() * 1000), True, stats)

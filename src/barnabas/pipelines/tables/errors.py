@@ -1,0 +1,40 @@
+"""Why a table refuses.
+
+PipelineError
+└── TableError
+    ├── ForeignTable         the table belongs to another pipeline, or to nobody we know
+    ├── TopicReplaced        the topic was deleted and made again, so its offsets mean other records
+    ├── Fenced               another job has moved the table on
+    ├── SchemaConflict       a column has another type than the table's, or its partitioning is another
+    └── UnusableTarget       there can be no table of this format at this place
+"""
+
+from __future__ import annotations
+
+from barnabas.pipelines.errors import PipelineError
+
+__all__ = ["Fenced", "ForeignTable", "SchemaConflict", "TableError", "TopicReplaced", "UnusableTarget"]
+
+
+class TableError(PipelineError):
+    """A table refuses; nothing was written to it."""
+
+
+class ForeignTable(TableError):
+    """The table is not this pipeline's."""
+
+
+class TopicReplaced(TableError):
+    """The topic is another one than that whose records are in the table."""
+
+
+class Fenced(TableError):
+    """Somebody else writes to this table."""
+
+
+class SchemaConflict(TableError):
+    """Rows do not fit into the table."""
+
+
+class UnusableTarget(TableError):
+    """No table can be here."""

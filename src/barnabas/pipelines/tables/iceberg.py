@@ -1,0 +1,326 @@
+"""Apache Iceberg by pyiceberg, without a JVM: rows, snapshot properties and a table property are one catalog commit.
+
+The table property `barnabas.note` has the last note, and each snapshot the one it was made with. The catalog swaps the
+table's metadata only if nobody else did, and a snapshot has to follow the one that was seen. pyiceberg's own retries
+would add the rows again, so they are off: after a conflict the table is loaded again, looked at, and then decided upon.
+
+A table is `namespace.table` in a catalog of pyiceberg's configuration, or a folder such as `lake/orders`: then the
+catalog is the SQLite file `lake/iceberg.db`, and the table in it `default.orders`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+
+from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
+from barnabas.pipelines.tables.destinations import Destination, is_remote, local_path
+from barnabas.pipelines.tables.errors import TableError, UnusableTarget
+from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
+from barnabas.pipelines.tables.rewriting import rewrite, small_files
+from barnabas.pipelines.tables.rules import check_owner
+from barnabas.pipelines.tables.schemas import merged, plain_schema
+from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
+from barnabas.pipelines.tables.writing import read_footer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table as Loaded
+    from pyiceberg.table import Transaction
+
+    from barnabas.pipelines.tables.contract import PartitionValues
+
+NOTE: Final = "barnabas.note"
+NAME_MAPPING: Final = "schema.name-mapping.default"
+NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+
+
+class IcebergTable(Table):
+    """An Iceberg table. It is not held: a second job is found out at its first commit."""
+
+    format: ClassVar[str] = "iceberg"
+
+    def __init__(
+        self,
+        location: str,
+        partition_by: Sequence[str] = (),
+        catalog: str = "default",
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Look into the catalog. Raises UnusableTarget, SchemaConflict."""
+        self.location = location
+        self._place: str | None = None
+        if re.fullmatch(r"\w+(\.\w+)+", location):
+            self._name = tuple(location.split("."))
+            self._catalog = _configured(catalog, options)
+        else:
+            self._catalog, self._place = _beside(location)
+            self._name = ("default", Path(self._place).name)
+        table = self._load()
+        self.partition_by = (
+            tuple(partition_by) if table is None else same_partitioning(_partitions(table), partition_by, self.location)
+        )
+
+    def claim(self) -> None:
+        """Nothing to hold. Raises ForeignTable if the table is nobody's."""
+        self.last_note()
+
+    def close(self) -> None:
+        """Let the catalog go."""
+        self._catalog.close()
+
+    def _look(self) -> Seen:
+        table = self._load()
+        if table is None:
+            return Seen(None, None)
+        if NOTE not in table.properties:
+            check_owner(None, "", self.location)
+        return Seen(from_text(table.properties[NOTE]), table)
+
+    def schema(self) -> pa.Schema | None:
+        """The table's columns."""
+        table = self._load()
+        return None if table is None else schema_to_pyarrow(table.schema(), include_field_ids=False)
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add columns in a commit of its own: repeating it changes nothing."""
+        table = self._load()
+        if table is None:
+            return
+        known = plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
+        wider = merged(known, plain_schema(schema), self.location)
+        if wider.equals(known):
+            return
+        with table.transaction() as transaction:
+            with transaction.update_schema() as update:
+                update.union_by_name(wider)
+            _map_names(transaction)
+
+    def destination(self) -> Destination:
+        """Files lie in the table's `data` folder; the table's partitioning is in its metadata, not in their names."""
+        table = self._load()
+        return Destination(
+            self._root() if table is None else table.location(),
+            folder="data",
+            in_partition_folders=False,
+            partition_by=self.partition_by,
+            drops_partition_columns=False,
+            whole_paths=True,
+            field_ids=None if table is None else schema_to_pyarrow(table.schema()),
+            io_properties=dict(self._catalog.properties if table is None else table.io.properties),
+            durable=True,
+        )
+
+    def size(self) -> Size:
+        """What the summary of the current snapshot says."""
+        table = self._load()
+        snapshot = None if table is None else table.current_snapshot()
+        if snapshot is None or snapshot.summary is None:
+            return Size(0, 0, 0)
+        told = snapshot.summary
+        return Size(*(int(told[name] or 0) for name in ("total-records", "total-data-files", "total-files-size")))
+
+    def compact(self, target_bytes: int) -> Compaction:
+        """Replace small files by larger ones in one snapshot. Raises TableError if the table has moved on meanwhile."""
+        seen, table = self._look()
+        note = owned(seen, self.location)
+        there = {task.file.file_path: task.file for task in table.scan().plan_files()}
+        files = [
+            DataFile(path, file.record_count, file.file_size_in_bytes, _values(self.partition_by, file))
+            for path, file in there.items()
+        ]
+        small = small_files(files, target_bytes)
+        if not small:
+            return Compaction(0, 0)
+        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        written = rewrite(small, self.destination(), plain_schema(schema), target_bytes)
+        try:
+            with table.transaction() as transaction:
+                _put_note(transaction, upkeep_note(note))
+                with transaction.update_snapshot().overwrite() as update:
+                    for file in small:
+                        update.delete_data_file(there[file.path])
+                    for file in written:
+                        update.append_data_file(self._described(file, transaction))
+        except CommitFailedException as error:
+            raise TableError(f"{self.location} was changed while its files were merged: try again") from error
+        return Compaction(len(small), len(written))
+
+    def expire(self, older_than: timedelta) -> int:
+        """Forget old snapshots. Their files are orphans then, and go with those."""
+        table = self._existing()
+        oldest = (time.time() - older_than.total_seconds()) * 1000
+        current = table.metadata.current_snapshot_id
+        old = [each.snapshot_id for each in table.snapshots() if each.timestamp_ms < oldest]
+        old = [number for number in old if number != current]
+        if old:
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        return len(old)
+
+    def remove_orphans(self, older_than: timedelta) -> int:
+        """Remove data files that no snapshot names. Raises UnusableTarget where files cannot be listed."""
+        table = self._existing()
+        if is_remote(table.location()):
+            raise UnusableTarget(
+                f"files at {table.location()} are not listed by pyiceberg: use your engine's procedure"
+            )
+        oldest = time.time() - older_than.total_seconds()
+        named = {local_path(path) for path in table.inspect.all_files().column("file_path").to_pylist()}
+        folder = local_path(table.location()) / "data"
+        old = [path for path in folder.rglob("*.parquet") if path not in named and path.stat().st_mtime < oldest]
+        for path in old:
+            path.unlink()
+        return len(old)
+
+    def _append(self, table: Loaded | None, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
+        try:
+            with self._created(schema) if table is None else table.transaction() as transaction:
+                _put_note(transaction, note)
+                if table is None:
+                    _map_names(transaction)
+                with transaction.update_snapshot(snapshot_properties={NOTE: note.to_text()}).fast_append() as update:
+                    for file in files:
+                        update.append_data_file(self._described(file, transaction))
+        except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
+            raise Conflict(str(error)) from error
+
+    def _created(self, schema: pa.Schema) -> Any:
+        self._catalog.create_namespace_if_not_exists(self._name[:-1])
+        from pyiceberg.catalog import Catalog
+        from pyiceberg.schema import assign_fresh_schema_ids
+
+        numbered = assign_fresh_schema_ids(Catalog._convert_schema_if_needed(schema))
+        return self._catalog.create_table_transaction(
+            self._name, numbered, self._root(), self._spec(numbered), properties=NO_RETRIES
+        )
+
+    def _spec(self, schema: Any) -> PartitionSpec:
+        if not self.partition_by:
+            return UNPARTITIONED_PARTITION_SPEC
+        fields = [
+            PartitionField(schema.find_field(name).field_id, 1000 + index, IdentityTransform(), name)
+            for index, name in enumerate(self.partition_by)
+        ]
+        return PartitionSpec(*fields)
+
+    def _described(self, file: DataFile, transaction: Transaction) -> IcebergFile:
+        """A file as a manifest has it, by its footer."""
+        metadata = transaction.table_metadata
+        schema = metadata.schema()
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=read_footer(self.destination(), file),
+            stats_columns=compute_statistics_plan(schema, metadata.properties),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        spec = metadata.spec()
+        return IcebergFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=file.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*_partition_values(file)),
+            file_size_in_bytes=file.size,
+            sort_order_id=None,
+            spec_id=spec.spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+
+    def _load(self) -> Loaded | None:
+        try:
+            return self._catalog.load_table(self._name)
+        except NoSuchTableError:
+            return None
+
+    def _existing(self) -> Loaded:
+        table = self._load()
+        if table is None:
+            raise TableError(f"there is no table {self.location}")
+        return table
+
+    def _root(self) -> str:
+        """Where a new table's files go."""
+        if self._place is not None:
+            return self._place
+        warehouse = self._catalog.properties.get("warehouse")
+        if warehouse is None:
+            raise UnusableTarget(
+                f"the catalog says no warehouse, so there is no place for {self.location}: set `warehouse` for it in "
+                "pyiceberg's configuration"
+            )
+        return "/".join([warehouse.rstrip("/"), *self._name])
+
+
+def _configured(name: str, options: Mapping[str, str] | None) -> Catalog:
+    try:
+        return load_catalog(name, **dict(options or {}))
+    except ValueError as error:
+        raise UnusableTarget(
+            f"there is no Iceberg catalog {name} ({error}): describe it in ~/.pyiceberg.yaml, or give a folder such as "
+            "lake/orders, which has a catalog of its own"
+        ) from error
+
+
+def _beside(location: str) -> tuple[Catalog, str]:
+    if is_remote(location):
+        raise UnusableTarget(
+            f"{location} is no table in a catalog: name it as namespace.table, with a catalog whose warehouse lies "
+            "there"
+        )
+    place = local_path(location).absolute()
+    if not re.fullmatch(r"\w+", place.name):
+        raise UnusableTarget(f"{place.name} cannot name an Iceberg table: use letters, digits and _")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    uri = f"sqlite:///{place.parent / 'iceberg.db'}"
+    catalog = load_catalog("barnabas", type="sql", uri=uri, warehouse=str(place.parent))
+    return catalog, str(place)
+
+
+def _partitions(table: Loaded) -> list[str]:
+    schema = table.schema()
+    return [schema.find_field(field.source_id).name for field in table.spec().fields]
+
+
+def _partition_values(file: DataFile) -> list[Any]:
+    from datetime import date
+
+    return [(value - date(1970, 1, 1)).days if isinstance(value, date) else value for _, value in file.partition]
+
+
+def _values(names: Sequence[str], file: IcebergFile) -> PartitionValues:
+    return tuple((name, file.partition[index]) for index, name in enumerate(names))
+
+
+def _put_note(transaction: Transaction, note: Note) -> None:
+    transaction.set_properties({NOTE: note.to_text(), **NO_RETRIES})
+
+
+def _map_names(transaction: Transaction) -> None:
+    """Let readers find columns by name in files that were written before their columns had ids."""
+    names = transaction.table_metadata.schema().name_mapping.model_dump_json()
+    transaction.set_properties({NAME_MAPPING: names})

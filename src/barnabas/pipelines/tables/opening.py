@@ -1,0 +1,56 @@
+"""Opens tables by format and place.
+
+parquet   a folder
+delta     a folder, or an address that deltalake knows (s3://, abfss://, gs://, hdfs://)
+iceberg   `namespace.table` of a catalog that pyiceberg is set up for, or a folder: then a catalog in SQLite lies
+          beside it
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from barnabas.pipelines.tables.errors import UnusableTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.pipelines.tables.table import Table
+
+FORMATS: Final = ("parquet", "delta", "iceberg")
+
+
+def open_table(
+    location: str,
+    format: str,
+    *,
+    partition_by: Sequence[str] = (),
+    catalog: str = "default",
+    options: Mapping[str, str] | None = None,
+) -> Table:
+    """The table at a place, which need not be there yet.
+
+    `catalog` is the name of an Iceberg catalog in pyiceberg's configuration; `options` are deltalake's storage options
+    or pyiceberg's properties. Raises UnusableTarget, SchemaConflict.
+    """
+    if format == "parquet":
+        from barnabas.pipelines.tables.parquet import ParquetTable
+
+        return ParquetTable(location, partition_by)
+    if format == "delta":
+        from barnabas.pipelines.tables.delta import DeltaLakeTable
+
+        return DeltaLakeTable(location, partition_by, options)
+    if format == "iceberg":
+        from barnabas.pipelines.tables.iceberg import IcebergTable
+
+        return IcebergTable(location, partition_by, catalog, options)
+    near = difflib.get_close_matches(format, FORMATS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FORMATS)}"
+    raise UnusableTarget(f"there is no table format {format}: {hint}")
+
+
+def dead_letters_location(location: str) -> str:
+    """Where records go that could not be decoded: a table of the same format beside the table."""
+    return f"{location.rstrip('/')}_dead"

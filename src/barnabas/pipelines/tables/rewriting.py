@@ -1,0 +1,66 @@
+"""Many small files into few: read batch by batch and written anew, in bounded memory. Rows stay as they are."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from barnabas.pipelines.tables.destinations import is_remote, local_path
+from barnabas.pipelines.tables.schemas import fitted
+from barnabas.pipelines.tables.writing import TableWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from barnabas.pipelines.tables.contract import DataFile
+    from barnabas.pipelines.tables.destinations import Destination
+
+BATCH_ROWS = 10_000
+
+
+def small_files(files: Iterable[DataFile], target_bytes: int) -> list[DataFile]:
+    """Files worth merging: smaller than that, and not alone in their partition."""
+    small = sorted((file for file in files if file.size < target_bytes), key=_place)
+    return [file for _, group in groupby(small, key=_place) if len(found := list(group)) > 1 for file in found]
+
+
+def rewrite(
+    files: Sequence[DataFile], destination: Destination, schema: pa.Schema, target_bytes: int
+) -> list[DataFile]:
+    """The rows of these files in new ones, each partition's together."""
+    with TableWriter(destination, file_bytes=target_bytes) as writer:
+        for file in files:
+            for batch in _rows(file, destination, schema):
+                writer.write(batch)
+        return writer.finish()
+
+
+def _place(file: DataFile) -> str:
+    return repr(file.partition)
+
+
+def _rows(file: DataFile, destination: Destination, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _opened(file, destination) as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
+            yield fitted(_with_values(batch, file, schema), schema)
+
+
+def _with_values(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa.RecordBatch:
+    for name, value in file.partition:
+        if name not in batch.schema.names:
+            kind = schema.field(name).type
+            column = pa.repeat(pa.scalar(value, pa.string()), batch.num_rows).cast(kind)
+            batch = batch.append_column(name, column)
+    return batch
+
+
+def _opened(file: DataFile, destination: Destination) -> Any:
+    address = file.path if destination.whole_paths else destination.address(file.path)
+    if not is_remote(address):
+        return local_path(address).open("rb")
+    from pyiceberg.io import load_file_io
+
+    return load_file_io(dict(destination.io_properties or {}), address).new_input(address).open()

@@ -1,0 +1,200 @@
+"""What a table is to a load: rows and the offsets that they came from, in one commit.
+
+A commit is named by the pipeline and by offset ranges, and by nothing that a lost checkpoint or a new process would
+change. Whoever opens the table later reads from it where to go on.
+
+The invariant of every format: for each partition, the table holds exactly the records before `Position.offsets`. Files
+that no commit names are nobody's, and are removed by age only: a commit whose outcome is not known may still need them.
+
+A format says how a table is looked at (`_look`), and how a note and files are added at once to what was seen
+(`_append`); when a commit may be made is decided here, for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+
+from barnabas.pipelines.tables.contract import Compaction, DataFile, Outbox, Outcome, Position, Size
+from barnabas.pipelines.tables.errors import Fenced, SchemaConflict, TableError
+from barnabas.pipelines.tables.notes import Note, next_note
+from barnabas.pipelines.tables.rules import advance, check_owner
+from barnabas.pipelines.tables.schemas import merged, plain_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import timedelta
+
+    import pyarrow as pa
+
+    from barnabas.pipelines.offsets import OffsetRange
+    from barnabas.pipelines.tables.destinations import Destination
+
+TRIES: Final = 5
+"""How often a commit is tried again after another one, such as a compaction's, came first."""
+
+log = logging.getLogger("barnabas.pipelines")
+
+
+class Conflict(Exception):
+    """Another commit came first, or the outcome of ours is not known: look again."""
+
+
+class Seen(NamedTuple):
+    """A table at one moment: the note of its last commit, and the format's own handle of that version."""
+
+    note: Note | None
+    version: Any
+
+
+class Table(ABC):
+    """A table of some format. Methods that change it raise a TableError and then have changed nothing."""
+
+    format: ClassVar[str]
+    """`parquet`, `delta` or `iceberg`."""
+    location: str
+    """Where it is: a path, an address or the name in a catalog."""
+    partition_by: tuple[str, ...]
+    """The columns it is partitioned by."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def position(self, pipeline: str) -> Position | None:
+        """How far the pipeline has come; None if it never committed. Raises ForeignTable for somebody else's table."""
+        note = self._own_note(pipeline)
+        return None if note is None else note.position
+
+    def outbox(self, pipeline: str) -> Outbox | None:
+        """What the pipeline's last commit promised to another table."""
+        note = self._own_note(pipeline)
+        return None if note is None else note.outbox
+
+    def commit(
+        self,
+        pipeline: str,
+        ranges: Sequence[OffsetRange],
+        topic_ids: Mapping[str, str],
+        files: Sequence[DataFile],
+        schema: pa.Schema,
+        *,
+        outbox: Outbox | None = None,
+    ) -> Outcome:
+        """Add files and move the position past the ranges, both or nothing; the first commit makes the table.
+
+        The ranges begin where the position is. Ranges that are all in the table already are skipped; anything else is
+        refused. Raises Fenced, ForeignTable, TopicReplaced, SchemaConflict.
+        """
+        self.claim()
+        self._check_columns(schema)
+        ours: set[str] = set()
+        for _ in range(TRIES):
+            before, version = self._look()
+            _check_note(before, pipeline, self.location)
+            position = None if before is None else before.position
+            offsets = advance(position, ranges, topic_ids, self.location)
+            if offsets is None:
+                return Outcome.COMMITTED if before is not None and before.id in ours else Outcome.ALREADY
+            note = next_note(position, pipeline, offsets, ranges, topic_ids, files, outbox)
+            ours.add(note.id)
+            try:
+                self._append(version, note, files, plain_schema(schema))
+            except Conflict as conflict:
+                log.warning("%s: %s; looking again", self.location, conflict)
+            else:
+                return Outcome.COMMITTED
+        raise Fenced(
+            f"{self.location} was changed by others {TRIES} times while a commit was tried: another job writes to this "
+            "table. Stop it and start again; nothing of this batch was added."
+        )
+
+    def _own_note(self, pipeline: str) -> Note | None:
+        note = self.last_note()
+        _check_note(note, pipeline, self.location)
+        return note
+
+    def _check_columns(self, schema: pa.Schema) -> None:
+        """Raise SchemaConflict unless rows of this schema fit into the table as it is."""
+        known = self.schema()
+        if known is None:
+            self.destination().check_partition_columns(schema)
+        elif not merged(plain_schema(known), plain_schema(schema), self.location).equals(plain_schema(known)):
+            lacking = ", ".join(name for name in schema.names if name not in known.names)
+            raise SchemaConflict(f"{self.location} has no column {lacking or 'for all fields'}: add it first (evolve)")
+
+    @abstractmethod
+    def claim(self) -> None:
+        """Take the table for writing, where a format can hold it; finish what a crash left. Raises Fenced."""
+
+    def last_note(self) -> Note | None:
+        """The note of the last commit, looked up now; None while there is no table.
+
+        Raises ForeignTable if there is something that no pipeline has loaded.
+        """
+        return self._look().note
+
+    @abstractmethod
+    def _look(self) -> Seen:
+        """The table as it is now."""
+
+    @abstractmethod
+    def _append(self, version: Any, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
+        """Add files and the note at once to the version that was seen, or raise Conflict."""
+
+    @abstractmethod
+    def schema(self) -> pa.Schema | None:
+        """The table's columns; None while there is no table."""
+
+    @abstractmethod
+    def evolve(self, schema: pa.Schema) -> None:
+        """Add the columns that the table lacks. Raises SchemaConflict if one has another type there."""
+
+    @abstractmethod
+    def destination(self) -> Destination:
+        """Where and how tasks write files for this table; it can be sent to executors."""
+
+    @abstractmethod
+    def size(self) -> Size:
+        """How much it holds."""
+
+    @abstractmethod
+    def compact(self, target_bytes: int) -> Compaction:
+        """Merge files that are smaller than this; rows and position stay."""
+
+    @abstractmethod
+    def expire(self, older_than: timedelta) -> int:
+        """Forget versions that are so old, with the files that only they need; how many were dropped."""
+
+    @abstractmethod
+    def remove_orphans(self, older_than: timedelta) -> int:
+        """Remove data files that no commit names and that were written so long ago; how many there were."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let the table go; another job may have it now."""
+
+
+def _check_note(note: Note | None, pipeline: str, location: str) -> None:
+    if note is not None:
+        check_owner(note.pipeline, pipeline, location)
+
+
+def same_partitioning(known: Sequence[str], wanted: Sequence[str], location: str) -> tuple[str, ...]:
+    """The partitioning of a table that is there. Raises SchemaConflict if another one was asked for."""
+    if wanted and tuple(wanted) != tuple(known):
+        raise SchemaConflict(
+            f"{location} is partitioned by {', '.join(known) or 'nothing'}, not by {', '.join(wanted)}: that cannot "
+            "change. Leave --partition-by out, or load into another table."
+        )
+    return tuple(known)
+
+
+def owned(note: Note | None, location: str) -> Note:
+    """The note of a table that somebody has loaded. Raises TableError if there is no table."""
+    if note is None:
+        raise TableError(f"there is no table at {location}")
+    return note

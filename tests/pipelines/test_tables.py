@@ -1,0 +1,347 @@
+"""What every table format promises: rows and offsets move together, once, for one pipeline."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+from barnabas.model.ids import TopicPartition
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.tables.contract import Outbox, Outcome
+from barnabas.pipelines.tables.errors import (
+    Fenced,
+    ForeignTable,
+    SchemaConflict,
+    TableError,
+    TopicReplaced,
+    UnusableTarget,
+)
+from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.table import Conflict, Table
+from barnabas.pipelines.tables.writing import write_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from barnabas.pipelines.tables.contract import DataFile
+
+    Opener = Callable[..., Table]
+
+IDS = {"t": "topic-one"}
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
+NO_TIME = datetime.timedelta(0)
+
+
+@pytest.fixture(params=FORMATS)
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
+    """Opens the table of a test, as often as it likes."""
+
+    def again(**given: Any) -> Table:
+        return open_table(str(tmp_path / "lake" / "numbers"), request.param, **given)
+
+    return again
+
+
+def rows(start: int, end: int, **more: Any) -> pa.RecordBatch:
+    columns: dict[str, Any] = {"n": list(range(start, end)), "text": [f"é{n}" for n in range(start, end)]}
+    return pa.record_batch({**columns, **{name: [value] * (end - start) for name, value in more.items()}})
+
+
+def one(start: int, end: int, partition: int = 0) -> list[OffsetRange]:
+    return [OffsetRange("t", partition, start, end)]
+
+
+def written(table: Table, *batches: pa.RecordBatch) -> list[DataFile]:
+    return write_files(batches, table.destination())
+
+
+def add(table: Table, start: int, end: int, *, ids: dict[str, str] = IDS, pipeline: str = "p", **more: Any) -> Outcome:
+    batch = rows(start, end, **more)
+    table.evolve(batch.schema)
+    return table.commit(pipeline, one(start, end), ids, written(table, batch), batch.schema)
+
+
+def numbers(table: Table) -> list[int]:
+    return sorted(content(table).column("n").to_pylist())
+
+
+def content(table: Table) -> pa.Table:
+    """All rows, as a reader that knows nothing of us sees them."""
+    if table.format == "parquet":
+        return ds.dataset(table.location, format="parquet", partitioning="hive", schema=table.schema()).to_table()
+    if table.format == "delta":
+        from deltalake import DeltaTable
+
+        return pa.table(DeltaTable(table.location).to_pyarrow_table())
+    return iceberg_rows(table.location)
+
+
+def iceberg_rows(location: str) -> pa.Table:
+    from pathlib import Path
+
+    from pyiceberg.catalog import load_catalog
+
+    place = Path(location)
+    catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{place.parent / 'iceberg.db'}")
+    found = catalog.load_table(("default", place.name)).scan().to_arrow()
+    catalog.close()
+    return found
+
+
+def test_rows_and_position_come_together(opened: Opener) -> None:
+    with opened() as table:
+        assert table.position("p") is None
+        assert table.schema() is None
+        assert add(table, 0, 100) is Outcome.COMMITTED
+        assert add(table, 100, 150) is Outcome.COMMITTED
+    with opened() as table:
+        position = table.position("p")
+        assert position is not None
+        assert position.offsets == {TopicPartition("t", 0): 150}
+        assert position.topic_ids == IDS
+        assert position.version == 2
+        assert numbers(table) == list(range(150))
+        assert content(table).column("text").to_pylist().count("é7") == 1
+        assert table.size().rows == 150
+        assert table.size().files == 2
+
+
+def test_ranges_that_are_in_the_table_are_not_added_again(opened: Opener) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        assert add(table, 0, 10) is Outcome.ALREADY
+        assert add(table, 5, 10) is Outcome.ALREADY
+        assert numbers(table) == list(range(10))
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 15), (12, 20)])
+def test_overlaps_and_gaps_are_fenced(opened: Opener, start: int, end: int) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        with pytest.raises(Fenced, match="stands at offset 10 of t-0"):
+            add(table, start, end)
+        assert numbers(table) == list(range(10))
+
+
+def test_a_new_partition_joins(opened: Opener) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        ranges = [*one(10, 12), *one(3, 5, partition=1)]
+        table.commit("p", ranges, IDS, written(table, rows(10, 12), rows(100, 102)), SCHEMA)
+        position = table.position("p")
+        assert position is not None
+        assert position.offsets == {TopicPartition("t", 0): 12, TopicPartition("t", 1): 5}
+        assert numbers(table) == [*range(12), 100, 101]
+
+
+def test_a_topic_made_anew_is_refused(opened: Opener) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        with pytest.raises(TopicReplaced, match="deleted and made again"):
+            add(table, 10, 20, ids={"t": "topic-two"})
+        assert numbers(table) == list(range(10))
+
+
+def test_the_table_of_another_pipeline_is_refused(opened: Opener) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        with pytest.raises(ForeignTable, match='belongs to the pipeline "p"'):
+            table.position("q")
+        with pytest.raises(ForeignTable, match='belongs to the pipeline "p"'):
+            add(table, 10, 20, pipeline="q")
+        assert numbers(table) == list(range(10))
+
+
+def test_a_table_that_nobody_loaded_is_refused(opened: Opener, tmp_path: Path) -> None:
+    place = tmp_path / "lake" / "numbers"
+    data = pa.table({"n": [1, 2], "text": ["a", "b"]})
+    with opened() as table:
+        kind = table.format
+    if kind == "parquet":
+        place.mkdir(parents=True)
+        pa.parquet.write_table(data, place / "some.parquet")
+    elif kind == "delta":
+        from deltalake import write_deltalake
+
+        write_deltalake(place, data)
+    else:
+        from pyiceberg.catalog import load_catalog
+
+        catalog = load_catalog(
+            "barnabas", type="sql", uri=f"sqlite:///{place.parent / 'iceberg.db'}", warehouse=str(tmp_path)
+        )
+        catalog.create_namespace_if_not_exists("default")
+        catalog.create_table("default.numbers", data.schema).append(data)
+        catalog.close()
+    with opened() as table:
+        with pytest.raises(ForeignTable, match="no pipeline has loaded"):
+            table.position("p")
+        with pytest.raises(ForeignTable):
+            table.commit("p", one(0, 1), IDS, [], SCHEMA)
+
+
+def test_of_two_jobs_one_is_fenced(opened: Opener) -> None:
+    with opened() as first:
+        add(first, 0, 10)
+        with opened() as second:
+            if first.format == "parquet":
+                with pytest.raises(Fenced, match="lock is held"):
+                    add(second, 10, 20)
+            else:
+                add(second, 10, 20)
+                with pytest.raises(Fenced):
+                    add(first, 10, 25)
+                first = second
+            add(first, 20, 30) if first is second else add(first, 10, 30)
+            assert numbers(first) == list(range(30))
+
+
+def test_a_commit_whose_outcome_is_unknown_is_looked_up(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        real = type(table)._append
+
+        def deaf(self: Table, *given: Any) -> None:
+            real(self, *given)
+            raise Conflict("nobody answered")
+
+        monkeypatch.setattr(type(table), "_append", deaf)
+        assert add(table, 10, 20) is Outcome.COMMITTED
+        assert numbers(table) == list(range(20))
+
+
+def test_concurrent_commits_from_handles_of_the_same_moment(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another job commits between our look and our commit: the rows are not added twice."""
+    with opened() as table:
+        add(table, 0, 10)
+        real = type(table)._append
+        files = written(table, rows(10, 20))
+
+        def overtaken(self: Table, *given: Any) -> None:
+            monkeypatch.setattr(type(table), "_append", real)
+            assert table.commit("p", one(10, 20), IDS, written(table, rows(10, 20)), SCHEMA) is Outcome.COMMITTED
+            real(self, *given)
+
+        monkeypatch.setattr(type(table), "_append", overtaken)
+        outcome = table.commit("p", one(10, 20), IDS, files, SCHEMA)
+        assert outcome is Outcome.ALREADY
+        assert numbers(table) == list(range(20))
+
+
+def test_columns_are_added_and_types_stay(opened: Opener) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        add(table, 10, 20, more=1.5)
+        add(table, 20, 30)
+        assert table.schema() is not None
+        assert sorted(value for value in content(table).column("more").to_pylist() if value) == [1.5] * 10
+        with pytest.raises(SchemaConflict, match='"more" is double'):
+            add(table, 30, 40, more="text")
+        assert numbers(table) == list(range(30))
+
+
+def test_fields_are_added_inside_of_structs(opened: Opener) -> None:
+    with opened() as table:
+        add(table, 0, 2, place={"city": "Ulm"})
+        add(table, 2, 4, place={"city": "Bern", "zip": 3000})
+        found = sorted(content(table).to_pylist(), key=lambda row: row["n"])
+        assert [row["place"]["city"] for row in found] == ["Ulm", "Ulm", "Bern", "Bern"]
+        assert found[3]["place"]["zip"] == 3000
+
+
+@pytest.mark.parametrize("by", [("day",), ("day", "kind")])
+def test_partitions_hold_what_they_say(opened: Opener, by: Sequence[str]) -> None:
+    days = [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1), None]
+    kinds = ["a/b", "c=d e%", None]
+    with opened(partition_by=by) as table:
+        values: dict[str, list[Any]] = {
+            "n": list(range(9)),
+            "day": days * 3,
+            "kind": [kind for kind in kinds for _ in range(3)],
+        }
+        batch = pa.record_batch(
+            values, schema=pa.schema([("n", pa.int64()), ("day", pa.date32()), ("kind", pa.string())])
+        )
+        table.evolve(batch.schema)
+        table.commit("p", one(0, 9), IDS, written(table, batch), batch.schema)
+        assert table.size().files == 3 ** len(by)
+        found = sorted(content(table).to_pylist(), key=lambda row: row["n"])
+        assert [(row["day"], row["kind"]) for row in found] == list(zip(values["day"], values["kind"], strict=True))
+    with opened() as table:
+        assert table.partition_by == tuple(by)
+        table.compact(1 << 20)
+        assert numbers(table) == list(range(9))
+    with pytest.raises(SchemaConflict, match="is partitioned by"):
+        opened(partition_by=["n"])
+
+
+def test_a_column_to_partition_by_has_to_be_there(opened: Opener) -> None:
+    with opened(partition_by=["nowhere"]) as table:
+        with pytest.raises(SchemaConflict, match='no column "nowhere"'):
+            add(table, 0, 1)
+        assert table.last_note() is None
+
+
+def test_promises_stay_until_the_next_commit(opened: Opener) -> None:
+    with opened() as table:
+        promise = Outbox(one(0, 10), written(table, rows(0, 3)))
+        table.commit("p", one(0, 10), IDS, [], SCHEMA, outbox=promise)
+        found = table.outbox("p")
+        assert found is not None
+        assert (list(found.ranges), list(found.files)) == (list(promise.ranges), promise.files)
+        add(table, 10, 12)
+        assert table.outbox("p") is None
+
+
+def test_small_files_are_merged_and_the_position_stays(opened: Opener) -> None:
+    with opened() as table:
+        for start in range(0, 50, 10):
+            add(table, start, start + 10)
+        promise = Outbox(one(50, 60), ())
+        table.commit("p", one(50, 60), IDS, written(table, rows(50, 60)), SCHEMA, outbox=promise)
+        before = table.position("p")
+        merged = table.compact(1 << 20)
+        assert (merged.merged, merged.into) == (6, 1)
+        assert table.position("p") == before
+        assert table.outbox("p") == Outbox(one(50, 60), [])
+        assert numbers(table) == list(range(60))
+        assert table.size().files == 1
+        table.expire(NO_TIME)
+        assert table.position("p") == before
+        assert add(table, 60, 70) is Outcome.COMMITTED
+        table.expire(NO_TIME)
+        assert numbers(table) == list(range(70))
+
+
+def test_orphans_go_by_age_only(opened: Opener) -> None:
+    with opened() as table:
+        add(table, 0, 10)
+        written(table, rows(10, 20))
+        assert table.remove_orphans(datetime.timedelta(hours=1)) == 0
+        assert table.remove_orphans(NO_TIME) == 1
+        assert numbers(table) == list(range(10))
+
+
+def test_a_table_that_is_not_there_has_no_upkeep(opened: Opener) -> None:
+    with opened() as table:
+        for change in (lambda: table.compact(1), lambda: table.expire(NO_TIME)):
+            with pytest.raises(TableError, match="there is no table"):
+                change()
+
+
+def test_a_wrong_format_is_told_with_the_nearest_one() -> None:
+    with pytest.raises(UnusableTarget, match="did you mean parquet"):
+        open_table("x", "parkuet")
+
+
+def test_plain_parquet_needs_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UnusableTarget, match="is a file"):
+        open_table(str(tmp_path / "file"), "parquet")
+    with pytest.raises(UnusableTarget, match="Use --format delta or iceberg"):
+        open_table("s3://bucket/table", "parquet")
