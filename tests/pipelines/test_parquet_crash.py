@@ -39,6 +39,7 @@ def dying(real, at, before):
     return call
 
 table = ParquetTable(place)
+table.claim()
 files = written(table, rows(10, 20)) + written(table, rows(20, 30))
 match step:
     case "before the manifest":
