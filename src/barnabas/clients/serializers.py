@@ -100,19 +100,20 @@ class Avro:
     ) -> None:
         """Take a schema as JSON text, as what that JSON says, or as a file; raises LibraryMissing without fastavro."""
         self._avro = load("fastavro", "avro")
-        self._schema = self._parsed(schema)
+        self.parsed = self._parsed(schema)
+        """The schema as fastavro has it: all names are whole."""
         self._reader = None if reader_schema is None else self._parsed(reader_schema)
 
     def serialize(self, value: Any) -> bytes:
         """The value in Avro's binary form."""
         out = BytesIO()
-        self._avro.schemaless_writer(out, self._schema, value, strict=False)
+        self._avro.schemaless_writer(out, self.parsed, value, strict=False)
         return out.getvalue()
 
     def deserialize(self, data: bytes) -> Any:
         """The value that was written with the schema; bytes that are left over are an error."""
         source = BytesIO(data)
-        value = self._avro.schemaless_reader(source, self._schema, self._reader)
+        value = self._avro.schemaless_reader(source, self.parsed, self._reader)
         if source.tell() != len(data):
             raise ValueError(f"{len(data) - source.tell()} bytes are left over: written with another schema?")
         return value

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import json
 import struct
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any, Final, Protocol
 from uuid import UUID
 
 import click
-
-from barnabas.cli.failures import Failed
 
 
 class Format(Protocol):
@@ -166,22 +162,16 @@ class Protobuf(Structured):
     """Messages by a descriptor: `FILE.desc:package.Message`, or `FILE.proto:package.Message` where protoc is there."""
 
     def __init__(self, schema: str) -> None:
+        from barnabas.clients.errors import InvalidClientConfig
         from barnabas.clients.library import load
+        from barnabas.clients.protobuf_files import message_class, read_descriptors, split_name
 
-        file, _, message = schema.rpartition(":")
-        if not file or not Path(file).is_file():
-            raise click.UsageError(f"{schema} is not of the form FILE:MESSAGE, as in orders.proto:shop.Order.")
         self._json = load("google.protobuf.json_format", "protobuf")
-        pool = load("google.protobuf.descriptor_pool", "protobuf").DescriptorPool()
-        descriptors = load("google.protobuf.descriptor_pb2", "protobuf").FileDescriptorSet
-        compiled = _compiled(Path(file)) if file.endswith(".proto") else Path(file).read_bytes()
-        for found in descriptors.FromString(compiled).file:
-            pool.Add(found)
-        factory = load("google.protobuf.message_factory", "protobuf")
         try:
-            self._message = factory.GetMessageClass(pool.FindMessageTypeByName(message))
-        except KeyError:
-            raise click.UsageError(f"{file} has no message {message}.") from None
+            file, message = split_name(schema)
+            self._message = message_class(read_descriptors(file), message)
+        except InvalidClientConfig as error:
+            raise click.UsageError(f"{error}.") from error
 
     def decode(self, data: bytes) -> Any:
         """The message, in Protobuf's own mapping to JSON."""
@@ -191,22 +181,6 @@ class Protobuf(Structured):
         """The message's bytes."""
         data: bytes = self._json.ParseDict(value, self._message()).SerializeToString()
         return data
-
-
-def _compiled(proto: Path) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "out.desc")
-        words = ["protoc", f"-I{proto.parent}", "--include_imports", f"--descriptor_set_out={out}", str(proto)]
-        try:
-            done = subprocess.run(words, capture_output=True, text=True)
-        except FileNotFoundError:
-            raise Failed(
-                f"Reading {proto.name} takes the program protoc, which is not installed. Or compile it elsewhere "
-                "(protoc --include_imports --descriptor_set_out=FILE.desc ...) and give FILE.desc:MESSAGE."
-            ) from None
-        if done.returncode != 0:
-            raise Failed(f"protoc does not take {proto}: {done.stderr.strip()}")
-        return out.read_bytes()
 
 
 class Uuid:

@@ -1,0 +1,226 @@
+"""How the schema of JSON is found and grows, so that it is the same wherever a record is decoded.
+
+A type is inferred from values: whole numbers are BIGINT, other numbers DOUBLE, then STRING, BOOLEAN, ARRAY and STRUCT.
+Text stays text: nothing is taken for a time. Three rules keep a schema stable:
+
+- What a table says holds. A column never changes its type; a value that does not fit is a dead letter.
+- Between values that are seen together BIGINT and DOUBLE become DOUBLE. Any other disagreement is decided by the first.
+- A null, an empty list and an empty object tell no type (VOID): their column is added when a value tells one.
+
+Tasks that ran side by side may have inferred different types for a new column: `merge_schemas` says what the table
+shall have, and which tasks have to decode their records again by that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from barnabas.pipelines.decode.contract import METADATA, column_name
+from barnabas.pipelines.decode.ddl import type_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+VOID: Final = pa.null()
+MOST_COLUMNS: Final = 2000
+MOST_LEVELS: Final = 32
+_FORBIDDEN: Final = frozenset(" ,;{}()\n\t=")
+_BIGINT: Final = range(-(2**63), 2**63)
+
+
+class Unfit(Exception):
+    """A value from which no type can be inferred."""
+
+
+class Merged(NamedTuple):
+    """One schema out of many, and the indexes of those that do not fit it."""
+
+    schema: pa.Schema
+    misfits: tuple[int, ...]
+
+
+def infer(value: Any, where: str = "", level: int = 0) -> pa.DataType:
+    """The type of a value of JSON; raises Unfit for numbers, names and depths that tables do not hold."""
+    match value:
+        case None:
+            return VOID
+        case bool():
+            return pa.bool_()
+        case int():
+            if value not in _BIGINT:
+                raise Unfit(f"{where}: {value} is beyond BIGINT; give a schema that has DECIMAL(38,0) or DOUBLE for it")
+            return pa.int64()
+        case float():
+            return pa.float64()
+        case str():
+            return pa.string()
+    if level == MOST_LEVELS:
+        raise Unfit(f"{where}: nested deeper than {MOST_LEVELS} levels")
+    if isinstance(value, list):
+        element = VOID
+        for item in value:
+            element = join(element, infer(item, f"{where}[]", level + 1))
+        return pa.list_(element)
+    return pa.struct(
+        [pa.field(named(key, where, value), infer(item, _path(where, key), level + 1)) for key, item in value.items()]
+    )
+
+
+def named(key: str, where: str, siblings: Iterable[str]) -> str:
+    """The key, if it can name a column of any table; raises Unfit otherwise."""
+    if not key or not _FORBIDDEN.isdisjoint(key) or not key.isprintable():
+        raise Unfit(f"{_path(where, key)!r} cannot name a column; give a schema that leaves it out")
+    twins = [other for other in siblings if other != key and other.casefold() == key.casefold()]
+    if twins:
+        raise Unfit(f"{_path(where, key)} and {twins[0]} differ only by capitals, which tables do not tell apart")
+    return key
+
+
+def join(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The type of values that were seen together; where they disagree, the first one's."""
+    return _merged(one, other, fixed=False)
+
+
+def extend(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
+    """A type that a table has, with the fields that were newly seen; nothing that it has changes."""
+    return _merged(known, seen, fixed=True)
+
+
+def _merged(one: pa.DataType, other: pa.DataType, *, fixed: bool) -> pa.DataType:
+    if one == VOID:
+        return other
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        return pa.struct(_merged_fields(one, other, fixed=fixed))
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(_merged(one.value_type, other.value_type, fixed=fixed))
+    if not fixed and {one, other} == {pa.int64(), pa.float64()}:
+        return pa.float64()
+    return one
+
+
+def _merged_fields(one: Iterable[pa.Field], other: Iterable[pa.Field], *, fixed: bool) -> list[pa.Field]:
+    fields = {field.name: field.type for field in one}
+    lowered = {name.casefold() for name in fields}
+    for field in other:
+        if field.name in fields:
+            fields[field.name] = _merged(fields[field.name], field.type, fixed=fixed)
+        elif field.name.casefold() not in lowered and len(fields) < MOST_COLUMNS:
+            fields[field.name] = field.type
+            lowered.add(field.name.casefold())
+    return [pa.field(name, kind) for name, kind in fields.items()]
+
+
+def pruned(kind: pa.DataType) -> pa.DataType | None:
+    """The type without what is VOID in it, None if nothing is left."""
+    if kind == VOID:
+        return None
+    if pa.types.is_struct(kind):
+        fields = [pa.field(field.name, inner) for field in kind if (inner := pruned(field.type)) is not None]
+        return pa.struct(fields) if fields else None
+    if pa.types.is_list(kind):
+        inner = pruned(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    return kind
+
+
+def canonical(kind: pa.DataType) -> pa.DataType:
+    """A table library's own variant of a type (large or view types, other names of elements) as the usual one."""
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", tz=None if kind.tz is None else "UTC")
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(canonical(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, canonical(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(canonical(kind.key_type), canonical(kind.item_type))
+    return kind
+
+
+def value_schema(table: pa.Schema) -> pa.Schema:
+    """The fields of values in a table's schema, by the names that they have in records."""
+    originals = {column_name(name): name for name in METADATA.names}
+    return pa.schema(
+        [
+            pa.field(originals.get(field.name, field.name), canonical(field.type))
+            for field in table
+            if field.name not in METADATA.names
+        ]
+    )
+
+
+def merge_schemas(table: pa.Schema, seen: Sequence[pa.Schema]) -> Merged:
+    """What a table shall have after tasks decoded their records with these schemas, and which tasks misfit it.
+
+    The order of `seen` decides, so give it by partition and offset: then it does not depend on who finished first.
+    """
+    known = pa.struct([pa.field(field.name, canonical(field.type)) for field in table])
+    new = pa.struct([])
+    for schema in seen:
+        new = join(new, pa.struct([pa.field(field.name, canonical(field.type)) for field in schema]))
+    merged = extend(known, new)
+    types = {field.name: field.type for field in merged}
+    misfits = tuple(
+        index
+        for index, schema in enumerate(seen)
+        if any(types.get(field.name) != canonical(field.type) for field in schema)
+    )
+    original = {field.name: field for field in table}
+    fields = [
+        original[name] if name in original and canonical(original[name].type) == kind else pa.field(name, kind)
+        for name, kind in types.items()
+    ]
+    return Merged(pa.schema(fields), misfits)
+
+
+def misfit(value: Any, kind: pa.DataType, where: str) -> str | None:
+    """Why a value of JSON does not fit a type, None if that is not seen here."""
+    if value is None or kind == VOID:
+        return None
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        found = (
+            misfit(value[field.name], field.type, _path(where, field.name)) for field in kind if field.name in value
+        )
+        return next((reason for reason in found if reason is not None), None)
+    if pa.types.is_list(kind) and isinstance(value, list):
+        found = (misfit(item, kind.value_type, f"{where}[{index}]") for index, item in enumerate(value))
+        return next((reason for reason in found if reason is not None), None)
+    if _fits(value, kind):
+        return None
+    return f"{where}: expected {type_name(kind)}, found {_words(value)}"
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    if pa.types.is_boolean(kind):
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if pa.types.is_integer(kind):
+        return isinstance(value, int) and value in range(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1))
+    if pa.types.is_floating(kind):
+        return isinstance(value, int | float)
+    if pa.types.is_decimal(kind):
+        return isinstance(value, int | float | str)
+    return isinstance(value, str) and not pa.types.is_nested(kind)
+
+
+def _words(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"the number {value}"
+        case str():
+            return f"the text {value[:40]!r}"
+        case list():
+            return "a list"
+    return "an object"
+
+
+def _path(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key

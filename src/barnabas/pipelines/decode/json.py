@@ -1,0 +1,214 @@
+"""JSON objects as rows, parsed in bulk by Arrow.
+
+All values of a batch are joined by newlines and parsed at once, with a schema in which nothing is left to be inferred.
+If that fails, the batch is halved until the records that do not fit are alone; so a record's fate is decided by itself
+and the schema, never by its neighbours, and one bad record costs a few small parses. A value must begin with `{` and
+end with `}`: then none can reach into its neighbour, and as many rows as values means one row for each.
+
+With a given schema, fields that it does not name are left out. Without one, the schema evolves: a record with a field
+that is not known yet is looked at by Python, together with those after it, and the batch is parsed anew with what was
+learnt (see `evolution`).
+
+`NaN` and `Infinity` are taken as DOUBLE. A field that is there twice makes a dead letter, since readers disagree on
+which one counts.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as arrow_json
+
+from barnabas.pipelines.decode.contract import (
+    Decoded,
+    SchemaRefused,
+    column_name,
+    row_schema,
+    to_dead,
+    to_rows,
+    without,
+)
+from barnabas.pipelines.decode.ddl import type_name
+from barnabas.pipelines.decode.evolution import Unfit, extend, infer, join, misfit, pruned, value_schema
+from barnabas.pipelines.decode.framing import Framing, strip_prefixes
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.decode.contract import Decoder
+
+SAMPLE: Final = 256
+"""How many records are looked at when one of them has a new field."""
+
+_OBJECT: Final = r"(?s)\A[ \t\r\n]*\{.*\}[ \t\r\n]*\z"
+
+
+class _Unlike(Exception):
+    """Values that cannot be parsed together."""
+
+
+class Json:
+    """Decodes JSON, by a given schema of values or by one that evolves."""
+
+    def __init__(self, schema: pa.Schema | None = None, framing: Framing = Framing.AUTO) -> None:
+        self.evolves = schema is None
+        self._strips = framing is not Framing.NONE
+        self._fields: pa.StructType = pa.struct(list(schema or ()))
+        for field in self._fields:
+            _refuse_unreadable(field.type, field.name)
+        self._prepare()
+
+    def bound(self, table: pa.Schema) -> Decoder:
+        """A decoder that knows a table's columns; with a given schema, this one."""
+        if not self.evolves:
+            return self
+        other = Json(None, Framing.AUTO if self._strips else Framing.NONE)
+        other._fields = pa.struct(list(value_schema(table)))
+        other._prepare()
+        return other
+
+    def decode(self, batch: pa.RecordBatch) -> Decoded:
+        """One row for each JSON object, dead letters for all else."""
+        values = batch.column("value")
+        if self._strips:
+            values = strip_prefixes(values)
+        while True:
+            fields = self._fields
+            reasons: dict[int, str] = {}
+            tables = self._parts(values, 0, len(values), reasons)
+            if fields == self._fields:
+                break
+        whole = pa.concat_tables([self._pruned.empty_table(), *tables])
+        columns = [_in_one_piece(column) for column in whole.columns]
+        return Decoded(to_rows(without(batch, reasons), columns, self.schema), to_dead(batch, reasons))
+
+    def _prepare(self) -> None:
+        """What follows from the fields: the schema to parse with, and that of the rows."""
+        self._parsed = pa.schema([pa.field(field.name, _as_parsed(field.type)) for field in self._fields])
+        kept = [(field.name, pruned(field.type)) for field in self._fields]
+        self._pruned = pa.schema([pa.field(name, kind) for name, kind in kept if kind is not None])
+        self.schema: pa.Schema = row_schema(self._pruned)
+
+    def _parts(self, values: pa.Array, low: int, high: int, reasons: dict[int, str]) -> list[pa.Table]:
+        """The rows of the values in a range; what is wrong with the others goes to `reasons`."""
+        if low == high:
+            return []
+        try:
+            return [self._parse(values[low:high])]
+        except (_Unlike, pa.ArrowInvalid) as error:
+            if high - low > 1:
+                middle = (low + high) // 2
+                left = self._parts(values, low, middle, reasons)
+                return left + self._parts(values, middle, high, reasons)
+            problem = error
+        if self.evolves and self._learn(values[low : low + SAMPLE].to_pylist()):
+            return self._parts(values, low, high, reasons)
+        reasons[low] = self._reason(values[low].as_py(), problem)
+        return []
+
+    def _parse(self, values: pa.Array) -> pa.Table:
+        texts = values.cast(pa.string())
+        if texts.null_count:
+            texts = texts.fill_null("{}")
+        if not pc.all(pc.match_substring_regex(texts, _OBJECT)).as_py():
+            raise _Unlike("not a JSON object")
+        lines = pc.binary_join_element_wise(texts, "", "\n")
+        data = pa.BufferReader(lines.buffers()[2])
+        table = arrow_json.read_json(
+            data,
+            read_options=arrow_json.ReadOptions(use_threads=False, block_size=data.size() + 1),
+            parse_options=arrow_json.ParseOptions(
+                explicit_schema=self._parsed, unexpected_field_behavior="error" if self.evolves else "ignore"
+            ),
+        )
+        if table.num_rows != len(values):
+            raise _Unlike("more than one JSON object")
+        return table.select(self._pruned.names).cast(self._pruned)
+
+    def _learn(self, values: list[bytes | None]) -> bool:
+        """Add the fields of these values that are new, if the first of them has one; whether the schema grew."""
+        seen = pa.struct([])
+        for index, value in enumerate(values):
+            try:
+                seen = join(seen, infer(_loads(value or b"{}")))
+            except (ValueError, RecursionError, Unfit):
+                if index == 0:
+                    return False
+            if index == 0 and extend(self._fields, seen) == self._fields:
+                return False
+        taken = {field.name.casefold() for field in self.schema}
+        known = {field.name for field in self._fields}
+        fields = [field for field in seen if field.name in known or column_name(field.name).casefold() not in taken]
+        grown = extend(self._fields, pa.struct(fields))
+        if grown == self._fields:
+            return False
+        self._fields = grown
+        self._prepare()
+        return True
+
+    def _reason(self, value: bytes, problem: Exception) -> str:
+        """Why a value is dead, in words; what Arrow says where nothing else is found."""
+        try:
+            document = _loads(value)
+        except UnicodeDecodeError as error:
+            return f"not UTF-8: {error.reason} at byte {error.start}"
+        except RecursionError:
+            return "not JSON that can be read: nested too deep"
+        except ValueError as error:
+            return f"not JSON: {error}"
+        found = misfit(document, self._fields, "")
+        if found is None and self.evolves:
+            try:
+                infer(document)
+            except Unfit as unfit:
+                found = str(unfit)
+            else:
+                found = _left_out(document, self._fields)
+        return found or str(problem)
+
+
+def _loads(value: bytes) -> dict[str, Any]:
+    document = json.loads(value.decode())
+    if not isinstance(document, dict):
+        raise ValueError(f"an object was expected, as in {{...}}, not {value[:40]!r}")
+    return document
+
+
+def _left_out(document: dict[str, Any], fields: pa.StructType) -> str | None:
+    """Which field the schema could not take in, and why."""
+    known = {field.name for field in fields}
+    lowered = {name.casefold(): name for name in known}
+    for key in document:
+        if key not in known:
+            if (twin := lowered.get(column_name(key).casefold())) is not None:
+                return f"{key} and {twin} differ only by capitals, which tables do not tell apart"
+            return f"{key} cannot be added to a table of {len(known)} columns, or another column has its name"
+    return None
+
+
+def _as_parsed(kind: pa.DataType) -> pa.DataType:
+    """The type that Arrow's parser is given; dates are parsed as text and cast."""
+    if kind == pa.date32():
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _as_parsed(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_as_parsed(kind.value_type))
+    return kind
+
+
+def _refuse_unreadable(kind: pa.DataType, where: str) -> None:
+    if pa.types.is_binary(kind) or pa.types.is_map(kind):
+        name = type_name(kind)
+        raise SchemaRefused(f"{where} is {name}, which is not read from JSON: use STRING, ARRAY or STRUCT")
+    if pa.types.is_list(kind):
+        _refuse_unreadable(kind.value_type, where)
+    if pa.types.is_struct(kind):
+        for field in kind:
+            _refuse_unreadable(field.type, f"{where}.{field.name}")
+
+
+def _in_one_piece(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks()
+    return whole.chunk(0) if isinstance(whole, pa.ChunkedArray) else whole

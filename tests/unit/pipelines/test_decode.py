@@ -1,0 +1,277 @@
+"""Every record becomes one row or one dead letter, whatever its bytes are, and whatever its neighbours are."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+import pickle
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.clients.protobuf_files import message_class
+from barnabas.pipelines.decode.avro import Avro
+from barnabas.pipelines.decode.choosing import choose_decoder
+from barnabas.pipelines.decode.contract import DEAD_SCHEMA, METADATA, SchemaRefused
+from barnabas.pipelines.decode.ddl import parse_ddl, to_ddl
+from barnabas.pipelines.decode.evolution import merge_schemas
+from barnabas.pipelines.decode.framing import Framing
+from barnabas.pipelines.decode.json import Json
+from barnabas.pipelines.decode.protobuf import Protobuf
+from barnabas.pipelines.decode.text import Plain
+from barnabas.pipelines.errors import InvalidOption
+from barnabas.pipelines.rows import RECORD_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from barnabas.pipelines.decode.contract import Decoded, Decoder
+
+ORDER_AVSC = {
+    "type": "record",
+    "name": "shop.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["SMALL", "LARGE"]}},
+        {
+            "name": "lines",
+            "type": {
+                "type": "array",
+                "items": {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]},
+            },
+        },
+        {"name": "tags", "type": {"type": "map", "values": "int"}},
+        {"name": "first", "type": ["null", "Line"]},
+    ],
+}
+
+
+def batch(values: Sequence[bytes | None]) -> pa.RecordBatch:
+    size = len(values)
+    columns = {
+        "key": [b"k"] * size,
+        "value": list(values),
+        "topic": ["t"] * size,
+        "partition": [3] * size,
+        "offset": list(range(100, 100 + size)),
+        "timestamp": [datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)] * size,
+        "timestampType": [0] * size,
+    }
+    return pa.record_batch(columns, schema=RECORD_SCHEMA)
+
+
+def columns(found: Decoded) -> list[dict[str, Any]]:
+    """The rows without the records' places."""
+    return [{name: row[name] for name in row if name not in METADATA.names} for row in found.rows.to_pylist()]
+
+
+def reasons(found: Decoded) -> dict[int, str]:
+    return {row["offset"]: row["reason"] for row in found.dead.to_pylist()}
+
+
+def avro_bytes(value: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(ORDER_AVSC), value)
+    return out.getvalue()
+
+
+def order_descriptors() -> bytes:
+    """What protoc makes of `message Order { int64 id = 1; optional string note = 2; repeated Line lines = 3; ... }`."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
+    kind = file.enum_type.add(name="Kind")
+    for number, name in enumerate(("SMALL", "LARGE")):
+        kind.value.add(name=name, number=number)
+    line = file.message_type.add(name="Line")
+    line.field.add(name="sku", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    order = file.message_type.add(name="Order")
+    order.field.add(name="id", number=1, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
+    order.field.add(
+        name="note", number=2, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL, proto3_optional=True, oneof_index=0
+    )
+    order.field.add(name="lines", number=3, type=kinds.TYPE_MESSAGE, type_name=".shop.Line", label=kinds.LABEL_REPEATED)
+    order.field.add(name="kind", number=4, type=kinds.TYPE_ENUM, type_name=".shop.Kind", label=kinds.LABEL_OPTIONAL)
+    order.field.add(name="big", number=5, type=kinds.TYPE_UINT64, label=kinds.LABEL_OPTIONAL)
+    order.field.add(name="raw", number=6, type=kinds.TYPE_BYTES, label=kinds.LABEL_OPTIONAL)
+    entry = order.nested_type.add(name="TagsEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
+    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
+    entry.field.add(name="value", number=2, type=kinds.TYPE_INT32, label=kinds.LABEL_OPTIONAL)
+    order.field.add(
+        name="tags", number=7, type=kinds.TYPE_MESSAGE, type_name=".shop.Order.TagsEntry", label=kinds.LABEL_REPEATED
+    )
+    order.oneof_decl.add(name="_note")
+    tree = file.message_type.add(name="Tree")
+    tree.field.add(name="left", number=1, type=kinds.TYPE_MESSAGE, type_name=".shop.Tree", label=kinds.LABEL_OPTIONAL)
+    files = descriptor_pb2.FileDescriptorSet(file=[file])
+    data: bytes = files.SerializeToString()
+    return data
+
+
+DECODERS: dict[str, Decoder] = {
+    "bytes": Plain(pa.binary()),
+    "string": Plain(pa.string()),
+    "json": Json(),
+    "json by schema": Json(parse_ddl("a BIGINT, b STRUCT<c: STRING>")),
+    "avro": Avro(json.dumps(ORDER_AVSC)),
+    "protobuf": Protobuf(order_descriptors(), "shop.Order"),
+}
+SOME_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcAB_"), inner, max_size=3),
+    max_leaves=6,
+)
+VALUES = st.lists(
+    st.none() | st.binary(max_size=20) | SOME_JSON.map(lambda value: json.dumps(value).encode()), max_size=12
+)
+
+
+@pytest.mark.parametrize("name", DECODERS)
+@given(values=VALUES)
+@settings(max_examples=60, deadline=None)
+def test_each_record_is_one_row_or_one_dead_letter(name: str, values: list[bytes | None]) -> None:
+    decoder = pickle.loads(pickle.dumps(DECODERS[name]))
+    found = decoder.decode(batch(values))
+    assert found.dead.schema == DEAD_SCHEMA
+    assert found.rows.schema == decoder.schema
+    places = found.rows.column("_offset").to_pylist() + found.dead.column("offset").to_pylist()
+    assert sorted(places) == list(range(100, 100 + len(values)))
+    for letter in found.dead.to_pylist():
+        assert letter["value"] == values[letter["offset"] - 100]
+        assert letter["reason"]
+
+
+def test_json_evolves_and_types_stay() -> None:
+    decoder = Json()
+    found = decoder.decode(batch([b'{"a": 1}', b'{"a": 2, "b": {"c": "x"}}', b'{"a": "text"}', b"{", None]))
+    assert columns(found) == [
+        {"a": 1, "b": None},
+        {"a": 2, "b": {"c": "x"}},
+        {"a": None, "b": None},
+    ]
+    assert reasons(found)[102] == "a: expected BIGINT, found the text 'text'"
+    assert reasons(found)[103].startswith("not JSON")
+    assert decoder.decode(batch([b'{"b": {"d": 1.5}}'])).rows.column("b").to_pylist() == [{"c": None, "d": 1.5}]
+
+
+def test_json_by_a_schema_leaves_out_what_it_does_not_name() -> None:
+    decoder = choose_decoder("json", "a INT, day DATE")
+    found = decoder.decode(batch([b'{"a": 1, "x": 2, "day": "2026-01-31"}', b'{"a": 4294967296}']))
+    assert columns(found) == [{"a": 1, "day": datetime.date(2026, 1, 31)}]
+    assert "expected INT" in reasons(found)[101]
+
+
+def test_what_tasks_inferred_side_by_side_is_merged() -> None:
+    one, other = Json(), Json()
+    one.decode(batch([b'{"a": 1}']))
+    other.decode(batch([b'{"a": "text", "b": 1}']))
+    merged = merge_schemas(pa.schema(list(METADATA)), [one.schema, other.schema])
+    assert merged.misfits == (1,)
+    again = Json().bound(merged.schema).decode(batch([b'{"a": "text", "b": 1}', b'{"a": 5, "b": 1}']))
+    assert columns(again) == [{"a": 5, "b": 1}]
+    assert list(reasons(again)) == [100]
+
+
+def test_avro() -> None:
+    value = {
+        "id": 7,
+        "note": None,
+        "price": decimal.Decimal("12.50"),
+        "at": datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC),
+        "key": "6f8c5c2e-9f0a-4c5e-8d7b-1f2e3d4c5b6a",
+        "kind": "LARGE",
+        "lines": [{"sku": "x"}],
+        "tags": {"n": 1},
+        "first": {"sku": "y"},
+    }
+    data = avro_bytes(value)
+    framed = b"\x00\x00\x00\x00\x05" + data
+    found = DECODERS["avro"].decode(batch([data, framed, data[:-3], data + b"!"]))
+    assert columns(found) == [{**value, "tags": [("n", 1)]}] * 2
+    assert set(reasons(found)) == {102, 103}
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ('{"type": "nothing"}', "not an Avro schema"),
+        ('["int", "string"]', "a column has one type"),
+        ('{"type":"record","name":"A","fields":[{"name":"a","type":["null","A"]}]}', "contains itself"),
+        ('{"type":"record","name":"A","fields":[{"name":"a","type":"int"},{"name":"A","type":"int"}]}', "capitals"),
+    ],
+)
+def test_avro_schemas_that_no_table_can_hold(schema: str, why: str) -> None:
+    with pytest.raises(SchemaRefused, match=why):
+        Avro(schema)
+
+
+def test_protobuf() -> None:
+    order = message_class(order_descriptors(), "shop.Order")
+    message = order(id=7, lines=[{"sku": "x"}], kind=1, big=2**64 - 1, raw=b"\xff", tags={"n": 1})
+    data = message.SerializeToString()
+    framed, nested = b"\x00\x00\x00\x00\x05\x00" + data, b"\x00\x00\x00\x00\x05\x02\x00" + data
+    found = DECODERS["protobuf"].decode(batch([data, framed, nested, b"\xff\xff"]))
+    expected = {
+        "id": 7,
+        "note": None,
+        "lines": [{"sku": "x"}],
+        "kind": "LARGE",
+        "big": decimal.Decimal(2**64 - 1),
+        "raw": b"\xff",
+        "tags": [("n", 1)],
+    }
+    assert columns(found) == [expected] * 3
+    assert set(reasons(found)) == {103}
+    with pytest.raises(SchemaRefused, match="contains itself"):
+        Protobuf(order_descriptors(), "shop.Tree")
+    with pytest.raises(SchemaRefused, match=r"no message shop\.Nothing"):
+        Protobuf(order_descriptors(), "shop.Nothing")
+
+
+def test_framing_that_was_asked_for_has_to_be_there() -> None:
+    for decoder in (Plain(pa.string(), Framing.CONFLUENT), Avro('"string"', Framing.CONFLUENT)):
+        found = decoder.decode(batch([b"\x00\x00\x00\x00\x01\x02a", b"plain"]))
+        assert found.rows.num_rows == 1
+        assert "schema's id" in reasons(found)[101]
+
+
+def test_values_with_names_of_places_get_another() -> None:
+    found = Json().decode(batch([b'{"_offset": 5, "a": 1}']))
+    assert columns(found) == [{"_offset_value": 5, "a": 1}]
+
+
+def test_schemas_in_sparks_words_read_back() -> None:
+    text = "id BIGINT, `a b` STRING, items ARRAY<STRUCT<sku: STRING, count: INT>>, price DECIMAL(10,2)"
+    assert to_ddl(parse_ddl(text)) == text
+    with pytest.raises(SchemaRefused, match=r"line 2 of the schema: there is no type BIGNT: did you mean BIGINT"):
+        parse_ddl("id INT,\nn BIGNT")
+
+
+def test_decoders_are_chosen_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "order.avsc"
+    file.write_text(json.dumps(ORDER_AVSC))
+    assert "price" in choose_decoder("avro", str(file)).schema.names
+    descriptors = tmp_path / "shop.desc"
+    descriptors.write_bytes(order_descriptors())
+    assert "lines" in choose_decoder("protobuf", f"{descriptors}:shop.Order").schema.names
+    with pytest.raises(InvalidOption, match="did you mean json"):
+        choose_decoder("jsn")
+    with pytest.raises(InvalidOption, match="need a schema"):
+        choose_decoder("avro")
+    with pytest.raises(InvalidOption, match="have no schema"):
+        choose_decoder("bytes", "a INT")
+    with pytest.raises(SchemaRefused, match="cannot be read"):
+        choose_decoder("avro", str(tmp_path / "none.avsc"))
+    with pytest.raises(SchemaRefused, match="form FILE:MESSAGE"):
+        choose_decoder("protobuf", "nothing")
