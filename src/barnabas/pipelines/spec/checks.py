@@ -1,0 +1,291 @@
+"""Whether pipelines can run, found without Spark and without a broker. Pure, but for a look at files that are named.
+
+Everything that is wrong is told at once, with the place where it is written and the nearest name that would be right.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from graphlib import CycleError
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.pipelines.spec.durations import milliseconds
+from barnabas.pipelines.spec.flows import flow_to, ordered, views_made, views_read
+from barnabas.pipelines.spec.model import (
+    AVAILABLE_NOW,
+    DECODINGS,
+    FILE_FORMATS,
+    MODES,
+    STARTS,
+    TABLE_FORMATS,
+    FileSource,
+    FunctionStep,
+    Pipeline,
+    Sink,
+    SqlStep,
+    TableSink,
+    TopicSink,
+    TopicSource,
+)
+from barnabas.pipelines.spec.places import Problem, suggestion
+from barnabas.pipelines.spec.sql import SqlProblem, examine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from barnabas.pipelines.spec.model import Source, Step
+    from barnabas.pipelines.spec.places import Place
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def problems_of(pipelines: Sequence[Pipeline]) -> list[Problem]:
+    """Everything that is wrong with pipelines that are to run together."""
+    found = [problem for pipeline in pipelines for problem in _of_one(pipeline)]
+    found += _named_twice([(f'pipeline "{each.name}"', each.name, each.place) for each in pipelines])
+    return found + list(_one_table_each(pipelines))
+
+
+def _of_one(pipeline: Pipeline) -> Iterator[Problem]:
+    yield from _settings(pipeline)
+    yield from _names(pipeline)
+    for source in pipeline.sources:
+        yield from _topic_source(source) if isinstance(source, TopicSource) else _file_source(source, pipeline)
+    for step in pipeline.steps:
+        yield from _watermark(step)
+        yield from _sql_step(step) if isinstance(step, SqlStep) else _function_step(step, pipeline)
+    for sink in pipeline.sinks:
+        yield from _topic_sink(sink) if isinstance(sink, TopicSink) else _table_sink(sink)
+    unknown = list(_unknown_views(pipeline))
+    yield from unknown
+    try:
+        ordered(pipeline.steps)
+    except CycleError as error:
+        yield _cycle(error.args[1], pipeline)
+        return
+    if not unknown:
+        for sink in pipeline.sinks:
+            yield from _keeping(sink, pipeline)
+
+
+def _settings(pipeline: Pipeline) -> Iterator[Problem]:
+    place = pipeline.place
+    if not _PIPELINE_NAME.fullmatch(pipeline.name):
+        yield Problem(place.at("name"), f'the name "{pipeline.name}" may have letters, digits, dots, - and _ only')
+    if "bootstrap.servers" not in pipeline.kafka:
+        yield Problem(
+            place.at("kafka"), 'the broker is not named: add `"bootstrap.servers" = "localhost:9092"` to [kafka]'
+        )
+    if pipeline.trigger != AVAILABLE_NOW:
+        try:
+            milliseconds(pipeline.trigger)
+        except ValueError as error:
+            yield Problem(place.at("trigger"), f'the trigger is a length of time or "{AVAILABLE_NOW}": {error}')
+    if pipeline.metrics is not None and not _TOPIC.fullmatch(pipeline.metrics):
+        yield Problem(place.at("metrics"), f'"{pipeline.metrics}" cannot be the name of a topic')
+    if not pipeline.sources:
+        yield Problem(place, "there is no source; add one, as [sources.orders]")
+    if not pipeline.sinks:
+        yield Problem(place, "there is no sink, so nothing would run; add one, as [sinks.orders]")
+
+
+def _names(pipeline: Pipeline) -> Iterator[Problem]:
+    views: list[Source | Step] = [*pipeline.sources, *pipeline.steps]
+    for each in (*views, *pipeline.sinks):
+        if not _NAME.fullmatch(each.name):
+            yield Problem(each.place, f'the name "{each.name}" may have letters, digits and _ only')
+    yield from _named_twice([(f'view "{each.name}"', each.name.lower(), each.place) for each in views])
+    yield from _named_twice([(f'sink "{each.name}"', each.name.lower(), each.place) for each in pipeline.sinks])
+
+
+def _named_twice(named: Sequence[tuple[str, str, Place]]) -> Iterator[Problem]:
+    first: dict[str, Place] = {}
+    for what, name, place in named:
+        if name in first:
+            yield Problem(place, f"{what} is also made at {first[name]}; rename one of them")
+        first.setdefault(name, place)
+
+
+def _topic_source(source: TopicSource) -> Iterator[Problem]:
+    where = f'source "{source.name}"'
+    if bool(source.topics) == (source.pattern is not None):
+        yield Problem(source.place, f"{where} needs either a topic or a pattern")
+    for topic in source.topics:
+        if not _TOPIC.fullmatch(topic):
+            yield Problem(source.place.at("topic"), f'"{topic}" cannot be the name of a topic')
+    yield from _one_of(source.decode, DECODINGS, "decode", source.place)
+    yield from _one_of(source.start, STARTS, "start", source.place)
+    if source.decode == "json" and not source.schema:
+        yield Problem(
+            source.place.at("decode"), f'{where} needs the fields of its JSON: schema = "id BIGINT, at TIMESTAMP"'
+        )
+    if source.decode != "json" and source.schema:
+        yield Problem(source.place.at("schema"), f'{where} has a schema, which is for decode = "json"')
+    yield from _watermark(source)
+
+
+def _file_source(source: FileSource, pipeline: Pipeline) -> Iterator[Problem]:
+    yield from _one_of(source.format, FILE_FORMATS, "format", source.place)
+    located = pipeline.located(source.path)
+    if "://" not in located and source.format != "iceberg" and not _exists(located):
+        yield Problem(source.place.at("path"), f'source "{source.name}" reads {located}, which is not there')
+
+
+def _exists(path: str) -> bool:
+    """Whether a path is there, or something that its wildcards match."""
+    whole = Path(path)
+    return any(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))) if "*" in path else whole.exists()
+
+
+def _sql_step(step: SqlStep) -> Iterator[Problem]:
+    if step.reads is not None:
+        return
+    try:
+        examine(step.sql)
+    except SqlProblem as error:
+        yield Problem(step.place.at("sql", error.line), f'step "{step.name}": {error}')
+
+
+def _function_step(step: FunctionStep, pipeline: Pipeline) -> Iterator[Problem]:
+    if not step.reads:
+        yield Problem(step.place, f'step "{step.name}" needs `reads`: the views that its function is given')
+    if not isinstance(step.function, str):
+        return
+    place = step.place.at("python")
+    file, colon, name = step.function.rpartition(":")
+    if not colon:
+        yield Problem(place, f'"{step.function}" is not of the form file.py:function')
+        return
+    path = pipeline.folder / file
+    if not path.is_file():
+        yield Problem(place, f'step "{step.name}" is in {path}, which is not there')
+        return
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except SyntaxError as error:
+        yield Problem(place, f"{path} is no Python: line {error.lineno}: {error.msg}")
+        return
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if name not in functions:
+        yield Problem(place, f'{path} has no function "{name}".{suggestion(name, functions)}')
+        return
+    arguments = functions[name].args
+    takes = len(arguments.posonlyargs) + len(arguments.args)
+    if arguments.vararg is None and not takes - len(arguments.defaults) <= len(step.reads) <= takes:
+        yield Problem(place, f"{name} takes {takes} DataFrames, and `reads` names {len(step.reads)} views")
+
+
+def _watermark(element: TopicSource | Step) -> Iterator[Problem]:
+    if element.watermark is not None:
+        try:
+            milliseconds(element.watermark.delay)
+        except ValueError as error:
+            yield Problem(element.place.at("watermark"), f'the watermark of "{element.name}": {error}')
+
+
+def _topic_sink(sink: TopicSink) -> Iterator[Problem]:
+    if not _TOPIC.fullmatch(sink.topic):
+        yield Problem(sink.place.at("topic"), f'"{sink.topic}" cannot be the name of a topic')
+    yield from _one_of(sink.encode, ("raw", "json"), "encode", sink.place)
+    yield from _one_of(sink.mode, MODES, "mode", sink.place)
+    if sink.key is not None and sink.encode == "raw":
+        yield Problem(sink.place.at("key"), 'name the column `key` in the view instead: encode is "raw"')
+
+
+def _table_sink(sink: TableSink) -> Iterator[Problem]:
+    yield from _one_of(sink.format, TABLE_FORMATS, "format", sink.place)
+
+
+def _one_of(value: str, known: Sequence[str], key: str, place: Place) -> Iterator[Problem]:
+    if value not in known:
+        yield Problem(place.at(key), f'{key} is "{value}".{suggestion(value, known)}')
+
+
+def _unknown_views(pipeline: Pipeline) -> Iterator[Problem]:
+    made = views_made(pipeline)
+    names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
+    for step in pipeline.steps:
+        key = "sql" if isinstance(step, SqlStep) and step.reads is None else "reads"
+        for view in dict.fromkeys(views_read(step)):
+            if view.lower() not in made:
+                others = [name for name in names if name != step.name]
+                yield Problem(
+                    step.place.at(key),
+                    f'step "{step.name}" reads "{view}", which nobody makes.{suggestion(view, others)}',
+                )
+    for sink in pipeline.sinks:
+        if sink.reads.lower() not in made:
+            yield Problem(
+                sink.place.at("from"),
+                f'sink "{sink.name}" writes "{sink.reads}", which nobody makes.{suggestion(sink.reads, names)}',
+            )
+
+
+def _cycle(names: Sequence[str], pipeline: Pipeline) -> Problem:
+    by_name = {step.name.lower(): step for step in pipeline.steps}
+    circle = " → ".join(by_name[name].name for name in reversed(names))
+    return Problem(by_name[names[0]].place, f"steps read each other in a circle: {circle}")
+
+
+def _keeping(sink: Sink, pipeline: Pipeline) -> Iterator[Problem]:
+    """What a sink needs to keep every row once."""
+    flow = flow_to(pipeline, sink)
+    place = sink.place
+    if not flow.topics:
+        yield Problem(place.at("from"), f'sink "{sink.name}" depends on no topic, so nothing would ever come')
+        return
+    if pipeline.checkpoint(sink) is None and isinstance(sink, TopicSink):
+        yield Problem(place, _needs_checkpoint(sink, "it writes to a topic"))
+    elif pipeline.checkpoint(sink) is None and flow.keeps_state is not None:
+        yield Problem(place, _needs_checkpoint(sink, flow.keeps_state))
+    if isinstance(sink, TableSink) or sink.mode == "append":
+        yield from _window_closes(sink, pipeline)
+
+
+def _needs_checkpoint(sink: Sink, reason: str) -> str:
+    return (
+        f'sink "{sink.name}" needs a checkpoint, because {reason}: add `checkpoint = "PATH"` to it, or '
+        '`checkpoints = "FOLDER"` at the top'
+    )
+
+
+def _window_closes(sink: Sink, pipeline: Pipeline) -> Iterator[Problem]:
+    """Rows of an aggregation are final, and so can be appended, once a watermark has passed them."""
+    flow = flow_to(pipeline, sink)
+    if any(each.watermark is not None for each in (*flow.topics, *flow.steps)):
+        return
+    for step in flow.grouping:
+        yield Problem(
+            step.place.at("sql"),
+            f'step "{step.name}" has GROUP BY, and without a watermark its rows are never final, so sink '
+            f'"{sink.name}" would get none: add `watermark = {{ column = "...", delay = "1 minute" }}` to the source '
+            "whose column the window is of",
+        )
+
+
+def _one_table_each(pipelines: Sequence[Pipeline]) -> Iterator[Problem]:
+    """Two sinks in one table would each take the other's rows for its own; the same holds for checkpoints."""
+    tables: dict[str, list[Sink]] = defaultdict(list)
+    checkpoints: dict[str, list[Sink]] = defaultdict(list)
+    for pipeline in pipelines:
+        for sink in pipeline.sinks:
+            if isinstance(sink, TableSink):
+                tables[pipeline.located(sink.table).rstrip("/")].append(sink)
+            if (checkpoint := pipeline.checkpoint(sink)) is not None:
+                checkpoints[checkpoint.rstrip("/")].append(sink)
+    yield from _shared(tables, "table", lambda sink: sink.place.at("table"))
+    yield from _shared(checkpoints, "checkpoint", lambda sink: sink.place.at("checkpoint"))
+
+
+def _shared(uses: dict[str, list[Sink]], what: str, place: Callable[[Sink], Place]) -> Iterator[Problem]:
+    for name, sinks in uses.items():
+        for sink in sinks[1:]:
+            yield Problem(
+                place(sink),
+                f'sink "{sink.name}" has the {what} {name}, which sink "{sinks[0].name}" has too; give it its own',
+            )

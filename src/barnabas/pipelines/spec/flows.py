@@ -1,0 +1,118 @@
+"""How views hang together, and what each sink needs to write every row once. Pure.
+
+A sink is *kept by offsets* when each of its rows comes from one record of a topic: what it holds is then said by the
+offsets alone, and a lost checkpoint costs nothing. Otherwise (windows, joined streams, a topic that is read twice) rows
+depend on what came before, which only Spark's checkpoint knows, and the sink is *kept by batches*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.spec.model import BAD, FunctionStep, Pipeline, Sink, SqlStep, Step, TopicSource
+from barnabas.pipelines.spec.sql import SqlProblem, examine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from barnabas.pipelines.spec.model import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What leads to one sink."""
+
+    steps: tuple[Step, ...]
+    """In an order in which every view is made before it is read."""
+    topics: tuple[TopicSource, ...]
+    keeps_state: str | None
+    """Why rows depend on what came before, as the end of a sentence; None if they do not."""
+    grouping: tuple[Step, ...] = ()
+    """The steps that aggregate a stream in SQL."""
+
+    @property
+    def by_offsets(self) -> bool:
+        """Whether offsets alone say what the sink holds."""
+        return self.keeps_state is None
+
+
+def views_read(step: Step) -> Sequence[str]:
+    """The views that a step reads, as they are written; none if its query cannot be understood."""
+    if isinstance(step, FunctionStep) or step.reads is not None:
+        return step.reads or ()
+    try:
+        return examine(step.sql).reads
+    except SqlProblem:
+        return ()
+
+
+def views_made(pipeline: Pipeline) -> dict[str, Source | Step]:
+    """Who makes each view, by its name in small letters: that is how Spark compares them."""
+    made: dict[str, Source | Step] = {}
+    for source in pipeline.sources:
+        made[source.name.lower()] = source
+        if isinstance(source, TopicSource) and source.decode == "json":
+            made[f"{source.name}{BAD}".lower()] = source
+    return made | {step.name.lower(): step for step in pipeline.steps}
+
+
+def ordered(steps: Iterable[Step]) -> list[Step]:
+    """Steps in an order in which they can be made. Raises graphlib.CycleError."""
+    by_name = {step.name.lower(): step for step in steps}
+    sorter = TopologicalSorter({name: [each.lower() for each in views_read(step)] for name, step in by_name.items()})
+    return [by_name[name] for name in sorter.static_order() if name in by_name]
+
+
+def flow_to(pipeline: Pipeline, sink: Sink) -> Flow:
+    """What leads to a sink, in a pipeline without cycles and unknown views."""
+    made = views_made(pipeline)
+    topics, steps = _upstream(sink.reads, made)
+    order = tuple(ordered(steps))
+    remembering = {step.name: words for step in order if (words := _remembers(step, made))}
+    reasons = [f'step "{name}" {words}' for name, words in remembering.items()]
+    reasons += [f"{twice} is read more than once" for twice in _read_twice(topics)]
+    grouping = tuple(step for step in order if remembering.get(step.name) == "has GROUP BY")
+    return Flow(order, tuple({each.name: each for each in topics}.values()), reasons[0] if reasons else None, grouping)
+
+
+def _upstream(view: str, made: Mapping[str, Source | Step]) -> tuple[list[TopicSource], list[Step]]:
+    """The topics and steps that lead to a view, each as often as it is read."""
+    maker = made[view.lower()]
+    if isinstance(maker, TopicSource):
+        return [maker], []
+    if not isinstance(maker, SqlStep | FunctionStep):
+        return [], []
+    topics: list[TopicSource] = []
+    steps: list[Step] = [maker]
+    for each in views_read(maker):
+        more_topics, more_steps = _upstream(each, made)
+        topics += more_topics
+        steps += more_steps
+    return topics, steps
+
+
+def _remembers(step: Step, made: Mapping[str, Source | Step]) -> str | None:
+    """What a step does that needs memory of a stream, as the end of a sentence."""
+    streams = [view for view in views_read(step) if _upstream(view, made)[0]]
+    if not streams:
+        return None
+    if isinstance(step, FunctionStep):
+        return None if step.stateless else "is a function that did not promise to be stateless"
+    try:
+        query = examine(step.sql)
+    except SqlProblem:
+        return "has a query that only Spark understands"
+    if query.keeps_state is not None:
+        return f"has {query.keeps_state}"
+    return "joins streams" if query.joins and len(streams) > 1 else None
+
+
+def _read_twice(sources: Sequence[TopicSource]) -> list[str]:
+    times = Counter(topic for source in sources for topic in source.topics)
+    found = [f'topic "{topic}"' for topic, count in times.items() if count > 1]
+    if len(sources) > 1 and any(source.pattern is not None for source in sources):
+        found.append("a topic that matches a pattern, perhaps,")
+    return found

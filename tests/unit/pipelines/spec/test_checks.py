@@ -1,0 +1,183 @@
+"""What is wrong with a pipeline is found before Spark starts, and what it needs is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.pipelines.spec import (
+    FileSource,
+    FunctionStep,
+    Pipeline,
+    SqlStep,
+    TableSink,
+    TopicSink,
+    TopicSource,
+    Watermark,
+)
+from barnabas.pipelines.spec.checks import problems_of
+from barnabas.pipelines.spec.flows import flow_to
+
+HERE = Path(__file__)
+ORDERS = TopicSource(name="orders", topics=["orders"], decode="json", schema="id BIGINT, at TIMESTAMP")
+RETURNS = TopicSource(name="returns", topics=["returns"])
+FILES = FileSource(name="customers", path=HERE.name, format="csv")
+TABLE = TableSink(name="all", reads="orders", table="tables/all")
+LATE = Watermark(column="at", delay="1 minute")
+
+
+def pipeline(**changes: Any) -> Pipeline:
+    whole: dict[str, Any] = {
+        "name": "p",
+        "kafka": {"bootstrap.servers": "localhost:9092"},
+        "sources": [ORDERS, RETURNS, FILES],
+        "sinks": [TABLE],
+        **changes,
+    }
+    return Pipeline(**whole)
+
+
+def sql(text: str, name: str = "made", **more: Any) -> SqlStep:
+    return SqlStep(name=name, sql=text, **more)
+
+
+def told(*pipelines: Pipeline) -> list[str]:
+    return [problem.text for problem in problems_of(pipelines)]
+
+
+def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
+    assert told(pipeline()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"name": "a b"}, 'the name "a b" may have'),
+        ({"kafka": {}}, "the broker is not named"),
+        ({"trigger": "soon"}, 'the trigger is a length of time or "available-now": "soon" is no length of time'),
+        ({"metrics": "a topic"}, '"a topic" cannot be the name of a topic'),
+        ({"sources": []}, "there is no source"),
+        ({"sinks": []}, "there is no sink"),
+        ({"sources": [ORDERS, replace(RETURNS, name="Orders")]}, 'view "Orders" is also made at'),
+        ({"sources": [replace(ORDERS, name="my-orders")]}, 'the name "my-orders" may have'),
+        ({"sources": [replace(ORDERS, topics=())]}, 'source "orders" needs either a topic or a pattern'),
+        ({"sources": [replace(ORDERS, pattern=".*")]}, 'source "orders" needs either a topic or a pattern'),
+        ({"sources": [replace(ORDERS, topics=["a/b"])]}, '"a/b" cannot be the name of a topic'),
+        ({"sources": [replace(ORDERS, decode="jsn")]}, 'decode is "jsn". Did you mean "json"?'),
+        ({"sources": [replace(ORDERS, start="end")]}, 'start is "end". There is earliest, latest.'),
+        ({"sources": [replace(ORDERS, schema=None)]}, 'source "orders" needs the fields of its JSON'),
+        ({"sources": [replace(ORDERS, decode="raw")]}, 'source "orders" has a schema, which is for decode = "json"'),
+        ({"sources": [replace(ORDERS, watermark=Watermark(column="at", delay="5"))]}, 'the watermark of "orders"'),
+        ({"sources": [ORDERS, replace(FILES, format="xml")]}, 'format is "xml"'),
+        ({"sources": [ORDERS, replace(FILES, path="no*.csv")]}, "no*.csv, which is not there"),
+        ({"steps": [sql("SELECT (a FROM orders")]}, 'step "made": a ( is opened here and never closed'),
+        ({"steps": [sql("SELECT * FROM Order")]}, 'reads "Order", which nobody makes. Did you mean "orders"?'),
+        ({"steps": [sql("SELECT 1", reads=["order"])]}, 'step "made" reads "order", which nobody makes'),
+        ({"steps": [sql("SELECT * FROM b", "a"), sql("SELECT * FROM a", "b")]}, "steps read each other in a circle: "),
+        ({"steps": [sql("SELECT * FROM made")]}, "steps read each other in a circle: made → made"),
+        ({"sinks": [replace(TABLE, reads="order")]}, 'writes "order", which nobody makes. Did you mean "orders"?'),
+        ({"sinks": [replace(TABLE, format="orc")]}, 'format is "orc"'),
+        ({"sinks": [replace(TABLE, reads="customers")]}, 'sink "all" depends on no topic'),
+        ({"sinks": [TABLE, replace(TABLE, name="more")]}, 'sink "more" has the table'),
+        ({"sinks": [TABLE, replace(TABLE, table="b", name="All")]}, 'sink "All" is also made at'),
+        ({"sinks": [TopicSink(name="t", reads="orders", topic="a b", checkpoint="c")]}, '"a b" cannot be'),
+        ({"sinks": [TopicSink(name="t", reads="orders", topic="t")]},
+         'sink "t" needs a checkpoint, because it writes to a topic'),
+        ({"sinks": [TopicSink(name="t", reads="orders", topic="t", checkpoint="c", mode="all")]}, 'mode is "all"'),
+        ({"sinks": [TopicSink(name="t", reads="orders", topic="t", checkpoint="c", encode="raw", key="id")]},
+         "name the column `key` in the view instead"),
+        ({"sinks": [replace(TABLE, checkpoint="c"), replace(TABLE, name="b", table="b", checkpoint="c")]},
+         'sink "b" has the checkpoint'),
+        ({"steps": [sql("SELECT id FROM orders GROUP BY id")], "sinks": [replace(TABLE, reads="made", checkpoint="c")]},
+         'step "made" has GROUP BY, and without a watermark'),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(changes: dict[str, Any], expected: str) -> None:
+    found = told(pipeline(**changes))
+    assert any(expected in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("function", "reads", "expected"),
+    [
+        ("clean", ["orders"], "is not of the form file.py:function"),
+        ("no.py:clean", ["orders"], "no.py, which is not there"),
+        ("bad.py:clean", ["orders"], "bad.py is no Python: line 1"),
+        ("good.py:claen", ["orders"], 'has no function "claen". Did you mean "clean"?'),
+        ("good.py:clean", ["orders", "returns", "customers"], "clean takes 2 DataFrames, and `reads` names 3 views"),
+        ("good.py:clean", [], "needs `reads`"),
+        ("good.py:clean", ["orders"], None),
+        ("good.py:clean", ["orders", "returns"], None),
+        ("good.py:anything", ["orders", "returns"], None),
+    ],
+)
+def test_functions_are_looked_for_without_running_them(
+    tmp_path: Path, function: str, reads: list[str], expected: str | None
+) -> None:
+    (tmp_path / "bad.py").write_text("def (")
+    (tmp_path / "good.py").write_text("def clean(orders, more=None): ...\ndef anything(*views): ...\nraise SystemExit")
+    step = FunctionStep(name="cleaned", function=function, reads=reads)
+    place = replace(step.place, file=tmp_path / "pipeline.toml")
+    found = told(pipeline(steps=[replace(step, place=place)], place=place, sources=[ORDERS, RETURNS]))
+    assert (not found) if expected is None else any(expected in each for each in found)
+
+
+def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
+    found = told(pipeline(), pipeline(name="other"))
+    assert len(found) == 1 and "tables/all, which sink" in found[0]
+    assert any('pipeline "p" is also made' in each for each in told(pipeline(), pipeline()))
+
+
+@pytest.mark.parametrize(
+    ("steps", "reads", "reason"),
+    [
+        ([], "orders", None),
+        ([], "ORDERS_bad", None),
+        ([sql("SELECT o.* FROM orders o JOIN customers c ON o.id = c.id")], "made", None),
+        ([sql("SELECT id FROM orders UNION ALL SELECT 1 FROM returns")], "made", None),
+        ([sql("SELECT id FROM customers GROUP BY id", "few"), sql("SELECT * FROM orders JOIN few")], "made", None),
+        ([sql("SELECT * FROM orders JOIN returns")], "made", 'step "made" joins streams'),
+        ([sql("SELECT id FROM orders GROUP BY id", watermark=LATE)], "made", 'step "made" has GROUP BY'),
+        ([sql("SELECT count(*) FROM orders", watermark=LATE)], "made", 'step "made" has count()'),
+        (
+            [sql("SELECT DISTINCT id FROM orders", "once"), sql("SELECT id + 1 FROM once")],
+            "made",
+            'step "once" has DISTINCT',
+        ),
+        (
+            [sql("SELECT id FROM orders UNION ALL SELECT -id FROM orders")],
+            "made",
+            'topic "orders" is read more than once',
+        ),
+        (
+            [FunctionStep(name="made", function=lambda orders: orders, reads=["orders"])],
+            "made",
+            'step "made" is a function that did not promise to be stateless',
+        ),
+        ([FunctionStep(name="made", function=lambda orders: orders, reads=["orders"], stateless=True)], "made", None),
+        (
+            [sql("SELECT '", reads=["orders"])],
+            "made",
+            'step "made" has a query that only Spark understands',
+        ),
+    ],
+)
+def test_a_checkpoint_is_needed_only_where_rows_depend_on_earlier_ones(
+    steps: list[Any], reads: str, reason: str | None
+) -> None:
+    sink = replace(TABLE, reads=reads)
+    whole = pipeline(steps=steps, sinks=[sink])
+    assert flow_to(whole, sink).keeps_state == reason
+    assert flow_to(whole, sink).by_offsets == (reason is None)
+    assert any(f"needs a checkpoint, because {reason}: " in each for each in told(whole)) == (reason is not None)
+    assert told(replace(whole, checkpoints="c")) == []
+
+
+def test_steps_come_after_what_they_read() -> None:
+    steps = [sql("SELECT * FROM b JOIN C", "a"), sql("SELECT * FROM c", "b"), sql("SELECT * FROM orders", "c")]
+    flow = flow_to(pipeline(steps=steps), replace(TABLE, reads="a"))
+    assert [step.name for step in flow.steps] == ["c", "b", "a"]
+    assert [source.name for source in flow.topics] == ["orders"]
