@@ -308,9 +308,23 @@ class ClusterFaults(Faults):
     def advance_retention_clock(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, topic: str | None = None
     ) -> None:
-        """Remove what retention would have removed so much later, in one topic or in all, from every replica."""
+        """Remove what retention would have removed so much later, in one topic or in all, from every replica.
+
+        A follower may not know yet that its newest records are committed, and keeps these; it removes them when it
+        hears that its leader did. That is waited for.
+        """
         for faults in self._running():
             faults.advance_retention_clock(days=days, hours=hours, minutes=minutes, seconds=seconds, topic=topic)
+        self._cluster._until(lambda: self._is_level(topic), "all replicas to remove what is old")
+
+    def _is_level(self, topic: str | None) -> bool | None:
+        """Whether the copies of each log begin at the same offset."""
+        starts: dict[str, int] = {}
+        for faults in self._running():
+            for place, start in faults.log_starts(topic).items():
+                if starts.setdefault(place, start) != start:
+                    return None
+        return True
 
     def clear(self) -> None:
         """Remove all faults of all brokers."""

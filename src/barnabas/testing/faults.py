@@ -251,6 +251,10 @@ class BrokerFaults(Faults):
         ahead = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         return int(self._private.ask("expire", topic=topic, ahead_ms=round(ahead * 1000)))
 
+    def log_starts(self, topic: str | None = None) -> dict[str, int]:
+        """Where the broker's logs begin, whether it leads them or follows, by topic and partition."""
+        return dict(self._private.ask("log_starts", topic=topic))
+
     def clear(self) -> None:
         """Remove all faults of this broker."""
         if self._touched:

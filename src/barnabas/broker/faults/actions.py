@@ -59,11 +59,19 @@ async def move_leader(broker: Broker, topic: str, partition: int) -> int:
 
 async def expire(broker: Broker, topic: str | None, ahead_ms: int) -> int:
     """Do what retention would do so many milliseconds from now; returns how many segments were removed."""
+    logs, now_ms = _logs(broker, topic), broker.clock.now_ms() + ahead_ms
+    return await asyncio.get_running_loop().run_in_executor(broker.executor, _expire, broker, logs, now_ms)
+
+
+def log_starts(broker: Broker, topic: str | None) -> dict[str, int]:
+    """Where the logs of one topic, or all logs, begin on this broker."""
+    return {str(log.tp): log.log_start_offset for log in _logs(broker, topic)}
+
+
+def _logs(broker: Broker, topic: str | None) -> list[Log]:
     if topic is not None and broker.metadata.topic(topic) is None:
         raise InvalidFault(f"there is no topic {topic}")
-    logs = [log for log in broker.logs.logs() if topic in (None, log.tp.topic)]
-    now_ms = broker.clock.now_ms() + ahead_ms
-    return await asyncio.get_running_loop().run_in_executor(broker.executor, _expire, broker, logs, now_ms)
+    return [log for log in broker.logs.logs() if topic in (None, log.tp.topic)]
 
 
 def _expire(broker: Broker, logs: Sequence[Log], now_ms: int) -> int:
