@@ -181,8 +181,6 @@ class ProducerBase(Generic[K, V]):
             ) from error
         except self._kafka.KafkaException as error:
             raise translated(error.args[0], f"record for {arguments[0]}") from error
-        except RuntimeError as error:
-            raise ClientClosed("the producer is closed") from error
 
     def _buffer_full(self, topic: str, waited: float) -> BufferFull:
         after = f" after {waited:g} s" if waited else ""
@@ -253,6 +251,17 @@ class ProducerBase(Generic[K, V]):
             self._wait_for_all(1.0)
         finally:
             self._pump.stop()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Drop librdkafka's producer, which ends its threads and connections.
+
+        It ends with its last reference, so a thread that is still in a call of it comes to no harm.
+        """
+        self._client = _Closed()
+        self._pump = Pump(self._client)
+        if self._transactions is not None:
+            self._transactions = Transactions(self._kafka, self._client)
 
     def _wait_for_all(self, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -268,6 +277,16 @@ class ProducerBase(Generic[K, V]):
         if self._transactions is None:
             raise InvalidClientConfig("transactions need a name that survives restarts: give transactional_id=")
         return self._transactions
+
+
+class _Closed:
+    """What a closed producer has in place of librdkafka's."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getattr__(self, name: str) -> Any:
+        raise ClientClosed("the producer is closed")
 
 
 def _tell(error: Any) -> None:

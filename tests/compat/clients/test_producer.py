@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -126,12 +127,41 @@ def test_many_threads_may_send_at_once(bootstrap: str, topic: str) -> None:
     assert sorted(delivery.result().offset for delivery in sent) == list(range(2000))
 
 
-def test_a_closed_producer_leaves_no_thread(bootstrap: str) -> None:
+def test_a_closed_producer_leaves_no_thread_and_no_connection(bootstrap: str, topic: str) -> None:
+    """Although it is still known: otherwise it would go on to ask for its topics, and so make deleted ones again."""
+
+    def threads() -> set[str]:
+        return {path.name for path in Path("/proc/self/task").iterdir()}
+
+    before = threads()
     producer = Producer(bootstrap)
-    pump = producer._pump
-    assert pump.is_alive()
+    producer.send(topic, "x").result(10)
+    assert len(threads() - before) > 2
     producer.close()
-    wait_until(lambda: not pump.is_alive(), "the end of the producer's thread", 5)
+    wait_until(lambda: not threads() - before, "the end of the producer's threads", 5)
+    assert len(producer) == 0
+    with pytest.raises(ClientClosed):
+        producer.partitions(topic)
+
+
+def test_a_sender_that_waits_for_room_learns_of_the_end(bootstrap: str, topic: str) -> None:
+    producer = Producer(bootstrap, linger=900, delivery_timeout=1000, buffer_messages=1)
+    producer.send(topic, "fills the buffer")
+    refused: list[BaseException] = []
+
+    def waits() -> None:
+        try:
+            producer.send(topic, "finds no room")
+        except ClientClosed as error:
+            refused.append(error)
+
+    sender = threading.Thread(target=waits)
+    sender.start()
+    wait_until(lambda: producer._pump.sends == 2, "the second send")
+    producer._pump.stop()
+    producer._let_go()
+    sender.join(10)
+    assert len(refused) == 1
 
 
 @pytest.mark.parametrize("key", [b"", b"k", b"21", "grüße", b"x" * 1000, b"\x80\xff\x7f"])
