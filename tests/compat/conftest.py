@@ -21,6 +21,8 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from confluent_kafka import Producer
+
     TopicMaker = Callable[..., str]
 
 
@@ -63,7 +65,7 @@ def new_topic(admin: AdminClient) -> TopicMaker:
     return make
 
 
-def has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
+def has_leaders(client: AdminClient | Producer, topic: str, partitions: int) -> bool:
     """Whether clients are told of this topic, with a leader for each of its partitions."""
-    found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+    found = client.list_topics(topic, timeout=10).topics[topic].partitions
     return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())

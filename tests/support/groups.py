@@ -18,6 +18,7 @@ QUICK: Final = {
     "group.consumer.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "5",
     "log.retention.check.interval.ms": "86400000",
+    "connections.max.idle.ms": "86400000",
 }
 """Members are noticed, missed and told of their partitions in fractions of a second. Records that tests write with old
-timestamps stay for as long as the tests take."""
+timestamps stay for as long as the tests take, and so do connections that wait for their next test."""

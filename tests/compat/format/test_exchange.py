@@ -52,6 +52,8 @@ def make_topics(bootstrap: str) -> None:
 
 def fill(bootstrap: str, lasting: Producer) -> None:
     """More of everything: records of every codec, some by the lasting producer, and a later log start."""
+    for topic in TOPICS:  # a broker that has just started may have told the producer that there is no such topic
+        wait_until(lambda topic=topic: has_leaders(lasting, topic, 2), f"leaders of {topic}")  # type: ignore[misc]
     for codec in CODECS:
         own = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5, "log_level": 0})
         for partition in (0, 1):
