@@ -37,6 +37,8 @@ class Send(NamedTuple):
     fate: Fate
     offset: int = -1
     """Where it was acknowledged; -1 if it was not."""
+    transaction: str = ""
+    """The transaction that it is part of, if any."""
 
 
 class Record(NamedTuple):
@@ -77,6 +79,7 @@ class Kind(Enum):
     DUPLICATE = "duplicate"
     INCONSISTENT = "two values at one offset"
     ABORTED = "read of a refused write"
+    TORN = "part of a transaction"
     INVENTED = "read of what nobody sent"
     SEND_ORDER = "sends out of order"
     POLL_ORDER = "polls out of order"
@@ -124,6 +127,7 @@ def check(history: History) -> list[Violation]:
         *_duplicates(places),
         *_inconsistent(values),
         *_unfounded(history, sends),
+        *_torn(history),
         *_send_order(history.sends, places),
         *_polls(history.reads, values),
         *_group_skips(history.reads, values),
@@ -188,6 +192,20 @@ def _unfounded(history: History, sends: dict[str, Send]) -> Iterator[Violation]:
             yield Violation(Kind.INVENTED, f"{record.value} was read at {record.partition}@{record.offset}")
         elif send.fate is Fate.REFUSED:
             yield Violation(Kind.ABORTED, f"{record.value} was refused, and read at {record.partition}@{record.offset}")
+
+
+def _torn(history: History) -> Iterator[Violation]:
+    """A transaction is in the log as a whole or not at all, whatever its producer was told."""
+    found = {(record.partition, record.value) for record in history.final}
+    transactions: dict[str, list[Send]] = defaultdict(list)
+    for send in history.sends:
+        if send.transaction:
+            transactions[send.transaction].append(send)
+    for name, sends in transactions.items():
+        there = [send.value for send in sends if (send.partition, send.value) in found]
+        if there and len(there) < len(sends):
+            missing = [send.value for send in sends if send.value not in there]
+            yield Violation(Kind.TORN, f"of {name} {there} were read, and {missing} never")
 
 
 def _send_order(sends: Sequence[Send], places: dict[tuple[int, str], set[int]]) -> Iterator[Violation]:

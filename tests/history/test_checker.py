@@ -66,6 +66,14 @@ def test_a_refused_record_may_not_be_read() -> None:
     assert kinds(replace(GOOD, sends=(*SENDS[:3], SENDS[3]._replace(fate=Fate.REFUSED, offset=-1)))) == {Kind.ABORTED}
 
 
+@pytest.mark.parametrize("fate", [Fate.ACKNOWLEDGED, Fate.UNKNOWN])
+def test_a_transaction_is_there_as_a_whole_or_not_at_all(fate: Fate) -> None:
+    sends = (*SENDS[:2], *(send._replace(fate=fate, offset=-1, transaction="t") for send in SENDS[2:]))
+    assert check(replace(GOOD, sends=sends)) == []
+    assert Kind.TORN in kinds(replace(GOOD, sends=sends, final=LOG[:3], reads=()))
+    assert Kind.TORN not in kinds(replace(GOOD, sends=sends, final=LOG[:2], reads=()))
+
+
 def test_a_record_that_nobody_sent_is_invented() -> None:
     assert kinds(replace(GOOD, final=(*LOG, Record(0, 4, "b0")))) == {Kind.INVENTED}
 

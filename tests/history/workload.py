@@ -95,6 +95,8 @@ class Sending(_Worker):
         super().__init__(name)
         self.sent: list[Send] = []
         self.fatal: list[str] = []
+        self.transaction = ""
+        """The one that is open, if any."""
         self._offsets: dict[int, int] = {}
         self._bootstrap = bootstrap
         self._topic = topic
@@ -140,7 +142,9 @@ class Sending(_Worker):
         index = len(self.sent)
         partition = index % self._partitions
         value = f"{self.name}.{index}"
-        self.sent.append(Send(f"{self.name}/{self._lives}", partition, value, Fate.UNKNOWN))
+        self.sent.append(
+            Send(f"{self.name}/{self._lives}", partition, value, Fate.UNKNOWN, transaction=self.transaction)
+        )
         try:
             self._producer.produce(self._topic, value, partition=partition, on_delivery=self._noting(index))
         except BufferError:
@@ -194,6 +198,7 @@ class Transacting(Sending):
                 self._producer.init_transactions(self.TRY)
                 self._prepared = True
             self._producer.begin_transaction()
+            self.transaction = f"{self.name}#{first}"
             for _ in range(self.SIZE):
                 self._send()
                 self._producer.poll(self._pause)

@@ -65,15 +65,18 @@ class Proxy:
 
     def _pump(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                if answers and self._swallowing:
-                    self.swallowed += len(data)
-                else:
-                    sink.sendall(data)
+            self._forward(source, sink, answers)
         _shut(source)
         _shut(sink)
         source.close()
         self._open.discard(source)
+
+    def _forward(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
+        while data := source.recv(1 << 16):
+            if answers and self._swallowing:
+                self.swallowed += len(data)
+            else:
+                sink.sendall(data)
 
 
 def _shut(connection: socket.socket) -> None:
