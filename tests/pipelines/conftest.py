@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.pipelines import spark_session
+from barnabas.pipelines import register, spark_session
 from tests.support.spark import SETTINGS
 
 if TYPE_CHECKING:
@@ -27,4 +27,6 @@ def spark_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSes
 @pytest.fixture
 def spark(spark_process: SparkSession) -> SparkSession:
     """A session of this test's own: its settings and its tables are seen by no other."""
-    return spark_process.newSession()
+    session = spark_process.newSession()
+    register(session)
+    return session

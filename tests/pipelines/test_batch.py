@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.support.spark import read_batch as read
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from barnabas.testing.kafka import Kafka
-
-
-def read(spark: SparkSession, kafka: Kafka, **options: object) -> DataFrame:
-    reader = spark.read.format("barnabas").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    return reader.options(**{name: str(value) for name, value in options.items()}).load()
 
 
 def test_reads_all_records_of_a_topic(spark: SparkSession, kafka: Kafka) -> None:

@@ -10,7 +10,6 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -37,11 +36,18 @@ def spark_session(
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("barnabas")` known to a session that was made elsewhere; sessions that come of it know it, too."""
+    """Make `format("barnabas")` known to a session that was made elsewhere, by `newSession()` too.
+
+    Spark looks in the active session whether the name is taken, whichever session it registers for: so this one is
+    made the active one meanwhile.
+    """
     from barnabas.pipelines.source import BarnabasSource
 
+    sessions = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
     try:
         spark.dataSource.register(BarnabasSource)
-    except AnalysisException as error:
-        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-            raise
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from barnabas.pipelines.batch import BatchReader
+from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.options import GivenOptions
 from barnabas.pipelines.rows import record_ddl
-from barnabas.pipelines.source_options import KNOWN, WITHOUT_EFFECT, batch_options
+from barnabas.pipelines.source_options import KNOWN, WITHOUT_EFFECT, batch_options, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from barnabas.pipelines.stream import StreamReader
 
 
 class BarnabasSource(DataSource):
@@ -35,3 +39,13 @@ class BarnabasSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         """For `spark.read`."""
         return BatchReader(batch_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """For `spark.readStream`."""
+        try:
+            from barnabas.pipelines.stream import StreamReader
+        except ModuleNotFoundError as error:
+            raise PipelineError(
+                f"streams need pyspark 4.2 or newer, and this is {pyspark.__version__}; batches work with it"
+            ) from error
+        return StreamReader(stream_options(self.options), schema)

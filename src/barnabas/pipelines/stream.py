@@ -1,0 +1,208 @@
+"""`spark.readStream.format("barnabas")`: how far each batch of a stream goes, and what it reads.
+
+Spark keeps one `StreamReader` in a Python process beside the driver for as long as a query runs, and asks it for
+offsets; other copies of it, made from the same options, read in tasks. What has to hold:
+
+- **A batch is the same when it is replayed.** Its end is in Spark's checkpoint. Its start is too, but for batch 0, for
+  which `initialOffset` is asked again: a stream that begins at the end, or at a moment, might begin elsewhere then. So
+  its batch 0 is empty and ends where it begins, which pins the place in the checkpoint; a start past the end, as such a
+  replay may find, means nothing to read.
+- **`latestOffset(start)` means that everything before `start` is done.** Spark asks for the next batch only after it
+  has finished the last one, whether or not there is more to read. So that is when progress is committed to the group of
+  `progressGroup`. Spark's own `commit` comes later: only when there is another batch with data.
+- **Offsets only grow.** A new leader may not know the newest offsets yet, so an end below the start is asked for again
+  for a while before it counts as loss.
+- **A partition that is new begins at its beginning**: `start` lacks it, and `offsets.between` takes that for 0.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from barnabas.clients.errors import RequestRefused
+from barnabas.pipelines.cluster import ClusterView
+from barnabas.pipelines.errors import DataLost
+from barnabas.pipelines.offsets import LATEST, between, from_nested, limited, nested
+from barnabas.pipelines.positions import AtMoment, AtMoments, AtOffsets, Edge, offsets_at
+from barnabas.pipelines.tasks import read_task, tasks, wanted_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
+
+    from barnabas.model.ids import TopicPartition
+    from barnabas.pipelines.offsets import Nested, Offsets
+    from barnabas.pipelines.positions import Position
+    from barnabas.pipelines.source_options import SourceOptions
+
+DISCOVERY_SECONDS: Final = 1.0
+"""How long a list of partitions is good for; Spark may ask for offsets sixty times a second."""
+SHORT_SECONDS: Final = 10.0
+"""How long a partition may say that it ends before the start: a new leader needs a moment to know better."""
+RETRY_SECONDS: Final = 0.2
+
+log = logging.getLogger("barnabas.pipelines")
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches beside the driver, reads in tasks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = wanted_columns(schema, options)
+        self._cluster: ClusterView | None = None
+        self._partitions: list[TopicPartition] = []
+        self._discovered = float("-inf")
+        self._initial: Offsets | None = None
+        self._pinned = not moves(options.starting)
+        self._target: Offsets | None = None
+        """Where a run with Trigger.AvailableNow ends."""
+        self._ends: Offsets | None = None
+        self._waiting_since = time.monotonic()
+        """When the last batch with data was planned."""
+        self._committed: Offsets | None = None
+
+    # What Spark asks for beside the driver
+
+    def initialOffset(self) -> Nested:
+        """Where a query without a checkpoint begins; the same whenever it is asked."""
+        if self._initial is None:
+            options, cluster = self._options, self._view()
+            partitions = self._discover()
+            late = options.too_late_is_end
+            self._initial = offsets_at(options.starting, partitions, cluster, too_late_is_end=late)
+        return nested(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options say about the size of batches."""
+        if self._options.max_offsets is not None:
+            return ReadMaxRows(self._options.max_offsets)
+        if self._options.min_offsets is not None:
+            return ReadMinRows(self._options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """This run ends where the partitions end now."""
+        self._target = self._view().latest(self._discover())
+
+    def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:
+        """Where the next batch ends: `start` if there is none. Everything before `start` is done."""
+        begin = from_nested(start)
+        self._commit(begin)
+        if not self._pinned and begin == self._initial:
+            self._pinned = True
+            return start
+        self._ends = ends = self._available(begin)
+        if self._too_little(begin, ends, limit):
+            return start
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(begin, ends, limit.max_rows)
+        if ends != begin:
+            self._waiting_since = time.monotonic()
+        return nested(ends)
+
+    def reportLatestOffset(self) -> Nested | None:
+        """Where the partitions ended when the last batch was planned: Spark shows it beside what it has read."""
+        return None if self._ends is None else nested(self._ends)
+
+    def partitions(self, start: Nested, end: Nested) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        return tasks(between(from_nested(start), from_nested(end)), self._options)
+
+    def commit(self, end: Nested) -> None:
+        """Nothing: `latestOffset` has committed it, or will."""
+
+    def stop(self) -> None:
+        """End the connection."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+    # What Spark asks for in tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a range."""
+        return read_task(partition, self._options, self._columns)
+
+    # How it is found
+
+    def _view(self) -> ClusterView:
+        if self._cluster is None:
+            self._cluster = ClusterView(self._options.client)
+        return self._cluster
+
+    def _discover(self) -> list[TopicPartition]:
+        now = time.monotonic()
+        if now - self._discovered > DISCOVERY_SECONDS:
+            self._partitions = self._view().partitions(self._options.selection)
+            self._discovered = now
+        return self._partitions
+
+    def _available(self, begin: Offsets) -> dict[TopicPartition, int]:
+        """How far a batch may go: to the ends of all partitions, and not past the target of this run."""
+        if self._target is None:
+            return self._ends_from(begin, self._discover())
+        ends, target = self._ends_from(begin, list(self._target)), self._target
+        return {each: max(begin.get(each, 0), min(ends[each], target[each])) for each in target}
+
+    def _ends_from(self, begin: Offsets, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """The ends of partitions, none of which lies before `begin` unless records were lost."""
+        if gone := sorted(begin.keys() - set(partitions)):
+            self._lost(f"{', '.join(map(str, gone))} is not read or not there any more, after records of it were")
+        deadline = time.monotonic() + SHORT_SECONDS
+        while True:
+            ends = self._view().latest(partitions)
+            short = [each for each in partitions if ends[each] < begin.get(each, 0)]
+            if not short:
+                return ends
+            if time.monotonic() > deadline:
+                first = short[0]
+                self._lost(
+                    f"{first} ends at offset {ends[first]}, and {begin[first]} was to be read next: the topic was made "
+                    "anew or its log was cut off"
+                )
+                return ends
+            time.sleep(RETRY_SECONDS)
+
+    def _too_little(self, begin: Offsets, ends: Offsets, limit: ReadLimit) -> bool:
+        wanted = self._options.min_offsets
+        if wanted is None or isinstance(limit, ReadAllAvailable) or self._target is not None:
+            return False
+        if time.monotonic() - self._waiting_since > self._options.max_delay:
+            return False
+        return sum(each.size for each in between(begin, ends)) < wanted
+
+    def _commit(self, done: Mapping[TopicPartition, int]) -> None:
+        group = self._options.progress_group
+        if group is None or done == self._committed:
+            return
+        try:
+            self._view().commit(group, done)
+        except RequestRefused as error:
+            log.warning("progress was not committed to the group %s: %s", group, error)
+        self._committed = done
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{what}. To go on without them, set failOnDataLoss to false")
+        log.warning("%s; going on without them", what)
+
+
+def moves(position: Position) -> bool:
+    """Whether a position may come to other offsets when it is asked for again, although nothing was removed."""
+    if isinstance(position, AtOffsets):
+        return LATEST in position.offsets.values()
+    return position is Edge.LATEST or isinstance(position, AtMoment | AtMoments)

@@ -1,0 +1,55 @@
+"""`spark.readStream.format("barnabas")` with a real Spark and a real broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.model.ids import TopicPartition
+from tests.support.spark import Collected, read_stream
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.testing.kafka import Kafka
+
+
+def test_available_now_reads_what_is_there_in_batches_and_goes_on_from_its_checkpoint(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic, group = kafka.topic(partitions=2), kafka.name("progress")
+    kafka.send(topic, b"a", b"b", b"c", partition=0)
+    kafka.send(topic, b"d", partition=1)
+    options: dict[str, object] = {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 2}
+    with Collected(
+        read_stream(spark, kafka, progressGroup=group, **options), tmp_path / "checkpoint", availableNow=True
+    ) as first:
+        first.finish()
+    assert sorted(first.values) == [b"a", b"b", b"c", b"d"]
+    assert len(first.batches) >= 2
+    assert kafka.admin.group_offsets(group) == {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 1}
+
+    kafka.send(topic, b"e", partition=1)
+    with Collected(read_stream(spark, kafka, **options), tmp_path / "checkpoint", availableNow=True) as second:
+        second.finish()
+    assert second.values == [b"e"]
+
+
+def test_a_stream_from_the_end_finds_new_records_and_new_partitions_and_commits_the_last_batch(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic, group = kafka.topic(partitions=1), kafka.name("progress")
+    kafka.send(topic, b"before", partition=0)
+    with Collected(read_stream(spark, kafka, subscribe=topic, progressGroup=group), tmp_path / "checkpoint") as stream:
+        wait_until(lambda: stream.batches, "the empty batch that pins the start", 60)
+        kafka.send(topic, b"after", partition=0)
+        stream.wait_for(b"after")
+        kafka.admin.create_partitions(topic, 2)
+        with kafka.producer() as producer:  # a new one: others may not know of the partition yet
+            producer.send(topic, b"new", partition=1)
+        stream.wait_for(b"after", b"new")
+        done = {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 1}
+        wait_until(lambda: kafka.admin.group_offsets(group) == done, "the last batch in the group", 60)
+    assert stream.batches[0] == (0, [])
