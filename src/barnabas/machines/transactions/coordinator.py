@@ -295,14 +295,17 @@ class TransactionCoordinator:
         return draft.outcome()
 
     def loaded(self, now_ms: int) -> TransactionOutcome:
-        """Everything was replayed: end what was to be ended, and watch over what is open."""
+        """Everything was replayed: end what was to be ended, and watch over what is open.
+
+        When an open transaction began is written by another broker's clock, which may be far from ours. So it has its
+        whole time again.
+        """
         draft: TransactionDraft = Draft()
         draft.set_timer(TimerKey(EXPIRY), now_ms + self.settings.expiration_check_ms)
         for transactional_id, value in self.transactions.items():
             state = state_of(value)
             if state is TransactionState.ONGOING:
-                due = value.transaction_start_timestamp_ms + value.transaction_timeout_ms
-                draft.set_timer(TimerKey(TIMEOUT, transactional_id), max(due, now_ms))
+                draft.set_timer(TimerKey(TIMEOUT, transactional_id), now_ms + value.transaction_timeout_ms)
             elif state.is_open:
                 draft.sends.append(steps.markers(transactional_id, value))
         return draft.outcome()

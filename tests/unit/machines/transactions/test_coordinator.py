@@ -246,11 +246,14 @@ class TestReloading:
         coordinator.write_markers()
         assert coordinator.state() is TransactionState.COMPLETE_COMMIT
 
-    def test_what_is_open_is_watched_on(self, coordinator: Coordinator) -> None:
+    @pytest.mark.parametrize("hours", [0, 20, -20])
+    def test_what_is_open_has_its_time_again_whatever_the_new_clock_says(
+        self, coordinator: Coordinator, hours: int
+    ) -> None:
         opened(coordinator)
-        due = coordinator.timers[TimerKey(TIMEOUT, ID)]
+        coordinator.now_ms += hours * 3_600_000
         coordinator.reload()
-        assert coordinator.timers[TimerKey(TIMEOUT, ID)] == due
+        assert coordinator.timers[TimerKey(TIMEOUT, ID)] == coordinator.now_ms + TIMEOUT_MS
 
     def test_markers_that_come_late_change_nothing(self, coordinator: Coordinator) -> None:
         producer = opened(coordinator)
