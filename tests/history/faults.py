@@ -1,4 +1,4 @@
-"""What goes wrong: brokers, the controller, ZooKeeper and the network, in an order that a seed decides.
+"""What goes wrong: brokers, their disks and clocks, ZooKeeper and the network, in an order that a seed decides.
 
 A fault strikes, lasts for a while and is healed; at times a second one strikes before the first is healed. The seed
 decides which, whom (by role: who has the role is looked up when it strikes) and for how long. How the cluster takes
@@ -13,17 +13,20 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
 from tests.history.networks import CLIENTS, STORE
+from tests.history.tampering import Tampered
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tests.history.networks import Network
+    from tests.history.tampering import What
     from tests.support.clusters import Cluster
     from tests.support.zookeeper import ZooKeeper
 
@@ -31,11 +34,20 @@ READY: Final = " is ready on "
 """What a broker says when it has started: one that finds no store before gives up."""
 ROLES: Final = ("leader", "follower", "controller")
 VERBS: Final = ("kill", "freeze", "slow", "stop")
-"""kill -9; SIGSTOP; SIGSTOP most of the time, as a slow disk does; SIGTERM with a controlled shutdown."""
+"""kill -9; SIGSTOP; SIGSTOP most of the time; SIGTERM with a controlled shutdown."""
 STRAND: Final = "strand leader"
 """The others hang for a moment, so that the leader alone has the last records; then it is killed, and they go on."""
 PROCESS_FAULTS: Final = (*(f"{verb} {role}" for verb in VERBS for role in ROLES), "kill all", "freeze all", STRAND)
-STORE_FAULTS: Final = ("kill store", "freeze store")
+TAMPERED_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("drag", "fill", "shift") for role in ROLES)
+"""A slow disk; a full disk, which lasts until the broker is started again; a clock that jumps, and later back."""
+DRAG: Final = 0.3
+"""Seconds that a write to a slow disk takes."""
+SHIFTS: Final = (-50 * 60, 20 * 3600)
+"""Seconds by which a clock is wrong. Beyond an hour behind, records of now would be refused as from the future; beyond
+a day ahead, producers would be forgotten."""
+LOSE_STORE: Final = "lose store"
+"""Like "kill store", and longer than all sessions."""
+STORE_FAULTS: Final = ("kill store", "freeze store", LOSE_STORE)
 NETWORK_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("isolate", "deafen", "mute", "part") for role in ROLES)
 """Nothing to or from all others; nothing from them; nothing to them; nothing to or from one other broker."""
 STORE_LINK_FAULTS: Final = tuple(f"unmoor {role}" for role in ROLES)
@@ -86,6 +98,8 @@ class Stage:
     def kinds(self) -> Sequence[str]:
         """The faults that can happen here."""
         kinds = [*PROCESS_FAULTS]
+        if isinstance(self.cluster, Tampered):
+            kinds += TAMPERED_FAULTS
         if self._keeper is not None:
             kinds += STORE_FAULTS
         if self._network is not None:
@@ -109,6 +123,12 @@ class Stage:
             return self._slow(brokers[0])
         if verb in ("kill", "stop"):
             return self._end(verb, brokers)
+        if verb == "fill":
+            return self._fill(brokers[0])
+        if verb == "drag":
+            return self._tamper(brokers[0], "delay", DRAG)
+        if verb == "shift":
+            return self._tamper(brokers[0], "clock", SHIFTS[luck < 0.5])
         return self._cut(self._links(verb, brokers[0], luck))
 
     def look(self) -> None:
@@ -219,6 +239,24 @@ class Stage:
 
         return Wound(heal, late=True)
 
+    def _tamper(self, broker: int, what: What, value: float) -> Wound:
+        cluster = self.cluster
+        assert isinstance(cluster, Tampered)
+        cluster.tamper(broker, what, value)
+        return Wound(lambda: cluster.tamper(broker, what, 0))
+
+    def _fill(self, broker: int) -> Wound:
+        self._down.add(broker)
+        filled = self._tamper(broker, "full", 1)
+
+        def heal() -> None:
+            filled.heal()
+            self.cluster.nodes[broker].kill()
+            self.cluster.start(broker, wait=False)
+            self._down.discard(broker)
+
+        return Wound(heal, late=True)
+
     def _again(self, broker: int) -> None:
         """Start a broker that was killed or told to stop; one that cannot stop, whatever hinders it, is killed."""
         with suppress(AssertionError):
@@ -264,41 +302,61 @@ class Stage:
         return Wound(heal)
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to happen, and for how long."""
+
+    seed: int
+    seconds: float | None = None
+    """None: until every kind has had its turn."""
+    kinds: Sequence[str] = ()
+    """Only these; all that can happen, if none are named."""
+    outage: float = 5.0
+    """Seconds that the store is lost, when it is lost for longer than a session."""
+
+
 class Nemesis:
-    """The one who lets faults happen, by the plan of a seed."""
+    """The one who lets faults happen, by a plan."""
 
     LASTING: Final = (0.3, 8.0)
     """Seconds; the longest outlast a session of the tests."""
     CALM: Final = (0.2, 3.0)
     TWO_AT_ONCE: Final = 0.25
 
-    def __init__(self, stage: Stage, seed: int) -> None:
+    def __init__(self, stage: Stage, plan: Plan) -> None:
         self._stage = stage
-        self._chance = random.Random(seed)
+        self._plan = plan
+        self._chance = random.Random(plan.seed)
         self._bag: list[str] = []
         self.struck: list[str] = []
 
-    def run(self, seconds: float) -> None:
-        """Let one fault follow the other for some time; at the end all are healed."""
-        deadline = time.monotonic() + seconds
+    def run(self) -> None:
+        """Let one fault follow the other; at the end all are healed."""
+        began = time.monotonic()
         wounds: list[Wound] = []
         try:
-            while time.monotonic() < deadline:
+            while self._goes_on(time.monotonic() - began):
                 wounds.append(self._strike())
                 if len(wounds) == 1 and self._chance.random() < self.TWO_AT_ONCE:
                     self._pass(self.CALM)
                     continue
-                self._pass(self.LASTING)
+                lost = LOSE_STORE in self.struck[-len(wounds) :]
+                self._pass((self._plan.outage, self._plan.outage) if lost else self.LASTING)
                 _heal(wounds)
                 self._stage.look()
                 self._pass(self.CALM)
         finally:
             _heal(wounds)
 
+    def _goes_on(self, passed: float) -> bool:
+        if self._plan.seconds is None:
+            return not self.struck or bool(self._bag)
+        return passed < self._plan.seconds
+
     def _strike(self) -> Wound:
         """The next fault: in every round each kind has its turn, in an order of its own."""
         if not self._bag:
-            self._bag = sorted(self._stage.kinds)
+            self._bag = sorted(self._plan.kinds or self._stage.kinds)
             self._chance.shuffle(self._bag)
         kind = self._bag.pop()
         self.struck.append(kind)

@@ -7,23 +7,26 @@ with a network between them that can fail.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.history.checker import Fate, History, Poll, check
 from tests.history.faults import Keeper, Nemesis, Stage
-from tests.history.networks import STORE, Hosts, Network
+from tests.history.networks import STORE, Network
+from tests.history.tampering import Tampered, TamperedHosts
 from tests.history.workload import Workload
-from tests.support.clusters import Cluster
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tests.history.checker import Violation
+    from tests.history.faults import Plan
+    from tests.support.clusters import Cluster
 
 TOPIC: Final = "history"
 PARTITIONS: Final = 3
@@ -71,40 +74,54 @@ class Report:
         return "\n".join(lines)
 
 
-def over_sqlite(folder: Path, seed: int, seconds: float) -> Report:
-    """A run on this host's network, over a shared file."""
-    with Cluster(folder, settings=SETTINGS) as cluster:
-        return _run(Stage(cluster, TOPIC), "SQLite", seed, seconds)
+@contextmanager
+def on_one_host(folder: Path) -> Iterator[Stage]:
+    """Brokers on this host's network, over a shared file."""
+    with Tampered(folder, settings=SETTINGS) as cluster:
+        yield Stage(cluster, TOPIC)
 
 
-def over_zookeeper(folder: Path, seed: int, seconds: float) -> Report:
-    """A run on hosts of their own, over a ZooKeeper."""
+@contextmanager
+def on_hosts(folder: Path) -> Iterator[Stage]:
+    """Brokers on hosts of their own, over a ZooKeeper."""
     with Network(3) as network:
         make = partial(ZooKeeper, folder, port=2181, host=network.address(STORE), inside=network.inside(STORE))
-        with Keeper(make) as keeper, Hosts(folder, network, SETTINGS, keeper.server.connect) as cluster:
-            return _run(Stage(cluster, TOPIC, keeper, network), "ZooKeeper", seed, seconds)
+        with Keeper(make) as keeper, TamperedHosts(folder, network, SETTINGS, keeper.server.connect) as cluster:
+            yield Stage(cluster, TOPIC, keeper, network)
 
 
-def _run(stage: Stage, store: str, seed: int, seconds: float) -> Report:
+def over_sqlite(folder: Path, plan: Plan) -> Report:
+    """A run over a shared file."""
+    with on_one_host(folder) as stage:
+        return _run(stage, "SQLite", plan)
+
+
+def over_zookeeper(folder: Path, plan: Plan) -> Report:
+    """A run over a ZooKeeper."""
+    with on_hosts(folder) as stage:
+        return _run(stage, "ZooKeeper", plan)
+
+
+def _run(stage: Stage, store: str, plan: Plan) -> Report:
     cluster = stage.cluster
     cluster.create(TOPIC, PARTITIONS, 3, min_insync_replicas="2")
-    nemesis = Nemesis(stage, seed)
+    nemesis = Nemesis(stage, plan)
     with Workload(cluster.bootstrap, TOPIC, PARTITIONS, transactional=1) as workload:
         wait_until(lambda: workload.acknowledged > 100, "the first records to be acknowledged")
-        nemesis.run(seconds)
+        nemesis.run()
         stage.settle(PARTITIONS)
         history = workload.finish()
     stage.settle(PARTITIONS)
-    wait_until(lambda: not differing(cluster), "all replicas to hold the same bytes", 20, every=0.5)
-    return Report(seed, store, nemesis.struck, history, check(history), workload.fatal)
+    wait_until(lambda: not differing(cluster, TOPIC, PARTITIONS), "all replicas to hold the same bytes", 20, every=0.5)
+    return Report(plan.seed, store, nemesis.struck, history, check(history), workload.fatal)
 
 
-def differing(cluster: Cluster) -> list[int]:
+def differing(cluster: Cluster, topic: str, partitions: int) -> list[int]:
     """The partitions whose replicas do not hold the same bytes."""
     return [
         index
-        for index in range(PARTITIONS)
-        if len({_bytes(node.data / f"{TOPIC}-{index}") for node in cluster.nodes.values()}) > 1
+        for index in range(partitions)
+        if len({_bytes(node.data / f"{topic}-{index}") for node in cluster.nodes.values()}) > 1
     ]
 
 

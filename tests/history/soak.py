@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.history.checker import Fate
+from tests.history.faults import Plan
 from tests.history.run import over_sqlite, over_zookeeper
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
     from tests.history.run import Report
 
-STORES: Final[dict[str, Callable[[Path, int, float], Report]]] = {"sqlite": over_sqlite, "zookeeper": over_zookeeper}
+STORES: Final[dict[str, Callable[[Path, Plan], Report]]] = {"sqlite": over_sqlite, "zookeeper": over_zookeeper}
+OUTAGE: Final = 60.0
+"""Seconds that ZooKeeper is lost, once in every round of faults."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -59,7 +62,7 @@ def _once(store: str, seed: int, seconds: float) -> Report | None:
     folder = Path(tempfile.mkdtemp(prefix=f"history-{store}-{seed}-"))
     print(f"seed {seed}, {store}, in {folder}", flush=True)
     try:
-        report = STORES[store](folder, seed, seconds)
+        report = STORES[store](folder, Plan(seed, seconds, outage=OUTAGE))
     except Exception:
         traceback.print_exc()
         return None

@@ -29,6 +29,8 @@ TOOLS: Final = {
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
+    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
+    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "storage": "kafka.tools.StorageTool",

@@ -1,0 +1,54 @@
+"""A disk and a clock that can go wrong: with this folder in their PYTHONPATH brokers look for files that say how.
+
+Python imports a module of this name by itself when it starts, so nothing in the broker has to know of it. The folder
+to look in is named by BARNABAS_TAMPERED; `tests/history/tampering.py` writes the files.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.clock import SystemClock
+from barnabas.storage.files import FileSystem
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+FOLDER: Final = Path(os.environ["BARNABAS_TAMPERED"])
+
+_append, _sync, _now_ms = FileSystem.append, FileSystem.sync, SystemClock.now_ms
+
+
+def _told(name: str) -> float:
+    try:
+        return float((FOLDER / name).read_text())
+    except FileNotFoundError:
+        return 0.0
+
+
+def append(self: FileSystem, fd: int, data: Buffer) -> int:
+    """Write late, or not at all."""
+    time.sleep(_told("delay"))
+    if _told("full"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return _append(self, fd, data)
+
+
+def sync(self: FileSystem, fd: int) -> None:
+    """Sync late."""
+    time.sleep(_told("delay"))
+    _sync(self, fd)
+
+
+def now_ms(self: SystemClock) -> int:
+    """Another time than it is."""
+    return _now_ms(self) + int(_told("clock") * 1000)
+
+
+FileSystem.append = append  # type: ignore[method-assign]  # that is the point
+FileSystem.sync = sync  # type: ignore[method-assign]
+SystemClock.now_ms = now_ms  # type: ignore[method-assign]

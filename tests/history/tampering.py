@@ -1,0 +1,51 @@
+"""Brokers whose disk can become slow or full and whose clock can jump, while they run.
+
+A real slow disk needs a device driver that a test machine may not have, and its clock is everybody's. So these brokers
+are told by files, which `tampered/sitecustomize.py` reads in their processes: a write and a sync last longer, a write
+finds no room, the time is another one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from tests.history.networks import Hosts
+from tests.support.clusters import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CODE: Final = Path(__file__).with_name("tampered")
+
+What = Literal["delay", "full", "clock"]
+"""Seconds that a write or a sync of a log takes; 1 if there is no room for it; seconds by which the clock is wrong."""
+
+
+class Tampered(Cluster):
+    """Brokers on this host."""
+
+    def inside(self, broker_id: int) -> Sequence[str]:
+        """Start a broker that looks for its files."""
+        folder = self._folder_of(broker_id)
+        folder.mkdir(exist_ok=True)
+        path = f"PYTHONPATH={CODE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        return [*super().inside(broker_id), "env", path, f"BARNABAS_TAMPERED={folder}"]
+
+    def tamper(self, broker_id: int, what: What, value: float) -> None:
+        """Let something be wrong from now on; 0 puts it right."""
+        file = self._folder_of(broker_id) / what
+        if value:
+            new = file.with_suffix(".new")
+            new.write_text(str(value))
+            new.rename(file)  # so that nobody reads half of it
+        else:
+            file.unlink(missing_ok=True)
+
+    def _folder_of(self, broker_id: int) -> Path:
+        return self.folder / f"tampered-{broker_id}"
+
+
+class TamperedHosts(Tampered, Hosts):
+    """Brokers on hosts of their own."""
