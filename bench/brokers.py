@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -21,7 +22,7 @@ from bench.clients import wire
 from bench.clients.java import KAFKA
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kio.schema.metadata.v12.response import MetadataResponse
 
@@ -37,6 +38,7 @@ SETTINGS: Final = {
 purpose (for members that may still come, between assignments, between cleanings), that is not what is measured."""
 _START_DEADLINE: Final = 300.0
 _STOP_DEADLINE: Final = 120.0
+_GONE_DEADLINE: Final = 90.0
 _POLL: Final = 0.002
 _POLL_ANSWERED: Final = 0.02
 """Pauses between attempts; a broker that answers but is not ready yet is asked less often."""
@@ -46,6 +48,7 @@ class Broker(ABC):
     """A broker of this machine that can be measured."""
 
     name: ClassVar[str]
+    settings: Mapping[str, str] = SETTINGS
 
     def __init__(self, folder: Path, open_files: int | None = None) -> None:
         self.folder = folder
@@ -126,6 +129,16 @@ class Broker(ABC):
         """A meter for what the broker uses from now on."""
         return measure.Meter(self.pid)
 
+    def wait_until_gone(self, topic: str) -> None:
+        """Wait until nothing is left of a deleted topic."""
+        deadline = time.monotonic() + _GONE_DEADLINE
+        while time.monotonic() < deadline:
+            with suppress(FileNotFoundError):
+                if not any(self.data.rglob(f"{topic}-*")):
+                    return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.name} still has files of {topic} {_GONE_DEADLINE:.0f} seconds after its deletion")
+
     def tail(self) -> str:
         """The end of its log."""
         return self._process.tail() if self._process is not None else ""
@@ -157,17 +170,18 @@ class Kafka(Broker):
             "broker.session.timeout.ms": "3600000",
             # Deleted files are looked for from the first second on, not only after half a minute.
             "log.initial.task.delay.ms": "500",
-            **SETTINGS,
+            **self.settings,
         }
-        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        java.tool(KAFKA, "storage", "format", "-t", "YmFybmFiYXMtYmVuY2gtMQ", "-c", str(self._properties))
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        java.tool(KAFKA, "storage", "format", "-t", "YmFybmFiYXMtYmVuY2gtMQ", "-c", str(self.properties))
 
     def command(self) -> list[str]:
         """What kafka-server-start.sh runs."""
-        return [*java.command(KAFKA, "kafka.Kafka", *self.HEAP, *self.FLAGS), str(self._properties)]
+        return [*java.command(KAFKA, "kafka.Kafka", *self.HEAP, *self.FLAGS), str(self.properties)]
 
     @property
-    def _properties(self) -> Path:
+    def properties(self) -> Path:
+        """The file that it reads its settings from."""
         return self.folder / "server.properties"
 
 
@@ -183,7 +197,7 @@ class Barnabas(Broker):
         """`barnabas start` of this environment."""
         words = [str(Path(sys.executable).parent / "barnabas"), "start"]
         words += ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
-        for key, value in SETTINGS.items():
+        for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
         return words
 

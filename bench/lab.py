@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     Samples = dict[str, list[dict[str, float]]]
 
 PARTITIONS: Final = 6
-_GONE_DEADLINE: Final = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +57,24 @@ class Scale:
     cleaned: int
     """Records that the cleaner gets, five of each key."""
     partitions: int
-    """Partitions of the broker that starts with many."""
+    """Partitions of the broker that starts with many, and of the cluster of which a broker is killed."""
     open_files: int
+    replicated: int
+    """Records that a cluster takes in."""
+    failovers: int
 
 
 FULL: Final = Scale(
     form="full", repetitions=7, discarded=1, warmup=2_000_000, seconds=15, records_1k=800_000, records_100=5_000_000,
     unbatched=400_000, single_records=300_000, latencies=2_000, seeks=2_000, idle=5, sizes_gb=(1, 10),
     rebalances=50, commits=200_000, cleaned=1_000_000, partitions=10_000, open_files=4_096,
+    replicated=200_000, failovers=5,
 )  # fmt: skip
 QUICK: Final = Scale(
     form="quick", repetitions=2, discarded=0, warmup=500_000, seconds=3, records_1k=150_000, records_100=1_000_000,
     unbatched=20_000, single_records=30_000, latencies=400, seeks=300, idle=2, sizes_gb=(0.1, 0.5),
     rebalances=10, commits=20_000, cleaned=200_000, partitions=1_000, open_files=410,
+    replicated=50_000, failovers=1,
 )  # fmt: skip
 
 
@@ -124,7 +127,7 @@ class Lab:
     def delete_topic(self, broker: Broker, name: str) -> None:
         """Delete a topic and wait until its files are gone; the broker must have its turn."""
         rdkafka.delete_topic(broker.port, name)
-        _wait_until_gone(broker, name)
+        broker.wait_until_gone(name)
 
     @contextmanager
     def topic(self, broker: Broker, partitions: int) -> Iterator[str]:
@@ -201,13 +204,3 @@ def show_logs(brokers: list[Broker]) -> None:
     """Tell what these brokers had to say."""
     for broker in brokers:
         say(f"the log of {broker.name} ends with:\n{broker.tail()}")
-
-
-def _wait_until_gone(broker: Broker, topic: str) -> None:
-    deadline = time.monotonic() + _GONE_DEADLINE
-    while time.monotonic() < deadline:
-        with suppress(FileNotFoundError):
-            if not any(broker.data.rglob(f"{topic}-*")):
-                return
-        time.sleep(0.05)
-    raise RuntimeError(f"{broker.name} still has files of {topic} {_GONE_DEADLINE:.0f} seconds after its deletion")

@@ -60,31 +60,31 @@ def open_files(pid: int) -> int:
 
 
 class Meter:
-    """Measures a process while a `with` block runs: wall time, processor time, highest memory."""
+    """Measures processes, as one, while a `with` block runs: wall time, processor time, highest memory."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, *pids: int) -> None:
         self.seconds = 0.0
         self.cpu = 0.0
         self.peak_mb = 0.0
-        self._pid = pid
+        self._pids = pids
         self._done = threading.Event()
         self._sampler = threading.Thread(target=self._sample, name="memory sampler")
 
     def __enter__(self) -> Self:
         self._sampler.start()
-        self.cpu = -cpu_seconds(self._pid)
+        self.cpu = -sum(map(cpu_seconds, self._pids))
         self.seconds = -time.perf_counter()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.seconds += time.perf_counter()
-        self.cpu += cpu_seconds(self._pid)
+        self.cpu += sum(map(cpu_seconds, self._pids))
         self._done.set()
         self._sampler.join()
 
     def _sample(self) -> None:
         while True:
-            self.peak_mb = max(self.peak_mb, memory_mb(self._pid))
+            self.peak_mb = max(self.peak_mb, sum(map(memory_mb, self._pids)))
             if self._done.wait(_SAMPLE_EVERY):
                 return
 

@@ -37,10 +37,10 @@ class Consumed(NamedTuple):
         return self.records / self.seconds
 
 
-def create_topics(port: int, names: list[str], partitions: int) -> None:
+def create_topics(port: int, names: list[str], partitions: int, replicas: int = 1) -> None:
     """Create topics with this many partitions each, and wait until every one of these has a leader."""
     admin = _admin(port)
-    wanted = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
+    wanted = [NewTopic(name, num_partitions=partitions, replication_factor=replicas) for name in names]
     for created in admin.create_topics(wanted, operation_timeout=60, request_timeout=120).values():
         created.result()
     deadline = time.monotonic() + 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from bench.rows.clusters import CLUSTER_ROWS
 from bench.rows.compaction import CLEANING
 from bench.rows.connections import SINGLE_RECORDS, SLOW_CONNECTIONS
 from bench.rows.consume import CONSUME, TOGETHER
@@ -34,4 +35,5 @@ ROWS: Final[tuple[Row, ...]] = (
     MANY_PARTITIONS,
     TOPICS_LIST,
     *PERF,
+    *CLUSTER_ROWS,
 )
