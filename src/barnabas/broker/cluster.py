@@ -15,6 +15,7 @@ from barnabas.broker.failed_logs import FailedLogs
 from barnabas.broker.lookout import Lookout
 from barnabas.broker.peers import Peers
 from barnabas.broker.replication import Replication
+from barnabas.broker.replication_throttle import ReplicationThrottle
 from barnabas.machines.controller.leaders import balance
 from barnabas.machines.controller.requests import LogDirFailed
 from barnabas.model.errors import BarnabasError
@@ -52,6 +53,7 @@ class Cluster:
         self._tasks: list[asyncio.Task[None]] = []
         self.peers = Peers(broker_id, metadata, settings)
         self.link = ControllerLink(broker_id, controller, self.peers, metadata, settings)
+        self.leader_throttle = ReplicationThrottle(broker_id, settings, leads=True)
         self._replication = Replication(
             broker_id,
             replicas,
@@ -61,6 +63,7 @@ class Cluster:
             clock,
             lambda: controller.broker_epoch,
             executor,
+            ReplicationThrottle(broker_id, settings, leads=False),
         )
         self._failed_logs = FailedLogs(broker_id, replicas, self.link, metadata)
         self._lookout = Lookout(broker_id, controller, self.peers, metadata)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from barnabas.broker.follower import Follower
+    from barnabas.broker.replication_throttle import ReplicationThrottle
     from barnabas.model.clock import Clock
     from barnabas.model.config.values import Values
     from barnabas.net.channel import Channel
@@ -107,6 +108,7 @@ class ReplicaFetcher:
         settings: Values,
         clock: Clock,
         executor: Executor,
+        throttle: ReplicationThrottle,
     ) -> None:
         self.leader_id = leader_id
         self._channel = channel
@@ -115,6 +117,7 @@ class ReplicaFetcher:
         self._settings = settings
         self._clock = clock
         self._executor = executor
+        self._throttle = throttle
         self._followers: dict[Place, Follower] = {}
         self._session = Session()
         self._changed = asyncio.Event()
@@ -178,11 +181,17 @@ class ReplicaFetcher:
         ready = {
             place: follower
             for place, follower in self._followers.items()
-            if follower.agrees and follower.not_before <= now
+            if follower.agrees and follower.not_before <= now and not self._must_wait(follower, now)
         }
         if ready:
             await self._fetch(ready)
         return bool(ready)
+
+    def _must_wait(self, follower: Follower, now: float) -> bool:
+        """Whether it is being copied, and others are to have their share of disk and network first."""
+        if follower.caught_up or not self._throttle.is_for(follower.log, follower.tp.partition):
+            return False
+        return self._throttle.is_exhausted(now)
 
     # Comparing
 
@@ -278,6 +287,8 @@ class ReplicaFetcher:
             follower.refusals = 0
             try:
                 follower.take(fetched, now_ms)
+                if fetched.records and self._throttle.is_for(follower.log, follower.tp.partition):
+                    self._throttle.record(len(fetched.records), asyncio.get_running_loop().time())
             except CorruptMessage as error:
                 logger.error("%s: %s; fetching it again", follower, error)
                 self._put_off(follower, error.code)

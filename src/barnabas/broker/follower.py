@@ -31,7 +31,18 @@ logger = logging.getLogger(__name__)
 class Follower:
     """A followed partition."""
 
-    __slots__ = ("_watchers", "agrees", "leader_epoch", "leader_id", "log", "not_before", "refusals", "topic_id", "tp")
+    __slots__ = (
+        "_watchers",
+        "agrees",
+        "caught_up",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "not_before",
+        "refusals",
+        "topic_id",
+        "tp",
+    )
 
     def __init__(self, tp: TopicPartition, topic_id: UUID, log: Log, leader_id: int, leader_epoch: int) -> None:
         self.tp = tp
@@ -41,6 +52,8 @@ class Follower:
         self.leader_epoch = leader_epoch
         self.agrees = False
         """Whether the log is known to be a part of the leader's."""
+        self.caught_up = False
+        """Whether it had everything that was committed when it last fetched."""
         self.not_before = 0.0
         """After an error: when to try again, on the event loop's clock."""
         self.refusals = 0
@@ -87,6 +100,7 @@ class Follower:
         if fetched.records:
             check(fetched.records)
             log.append_replica(fetched.records, now_ms=now_ms)
+        self.caught_up = log.log_end_offset >= fetched.high_watermark
         high_watermark = min(fetched.high_watermark, log.log_end_offset)
         if high_watermark > log.high_watermark:
             log.high_watermark = high_watermark

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
     from barnabas.broker.peers import Peers
     from barnabas.broker.replicas import ReplicaManager
+    from barnabas.broker.replication_throttle import ReplicationThrottle
     from barnabas.broker.settings import Settings
     from barnabas.metadata.cache import Delta
     from barnabas.model.clock import Clock
@@ -79,6 +80,7 @@ class Replication:
         clock: Clock,
         broker_epoch: Callable[[], int],
         executor: Executor,
+        throttle: ReplicationThrottle,
     ) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
@@ -88,6 +90,7 @@ class Replication:
         self._clock = clock
         self._broker_epoch = broker_epoch
         self._executor = executor
+        self._throttle = throttle
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._unreachable: dict[Follower, None] = {}
         """Followed partitions whose leader was not known to be up."""
@@ -131,6 +134,7 @@ class Replication:
                 settings=self._settings,
                 clock=self._clock,
                 executor=self._executor,
+                throttle=self._throttle,
             )
         fetcher.add(follower)
 

@@ -133,7 +133,7 @@ def scene(request: pytest.FixtureRequest, cli: Cli, tmp_path: Path) -> Iterator[
 
 @pytest.fixture
 def kafka_scene(kafka: KafkaCluster, cli: Cli, tmp_path: Path) -> Iterator[Scene]:
-    """For what only Kafka does: moves that are slow on request, and moves between directories."""
+    """For what only Kafka does: moves between directories."""
     scene = Scene(kafka, cli, tmp_path)
     yield scene
     scene.delete()
@@ -195,8 +195,7 @@ def test_a_plan_is_executed_and_verified(scene: Scene) -> None:
     assert "Clearing" not in gone
 
 
-def test_a_move_is_listed_and_cancelled(kafka_scene: Scene) -> None:
-    scene = kafka_scene
+def test_a_move_is_listed_and_cancelled(scene: Scene) -> None:
     scene.create([1], size=3_000_000)
     plan = scene.plan([2])
     scene.reassign("--execute", "--reassignment-json-file", plan, "--throttle", THROTTLE)

@@ -91,6 +91,7 @@ class Fetch:
         "_limit",
         "_parked",
         "_request",
+        "_throttled",
         "_timer",
         "_unreadable",
         "_version",
@@ -107,6 +108,8 @@ class Fetch:
         self._limit = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
         self._parked: Parked | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._throttled: frozenset[object] = frozenset()
+        """Partitions whose copying is slowed down, by their key."""
         self._unreadable: dict[object, ApiError] = {}
         """Partitions that could not be read from disk, by their key."""
 
@@ -276,13 +279,21 @@ class Fetch:
         now = asyncio.get_running_loop().time()
         partition.fetched_by(self._request.replica_id, self._request.replica_epoch, offset, now)
         most = min(wanted.max_bytes, left)
-        if offset == end or (most <= 0 and not first):
+        if offset == end or (most <= 0 and not first) or self._holds_back(wanted, partition, now):
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)
         try:
             slices, size = log.read(offset, most, end, first, may_block=False)
         except ColdRead:
             raise Cold(wanted, lambda: log.read(offset, most, end, first)) from None
         return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, None, size, slices)
+
+    def _holds_back(self, wanted: SessionPartition, partition: Partition, now: float) -> bool:
+        """Whether a follower that is not in sync must wait, because others are to have their share first."""
+        throttle = self._broker.cluster.leader_throttle
+        if not throttle.is_for(partition.log, wanted.partition):
+            return False
+        self._throttled |= {wanted.key}
+        return self._request.replica_id not in partition.leader.isr and throttle.is_exhausted(now)
 
     def _closed(self, wanted: SessionPartition, log: Log) -> Cold:
         """The log is not loaded yet: load it, and while a thread is at it the others that were asked for."""
@@ -316,4 +327,7 @@ class Fetch:
         for one in told:
             for piece in one.slices:
                 piece.file.acquire()
+        if self._throttled:
+            copied = sum(one.size for one in told if one.partition.key in self._throttled)
+            self._broker.cluster.leader_throttle.record(copied, asyncio.get_running_loop().time())
         return wire.pack(self._correlation_id, self._version, error, session_id, told)
