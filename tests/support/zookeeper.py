@@ -11,7 +11,7 @@ from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _HEAP: Final = (
@@ -24,9 +24,20 @@ _HEAP: Final = (
 
 
 class ZooKeeper(Process):
-    """One server. Started again in the same folder it has its port and its tree; `connect` is for clients."""
+    """One server. Started again in the same folder it has its port and its tree; `connect` is for clients.
 
-    def __init__(self, folder: Path, *, port: int = 0, host: str = "127.0.0.1", inside: Sequence[str] = ()) -> None:
+    It takes anybody; `users`, with their passwords, can say who they are by SASL.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        inside: Sequence[str] = (),
+        users: Mapping[str, str] | None = None,
+    ) -> None:
         self.port = port or free_port()
         self.connect = f"{host}:{self.port}"
         self._host = host
@@ -38,9 +49,14 @@ class ZooKeeper(Process):
             "tickTime=500\n"
             "maxClientCnxns=0\n"
             "4lw.commands.whitelist=srvr\n"
+            "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
         )
+        logins = folder / "zookeeper.jaas"
+        known = " ".join(f'user_{name}="{password}"' for name, password in (users or {}).items())
+        logins.write_text(f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {known}; }};\n")
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        words = [*inside, *java.command("3.9.1", main, *_HEAP), str(config)]
+        flags = [*_HEAP, *([f"-Djava.security.auth.login.config={logins}"] if users else [])]
+        words = [*inside, *java.command("3.9.1", main, *flags), str(config)]
         super().__init__("zookeeper", words, folder / "zookeeper.log")
         try:
             self.wait_for_output(r"binding to port", 30)

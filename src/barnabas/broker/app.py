@@ -321,14 +321,18 @@ def _limits(values: Values) -> Limits:
 def _store(config: BrokerConfig) -> MetadataStore:
     if config.zookeeper is None:
         return SqliteStore(config.metadata_store)
-    from barnabas.metadata.zookeeper import ZooKeeperStore
+    from barnabas.metadata.zookeeper import Login, ZooKeeperStore
 
+    username = config.text_or_none("zookeeper.auth.username")
+    password = config.text_or_none("zookeeper.auth.password")
     session = config.number("zookeeper.session.timeout.ms")
     connection = config.number_or_none("zookeeper.connection.timeout.ms")
     return ZooKeeperStore(
         config.zookeeper,
         session_timeout=session / 1000,
         connect_timeout=(session if connection is None else connection) / 1000,
+        login=Login(config.text("zookeeper.auth.scheme"), username, password) if username and password else None,
+        private=config.flag("zookeeper.set.acl"),
     )
 
 

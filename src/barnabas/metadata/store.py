@@ -85,6 +85,10 @@ class StoreUnavailable(StoreError):
     """The store cannot be reached at the moment. Whether a write that was under way took place is unknown."""
 
 
+class StoreRefused(StoreError):
+    """The store does not let this broker read or write a node; that will not change by itself."""
+
+
 class Node(NamedTuple):
     """A node as it was when it was read."""
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from barnabas.metadata.store import (
     ANY_VERSION,
@@ -31,6 +31,7 @@ from barnabas.metadata.store import (
     SessionExpired,
     Set,
     StoreError,
+    StoreRefused,
     StoreUnavailable,
     Watch,
     check_path,
@@ -50,20 +51,53 @@ _UNDER_WAY = 1000
 """Requests sent ahead of their answers: many, because each waits for the network; bounded, for memory and timeouts."""
 
 
-class ZooKeeperStore:
-    """A MetadataStore below `hosts`, a connect string like Kafka's: "host:port,host:port/chroot"."""
+class Login(NamedTuple):
+    """Who a broker says that it is; with `sasl`, ZooKeeper itself checks it (DIGEST-MD5)."""
 
-    def __init__(self, hosts: str, *, session_timeout: float = 18.0, connect_timeout: float = _CONNECT_SECONDS) -> None:
+    scheme: str
+    """digest or sasl."""
+    username: str
+    password: str
+
+    def options(self) -> dict[str, Any]:
+        """What kazoo wants to know."""
+        if self.scheme == "digest":
+            return {"auth_data": [("digest", f"{self.username}:{self.password}")]}
+        mechanism = {"mechanism": "DIGEST-MD5", "service": "zookeeper", "principal": "zk-sasl-md5"}
+        return {"sasl_options": {**mechanism, "username": self.username, "password": self.password}}
+
+
+class ZooKeeperStore:
+    """A MetadataStore below `hosts`, a connect string like Kafka's: "host:port,host:port/chroot".
+
+    What it makes is `private` to its login, if that is wanted: nobody else reads or writes it.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout: float = 18.0,
+        connect_timeout: float = _CONNECT_SECONDS,
+        login: Login | None = None,
+        private: bool = False,
+    ) -> None:
         try:
             import kazoo.client  # type: ignore[import-untyped]  # kazoo has no types
             import kazoo.exceptions  # type: ignore[import-untyped]  # likewise
+            import kazoo.security  # type: ignore[import-untyped]  # likewise
         except ImportError as error:
             raise StartupError(
                 "zookeeper.connect is set, but the ZooKeeper client is not installed: "
                 "run `pip install 'barnabas[zookeeper]'`"
             ) from error
         self._errors: Any = kazoo.exceptions
-        self._client: Any = kazoo.client.KazooClient(hosts, timeout=session_timeout)
+        self._client: Any = kazoo.client.KazooClient(
+            hosts,
+            timeout=session_timeout,
+            default_acl=kazoo.security.CREATOR_ALL_ACL if private else None,
+            **(login.options() if login is not None else {}),
+        )
         self._hosts = hosts
         self._session_timeout = session_timeout
         self._connect_timeout = connect_timeout
@@ -311,6 +345,11 @@ class ZooKeeperStore:
                 return NoChildrenForEphemerals(parent)
             case errors.SessionExpiredError():
                 return SessionExpired(f"the session with the ZooKeeper at {self._hosts} has expired")
+            case errors.NoAuthError() | errors.AuthFailedError():
+                return StoreRefused(
+                    f"the ZooKeeper at {self._hosts} does not let this broker have {path}: "
+                    "are zookeeper.auth.username and zookeeper.auth.password those that made it?"
+                )
         return StoreUnavailable(f"the ZooKeeper at {self._hosts} failed at {path}: {error!r}")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    with ZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+    with ZooKeeper(tmp_path_factory.mktemp("zookeeper"), users={"broker": "secret"}) as server:
         yield server
 
 

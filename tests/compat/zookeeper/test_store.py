@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import builtins
 import sys
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]  # kazoo has no types
 
-from barnabas.metadata.store import MetadataStore, StoreUnavailable
-from barnabas.metadata.zookeeper import ZooKeeperStore
+from barnabas.metadata.store import Create, MetadataStore, StoreError, StoreRefused, StoreUnavailable
+from barnabas.metadata.zookeeper import Login, ZooKeeperStore
 from barnabas.model.errors import StartupError
 from tests.support.store_conformance import StoreConformance
 from tests.support.zookeeper import ZooKeeper
@@ -79,6 +80,39 @@ def test_goes_on_after_the_server_was_away(tmp_path: Path) -> None:
             await store.close()
             await other.close()
             server.kill()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("scheme", ["digest", "sasl"])
+def test_what_is_private_is_for_its_login_alone(zookeeper: ZooKeeper, scheme: str) -> None:
+    async def main() -> None:
+        login, path = Login(scheme, "broker", "secret"), f"/{uuid.uuid4().hex}"
+        owner, friend = (ZooKeeperStore(zookeeper.connect + path, login=login, private=True) for _ in range(2))
+        stranger = ZooKeeperStore(zookeeper.connect)
+        stores = (owner, friend, stranger)
+        for store in stores:
+            await store.start()
+        try:
+            await owner.create("/kept", b"1")
+            await owner.multi([Create("/also", b"2")])
+            assert (await friend.get("/kept")).data == b"1"
+            for name in ("", "/kept", "/also"):
+                with pytest.raises(StoreRefused, match=r"does not let this broker have .*zookeeper\.auth\.username"):
+                    await stranger.get(path + name)
+        finally:
+            for store in stores:
+                await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_login_that_zookeeper_does_not_know_is_refused(chroot: str) -> None:
+    async def main() -> None:
+        store = ZooKeeperStore(chroot, login=Login("sasl", "broker", "wrong"), connect_timeout=5.0)
+        with pytest.raises(StoreError):
+            await store.start()
+        await store.close()
 
     asyncio.run(main())
 

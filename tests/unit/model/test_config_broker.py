@@ -90,6 +90,20 @@ def test_the_metadata_tree_has_one_place() -> None:
         BrokerConfig.load({"zookeeper.connect": "localhost:2181", "metadata.store": "/tmp/tree"})
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"zookeeper.auth.username": "broker"},
+        {"zookeeper.auth.password": "secret"},
+        {"zookeeper.set.acl": "true"},
+        {"zookeeper.auth.scheme": "kerberos"},
+    ],
+)
+def test_half_a_login_for_zookeeper_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.(auth|set)"):
+        BrokerConfig.load({"zookeeper.connect": "localhost:2181", **given})
+
+
 def test_the_sample_starts_a_broker_without_a_warning() -> None:
     text = (ROOT / "config" / "server.properties").read_text(encoding="utf-8")
     config = BrokerConfig.load(parse_properties(text))
@@ -151,11 +165,11 @@ def test_a_near_miss_stops_the_start_and_names_the_key(name: str, nearest: str) 
         ("listener.name.internal.ssl.keystore.location", "sets one listener apart"),
         ("retention.ms", "the broker's default for it is log.retention.ms"),
         ("ssl.protocol", "has no effect here"),
-        ("zookeeper.set.acl", "has no effect here"),
+        ("zookeeper.ssl.crl.enable", "has no effect here"),
     ],
 )
 def test_other_keys_get_one_warning(name: str, words: str) -> None:
-    value = "false" if name == "zookeeper.set.acl" else "1"
+    value = "false" if name == "zookeeper.ssl.crl.enable" else "1"
     config = BrokerConfig.load({name: value})
     (warning,) = config.warnings
     assert warning.startswith(name)

@@ -274,6 +274,14 @@ def _zookeeper(draft: _Draft) -> str | None:
     hosts = draft.text_or_none("zookeeper.connect")
     if hosts and draft.is_set("metadata.store"):
         raise ConfigError("zookeeper.connect and metadata.store are both set: the metadata tree has one place, set one")
+    username, password = draft.text_or_none("zookeeper.auth.username"), draft.text_or_none("zookeeper.auth.password")
+    if bool(username) != bool(password):
+        raise ConfigError("of zookeeper.auth.username and zookeeper.auth.password one is set: set both, or none")
+    if draft.flag("zookeeper.set.acl") and not username:
+        raise ConfigError(
+            "zookeeper.set.acl makes nodes that only their maker can use: "
+            "set zookeeper.auth.username and zookeeper.auth.password, so that brokers have a name"
+        )
     return hosts or None
 
 

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.config import broker_keys, group_keys, retired_keys, sentences, topic_keys
-from barnabas.model.config.definition import Key, Standing
-from barnabas.model.config.words import HIGH, READ_ONLY, STRING
+from barnabas.model.config.definition import Key, OneOf, Standing
+from barnabas.model.config.words import HIGH, MEDIUM, PASSWORD, READ_ONLY, STRING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +22,36 @@ AT_START: Final = frozenset({"listeners", "listener.security.protocol.map"})
 IGNORED_SENTENCE: Final = "A key of Apache Kafka that has no effect in Barnabas."
 
 OWN: Final = (
+    Key(
+        "zookeeper.auth.password",
+        PASSWORD,
+        None,
+        None,
+        MEDIUM,
+        READ_ONLY,
+        Standing.OWN,
+        "The password that goes with zookeeper.auth.username.",
+    ),
+    Key(
+        "zookeeper.auth.scheme",
+        STRING,
+        "digest",
+        OneOf(("digest", "sasl")),
+        MEDIUM,
+        READ_ONLY,
+        Standing.OWN,
+        "How a broker says to ZooKeeper who it is: by its digest scheme, or by SASL (DIGEST-MD5).",
+    ),
+    Key(
+        "zookeeper.auth.username",
+        STRING,
+        None,
+        None,
+        MEDIUM,
+        READ_ONLY,
+        Standing.OWN,
+        "Who all brokers of the cluster are to ZooKeeper; nobody in particular if unset.",
+    ),
     Key(
         "metadata.store",
         STRING,

@@ -27,6 +27,7 @@ BROKER: Final[dict[str, str]] = {
     "default.replication.factor": "The number of replicas of topics that are created without saying how many.",
     "delete.topic.enable": "Let clients delete topics.",
     "fetch.max.bytes": "The most bytes that one Fetch is answered with.",
+    "follower.replication.throttled.rate": "Bytes a second that this broker copies for replicas that are slowed down.",
     "group.consumer.assignment.interval.ms": "The least time between two assignments of a group.",
     "group.consumer.assignors": "The assignors that a consumer group may name; the first is the default.",
     "group.consumer.heartbeat.interval.ms": "How often members of consumer groups are told to send heartbeats.",
@@ -47,6 +48,7 @@ BROKER: Final[dict[str, str]] = {
     "inter.broker.listener.name": "The listener that brokers use among themselves.",
     "leader.imbalance.check.interval.seconds": "How often that is looked at.",
     "leader.imbalance.per.broker.percentage": "The share of its partitions that a broker may lack without that.",
+    "leader.replication.throttled.rate": "Bytes a second that this broker hands out for replicas that are slowed down.",
     "listener.security.protocol.map": "Each listener's security protocol, as NAME:PROTOCOL; only PLAINTEXT is offered.",
     "listeners": "Where the broker listens, as NAME://HOST:PORT; an empty host means every interface.",
     "log.cleaner.backoff.ms": "How long a cleaner thread waits when there is nothing to clean.",
@@ -114,6 +116,8 @@ BROKER: Final[dict[str, str]] = {
     "replica.lag.time.max.ms": "A follower that was not caught up for this long leaves the ISR.",
     "replica.selector.class": "`RackAwareReplicaSelector` sends consumers to a replica in sync in their own rack.",
     "replica.socket.timeout.ms": "How long a follower waits for its leader's answer.",
+    "replication.quota.window.num": "Over how many samples the rate of copying is measured.",
+    "replication.quota.window.size.seconds": "How long such a sample is.",
     "security.inter.broker.protocol": "The security protocol among brokers, when inter.broker.listener.name is unset.",
     "socket.listen.backlog.size": "Connections that may wait for the broker to take them.",
     "socket.receive.buffer.bytes": "The size of a socket's receive buffer; -1 leaves it to the system.",
@@ -132,6 +136,7 @@ BROKER: Final[dict[str, str]] = {
     "zookeeper.connect": "The ZooKeeper that holds the metadata, as HOST:PORT,HOST:PORT/CHROOT; else a file does.",
     "zookeeper.connection.timeout.ms": "How long a start waits for ZooKeeper; the session timeout if unset.",
     "zookeeper.session.timeout.ms": "How long a broker may be silent before ZooKeeper gives up its session.",
+    "zookeeper.set.acl": "Let only zookeeper.auth.username read and write what brokers keep in ZooKeeper.",
 }
 
 TOPIC: Final[dict[str, str]] = {
@@ -144,8 +149,10 @@ TOPIC: Final[dict[str, str]] = {
     "file.delete.delay.ms": "How long a deleted segment's files stay on disk.",
     "flush.messages": "Flush a partition to disk after this many records.",
     "flush.ms": "Flush a partition to disk at the latest after this time.",
+    "follower.replication.throttled.replicas": "Replicas whose copying is slowed down where they are made.",
     "index.interval.bytes": "Bytes of records between two entries of an index.",
     "internal.segment.bytes": "Segments of less than a megabyte, for tests.",
+    "leader.replication.throttled.replicas": "Replicas whose copying is slowed down where they are read.",
     "max.compaction.lag.ms": "The time after which a record is compacted, however little is dirty.",
     "max.message.bytes": "The largest batch of records that is taken.",
     "message.timestamp.after.max.ms": "How far ahead of the broker's clock a record's timestamp may be.",
