@@ -116,11 +116,21 @@ def export_command(file: Path, data: Path | None, store: Path | None, zookeeper:
     examples=[
         ("into the store of a new broker", "barnabas metadata import tree.json --data ./data"),
         ("for an Apache Kafka", "barnabas metadata import tree.json --zookeeper localhost:2181/kafka"),
+        (
+            "a backup, after a loss",
+            "barnabas metadata import backup.json --outdated --zookeeper localhost:2181/barnabas",
+        ),
     ],
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True))
+@option(
+    "--outdated",
+    is_flag=True,
+    help="The file is older than the logs: go on with epochs and producer ids that were never used.",
+    section="What is imported",
+)
 @store_options
-def import_command(file: Path, data: Path | None, store: Path | None, zookeeper: str | None) -> None:
+def import_command(file: Path, outdated: bool, data: Path | None, store: Path | None, zookeeper: str | None) -> None:
     """Write an exported FILE, or standard input (-), into a store that has no cluster yet.
 
     A store that is in use is refused before anything is written.
@@ -133,7 +143,7 @@ def import_command(file: Path, data: Path | None, store: Path | None, zookeeper:
 
     async def import_() -> None:
         async with open_store(data, store, zookeeper, must_exist=False) as target:
-            await import_tree(target, tree)
+            await import_tree(target, tree, outdated=outdated)
 
     asyncio.run(import_())
     remark(f"Imported {_counts(tree)}.")

@@ -7,6 +7,9 @@ Topic ids, assignments, leader epochs, the controller's epoch, settings, the clu
 carried as they are, so the log directories that go with the tree fit it wherever it is opened. The target numbers
 versions and creation ids anew.
 
+A tree that was kept as a backup is older than the logs. There, epochs that it would give out next stand for something
+else already, and so do producer ids: all of them are raised by a margin.
+
 The file is JSON: `{"version": 1, "nodes": {path: data}}`, where data is text, or `{"base64": ...}` if it is not.
 """
 
@@ -14,11 +17,21 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import TYPE_CHECKING, Any
 
 from barnabas.metadata.store import Create, Operation, Set, StoreError, check_path
 from barnabas.metadata.writes import portions
-from barnabas.metadata.znodes import BrokersNode, ClusterIdNode, FeaturesNode, TopicsNode
+from barnabas.metadata.znodes import (
+    BrokersNode,
+    ClusterIdNode,
+    ControllerEpochNode,
+    FeaturesNode,
+    PartitionStateNode,
+    ProducerIds,
+    ProducerIdsNode,
+    TopicsNode,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,8 +39,12 @@ if TYPE_CHECKING:
     from barnabas.metadata.store import MetadataStore
 
 VERSION = 1
+MARGIN = 1_000_000
+"""Elections of one partition, or blocks of producer ids: more than any cluster has between two backups."""
+NOBODY = -1
 
 _ZOOKEEPERS_OWN = "/zookeeper"
+_STATE = re.compile(rf"{TopicsNode.path}/[^/]+/partitions/\d+/state")
 _QUEUES = (
     "/config/changes",
     "/isr_change_notification",
@@ -51,12 +68,15 @@ async def export_tree(store: MetadataStore) -> dict[str, Any]:
     }
 
 
-async def import_tree(store: MetadataStore, tree: Mapping[str, Any]) -> int:
+async def import_tree(store: MetadataStore, tree: Mapping[str, Any], *, outdated: bool = False) -> int:
     """Write an exported tree into a store that has no cluster yet; returns the number of nodes.
 
+    A tree that is `outdated`, older than the logs it is for, is raised above everything that was given out since.
     Raises TransferError, before anything is written, if the store is in use or the tree is not one.
     """
     nodes = _decoded(tree)
+    if outdated:
+        nodes = {path: _raised(path, data) for path, data in nodes.items()}
     await _check_unused(store)
     present = {node.path: node.data for node in await store.subtree("/")}
     for portion in portions(_writes(nodes, present)):
@@ -85,6 +105,18 @@ def _decoded(tree: Mapping[str, Any]) -> dict[str, bytes]:
         except (ValueError, TypeError, KeyError, AttributeError, binascii.Error) as error:
             raise TransferError(f"the exported tree is damaged at {path}: {error}") from error
     return nodes
+
+
+def _raised(path: str, data: bytes) -> bytes:
+    """Leader epochs, the controller's epoch and producer ids: what a cluster must never give out a second time."""
+    if _STATE.fullmatch(path):
+        state = PartitionStateNode.decode(data)
+        return PartitionStateNode.encode(state._replace(leader_epoch=state.leader_epoch + MARGIN))
+    if path == ControllerEpochNode.path:
+        return ControllerEpochNode.encode(ControllerEpochNode.decode(data) + MARGIN)
+    if path == ProducerIdsNode.path and (block := ProducerIdsNode.decode(data)) is not None:
+        return ProducerIdsNode.encode(NOBODY, ProducerIds(block.first + MARGIN * block.count, block.count))
+    return data
 
 
 def _writes(nodes: Mapping[str, bytes], present: Mapping[str, bytes]) -> Iterator[Operation]:

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.metadata.sqlite import SqliteStore
-from barnabas.metadata.transfer import TransferError, export_tree, import_tree
-from barnabas.metadata.znodes import BrokersNode, ClusterIdNode, ControllerNode, FeaturesNode, TopicsNode
+from barnabas.metadata.transfer import MARGIN, TransferError, export_tree, import_tree
+from barnabas.metadata.znodes import (
+    BrokersNode,
+    ClusterIdNode,
+    ControllerEpochNode,
+    ControllerNode,
+    FeaturesNode,
+    PartitionState,
+    PartitionStateNode,
+    ProducerIds,
+    ProducerIdsNode,
+    TopicsNode,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,6 +70,30 @@ def test_carries_what_lasts_and_nothing_else(tmp_path: Path) -> None:
         await target.close()
 
     asyncio.run(main())
+
+
+def test_goes_on_above_what_an_outdated_tree_has_given_out(tmp_path: Path) -> None:
+    state = PartitionState(leader=2, leader_epoch=7, isr=(2, 1), controller_epoch=3)
+    nodes = {
+        ControllerEpochNode.path: ControllerEpochNode.encode(3),
+        ProducerIdsNode.path: ProducerIdsNode.encode(1, ProducerIds(5000, 1000)),
+        PartitionStateNode.path("t", 0): PartitionStateNode.encode(state),
+        ClusterIdNode.path: ClusterIdNode.encode("id"),
+    }
+
+    async def main() -> dict[str, bytes]:
+        store = await opened(tmp_path / "metadata.db")
+        await import_tree(store, {"version": 1, "nodes": {p: d.decode() for p, d in nodes.items()}}, outdated=True)
+        found = {node.path: node.data for node in await store.subtree("/")}
+        await store.close()
+        return found
+
+    found = asyncio.run(main())
+    assert ControllerEpochNode.decode(found[ControllerEpochNode.path]) == 3 + MARGIN
+    assert ProducerIdsNode.decode(found[ProducerIdsNode.path]) == ProducerIds(5000 + 1000 * MARGIN, 1000)
+    raised = PartitionStateNode.decode(found[PartitionStateNode.path("t", 0)])
+    assert raised == state._replace(leader_epoch=7 + MARGIN)
+    assert found[ClusterIdNode.path] == nodes[ClusterIdNode.path]
 
 
 def test_makes_parents_that_are_not_listed(tmp_path: Path) -> None:

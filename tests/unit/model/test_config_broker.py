@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,16 @@ def test_the_metadata_tree_has_one_place() -> None:
 def test_half_a_login_for_zookeeper_is_refused(given: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.(auth|set)"):
         BrokerConfig.load({"zookeeper.connect": "localhost:2181", **given})
+
+
+def test_the_guide_to_clusters_starts_a_broker_without_a_warning() -> None:
+    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```properties\n(# /etc/barnabas/server\.properties\n.*?)```", text, re.DOTALL)
+    config = BrokerConfig.load(parse_properties(block))
+    assert config.warnings == ()
+    assert config.inter_broker_listener == "BROKERS"
+    assert config.zookeeper is not None
+    assert config.zookeeper.endswith("/barnabas")
 
 
 def test_the_sample_starts_a_broker_without_a_warning() -> None:
