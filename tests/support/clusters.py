@@ -95,6 +95,13 @@ class Cluster:
             node.wait_ready()
         return node
 
+    def add(self) -> int:
+        """Start one broker more, and give its id."""
+        broker_id = max(self._ports) + 1
+        self._ports[broker_id] = free_port()
+        self.start(broker_id)
+        return broker_id
+
     def kill_all(self) -> None:
         """End everything."""
         for node in self.nodes.values():

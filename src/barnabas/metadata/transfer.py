@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 VERSION = 1
 MARGIN = 1_000_000
 """Elections of one partition, or blocks of producer ids: more than any cluster has between two backups."""
+PRODUCER_IDS = 1000
+"""In a block, if the tree has none yet."""
 NOBODY = -1
 
 _ZOOKEEPERS_OWN = "/zookeeper"
@@ -76,7 +78,8 @@ async def import_tree(store: MetadataStore, tree: Mapping[str, Any], *, outdated
     """
     nodes = _decoded(tree)
     if outdated:
-        nodes = {path: _raised(path, data) for path, data in nodes.items()}
+        nodes.setdefault(ProducerIdsNode.path, b"")
+        nodes = {path: _raised(path, data) for path, data in sorted(nodes.items())}
     await _check_unused(store)
     present = {node.path: node.data for node in await store.subtree("/")}
     for portion in portions(_writes(nodes, present)):
@@ -114,7 +117,8 @@ def _raised(path: str, data: bytes) -> bytes:
         return PartitionStateNode.encode(state._replace(leader_epoch=state.leader_epoch + MARGIN))
     if path == ControllerEpochNode.path:
         return ControllerEpochNode.encode(ControllerEpochNode.decode(data) + MARGIN)
-    if path == ProducerIdsNode.path and (block := ProducerIdsNode.decode(data)) is not None:
+    if path == ProducerIdsNode.path:
+        block = ProducerIdsNode.decode(data) or ProducerIds(0, PRODUCER_IDS)
         return ProducerIdsNode.encode(NOBODY, ProducerIds(block.first + MARGIN * block.count, block.count))
     return data
 

@@ -215,7 +215,10 @@ def test_a_move_is_listed_and_cancelled(scene: Scene) -> None:
     assert "Use --additional to override this" in refused.stderr
     again = ("--execute", "--additional", "--reassignment-json-file", scene.plan([3]), "--throttle", THROTTLE)
     scene.reassign(*again)
-    assert " adding: 3. removing: 1,2.\n" in scene.reassign("--list")
+    # A second move begins, in KRaft, where the first one has come to; in ZooKeeper mode, and here, where that began.
+    origin = [1, 2] if isinstance(scene.cluster, KafkaCluster) else [1]
+    leaving = ",".join(map(str, origin))
+    assert f" adding: 3. removing: {leaving}.\n" in scene.reassign("--list")
     assert scene.settings("--topic", scene.topic)["follower.replication.throttled.replicas"] == "0:3"
     cancelled = scene.reassign("--cancel", "--reassignment-json-file", plan)
     assert cancelled == (
@@ -225,7 +228,7 @@ def test_a_move_is_listed_and_cancelled(scene: Scene) -> None:
     )
     assert scene.reassign("--list") == scene.theirs("reassign-partitions", "--list")
     assert scene.reassign("--list") == "No partition reassignments found.\n"
-    assert scene.replicas() == [[1, 2]], "Kafka goes back to where the second move began"
+    assert scene.replicas() == [origin]
     assert "None of the specified partition reassignments are active.\n" in scene.reassign(
         "--cancel", "--reassignment-json-file", plan
     )

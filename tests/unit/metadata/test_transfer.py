@@ -96,6 +96,18 @@ def test_goes_on_above_what_an_outdated_tree_has_given_out(tmp_path: Path) -> No
     assert found[ClusterIdNode.path] == nodes[ClusterIdNode.path]
 
 
+def test_an_outdated_tree_that_knows_no_producer_ids_may_be_older_than_the_first(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = await opened(tmp_path / "metadata.db")
+        await import_tree(store, {"version": 1, "nodes": {"/a": "1"}}, outdated=True)
+        found = ProducerIdsNode.decode((await store.get(ProducerIdsNode.path)).data)
+        assert found is not None
+        assert found.first > MARGIN
+        await store.close()
+
+    asyncio.run(main())
+
+
 def test_makes_parents_that_are_not_listed(tmp_path: Path) -> None:
     async def main() -> None:
         store = await opened(tmp_path / "metadata.db")
