@@ -43,12 +43,17 @@ class Transactions:
 
     def send_offsets(self, offsets: Mapping[TopicPartition, int], group_metadata: object) -> None:
         """Make offsets of a group part of the transaction."""
-        if not offsets:
-            return
-        wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+        if offsets:
+            self.send_places(
+                [self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()],
+                group_metadata,
+            )
+
+    def send_places(self, places: list[Any], group_metadata: object) -> None:
+        """The same with offsets as confluent-kafka has them, which may carry metadata."""
         self._call(
             "add offsets to the transaction",
-            lambda: self._client.send_offsets_to_transaction(wanted, group_metadata, SLICE),
+            lambda: self._client.send_offsets_to_transaction(places, group_metadata, SLICE),
         )
 
     def commit(self) -> None:

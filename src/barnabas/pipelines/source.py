@@ -9,18 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyspark
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 from barnabas.pipelines.batch import BatchReader
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.options import GivenOptions
 from barnabas.pipelines.rows import record_ddl
+from barnabas.pipelines.sink import BatchWriter
+from barnabas.pipelines.sink_options import sink_options
 from barnabas.pipelines.source_options import KNOWN, WITHOUT_EFFECT, batch_options, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from barnabas.pipelines.stream import StreamReader
+    from barnabas.pipelines.stream_sink import StreamWriter
 
 
 class BarnabasSource(DataSource):
@@ -42,10 +45,25 @@ class BarnabasSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """For `spark.readStream`."""
-        try:
-            from barnabas.pipelines.stream import StreamReader
-        except ModuleNotFoundError as error:
-            raise PipelineError(
-                f"streams need pyspark 4.2 or newer, and this is {pyspark.__version__}; batches work with it"
-            ) from error
+        _need_streams()
+        from barnabas.pipelines.stream import StreamReader
+
         return StreamReader(stream_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """For `df.write`."""
+        return BatchWriter(sink_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """For `df.writeStream`; with the output mode complete, each epoch's rows are appended too."""
+        _need_streams()
+        from barnabas.pipelines.stream_sink import StreamWriter
+
+        return StreamWriter(sink_options(self.options), schema)
+
+
+def _need_streams() -> None:
+    if not hasattr(DataSourceStreamReader, "getDefaultReadLimit"):
+        raise PipelineError(
+            f"streams need pyspark 4.2 or newer, and this is {pyspark.__version__}; batches work with it"
+        )

@@ -1,0 +1,109 @@
+"""Records on their way into topics: produced in order, counted, and waited for.
+
+The producer is idempotent, so that librdkafka's own retries repeat nothing, and chooses partitions for keys as Java's
+clients do, so that a job that moves here from Spark's own sink keeps its order.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from barnabas.clients.config import open_client
+from barnabas.clients.errors import BarnabasError, translated
+from barnabas.clients.library import load_kafka
+from barnabas.clients.transactions import Transactions
+from barnabas.pipelines.errors import NotWritten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.pipelines.sink_rows import Outgoing
+
+TUNING: Final[Mapping[str, object]] = {
+    "enable.idempotence": True,
+    "partitioner": "murmur2_random",
+    "linger.ms": 20,
+    "queue.buffering.max.kbytes": 64 << 10,
+    "delivery.report.only.error": True,
+    "log_level": 0,
+}
+TRANSACTION_MS: Final = 300_000
+"""How long a task may take for its rows; a restarted task ends the transaction of its predecessor sooner."""
+ROOM_SECONDS: Final = 0.1
+POLL_RECORDS: Final = 1000
+"""After how many records it is asked whether one did not arrive."""
+
+
+class RecordSender:
+    """A producer for one task. Leaving the block waits for nothing: `finish` does."""
+
+    def __init__(self, client: Mapping[str, str], transactional_id: str | None = None) -> None:
+        self._kafka = load_kafka()
+        found: dict[str, Any] = {**TUNING, **client, "error_cb": _ignored, "on_delivery": self._note}
+        if transactional_id is not None:
+            found = {"transaction.timeout.ms": TRANSACTION_MS, **found, "transactional.id": transactional_id}
+        self._client = open_client(self._kafka, "Producer", found)
+        self.transactions = Transactions(self._kafka, self._client)
+        self._unseen = 0
+        self._failed = 0
+        self._reason: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None and self.transactions.open:
+            with suppress(BarnabasError):  # the broker ends it too, only later
+                self.transactions.abort()
+        self._client.purge()
+        self._client.flush(ROOM_SECONDS)
+
+    def send(self, record: Outgoing) -> None:
+        """Put a record into the buffer, waiting for room. Raises NotWritten if one before it did not arrive."""
+        while True:
+            try:
+                self._client.produce(record.topic, record.value, record.key, record.partition, headers=record.headers)
+            except BufferError:
+                self._client.poll(ROOM_SECONDS)
+            except self._kafka.KafkaException as failure:
+                raise NotWritten(f"topic {record.topic}: {translated(failure.args[0])}") from failure
+            else:
+                break
+        self._unseen += 1
+        if self._unseen >= POLL_RECORDS:
+            self._unseen = 0
+            self._client.poll(0)
+            self._check()
+
+    def finish(self) -> None:
+        """Wait until everything has arrived. Raises NotWritten."""
+        self._client.flush()
+        self._check()
+
+    def commit_with(self, offset: Any, group: Any) -> None:
+        """Commit the transaction together with an offset of a group."""
+        self.finish()
+        self.transactions.send_places([offset], group)
+        self.transactions.commit()
+
+    def _note(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed += 1
+            self._reason = self._reason or f"topic {message.topic()}: {translated(error)}"
+
+    def _check(self) -> None:
+        if self._failed:
+            raise NotWritten(f"{self._failed} records did not arrive, the first one because: {self._reason}")
+
+
+def send_plainly(records: Iterable[Outgoing], client: Mapping[str, str]) -> None:
+    """Send records, and wait for them. Raises NotWritten."""
+    with RecordSender(client) as sender:
+        for record in records:
+            sender.send(record)
+        sender.finish()
+
+
+def _ignored(_: Any) -> None:
+    """Connections come and go; what did not arrive is told by its delivery report."""
