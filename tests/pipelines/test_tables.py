@@ -6,7 +6,7 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from barnabas.model.ids import TopicPartition
@@ -23,6 +23,7 @@ from barnabas.pipelines.tables.errors import (
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.table import Conflict, Table
 from barnabas.pipelines.tables.writing import write_files
+from tests.support.tables import content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,30 +68,7 @@ def add(table: Table, start: int, end: int, *, ids: dict[str, str] = IDS, pipeli
 
 
 def numbers(table: Table) -> list[int]:
-    return sorted(content(table).column("n").to_pylist())
-
-
-def content(table: Table) -> pa.Table:
-    """All rows, as a reader that knows nothing of us sees them."""
-    if table.format == "parquet":
-        return ds.dataset(table.location, format="parquet", partitioning="hive", schema=table.schema()).to_table()
-    if table.format == "delta":
-        from deltalake import DeltaTable
-
-        return pa.table(DeltaTable(table.location).to_pyarrow_table())
-    return iceberg_rows(table.location)
-
-
-def iceberg_rows(location: str) -> pa.Table:
-    from pathlib import Path
-
-    from pyiceberg.catalog import load_catalog
-
-    place = Path(location)
-    catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{place.parent / 'iceberg.db'}")
-    found = catalog.load_table(("default", place.name)).scan().to_arrow()
-    catalog.close()
-    return found
+    return sorted(content(table.format, table.location).column("n").to_pylist())
 
 
 def test_rows_and_position_come_together(opened: Opener) -> None:
@@ -106,7 +84,7 @@ def test_rows_and_position_come_together(opened: Opener) -> None:
         assert position.topic_ids == IDS
         assert position.version == 2
         assert numbers(table) == list(range(150))
-        assert content(table).column("text").to_pylist().count("é7") == 1
+        assert content(table.format, table.location).column("text").to_pylist().count("é7") == 1
         assert table.size().rows == 150
         assert table.size().files == 2
 
@@ -164,7 +142,7 @@ def test_a_table_that_nobody_loaded_is_refused(opened: Opener, tmp_path: Path) -
         kind = table.format
     if kind == "parquet":
         place.mkdir(parents=True)
-        pa.parquet.write_table(data, place / "some.parquet")
+        pq.write_table(data, place / "some.parquet")
     elif kind == "delta":
         from deltalake import write_deltalake
 
@@ -239,7 +217,10 @@ def test_columns_are_added_and_types_stay(opened: Opener) -> None:
         add(table, 10, 20, more=1.5)
         add(table, 20, 30)
         assert table.schema() is not None
-        assert sorted(value for value in content(table).column("more").to_pylist() if value) == [1.5] * 10
+        assert (
+            sorted(value for value in content(table.format, table.location).column("more").to_pylist() if value)
+            == [1.5] * 10
+        )
         with pytest.raises(SchemaConflict, match='"more" is double'):
             add(table, 30, 40, more="text")
         assert numbers(table) == list(range(30))
@@ -249,7 +230,7 @@ def test_fields_are_added_inside_of_structs(opened: Opener) -> None:
     with opened() as table:
         add(table, 0, 2, place={"city": "Ulm"})
         add(table, 2, 4, place={"city": "Bern", "zip": 3000})
-        found = sorted(content(table).to_pylist(), key=lambda row: row["n"])
+        found = sorted(content(table.format, table.location).to_pylist(), key=lambda row: row["n"])
         assert [row["place"]["city"] for row in found] == ["Ulm", "Ulm", "Bern", "Bern"]
         assert found[3]["place"]["zip"] == 3000
 
@@ -270,7 +251,7 @@ def test_partitions_hold_what_they_say(opened: Opener, by: Sequence[str]) -> Non
         table.evolve(batch.schema)
         table.commit("p", one(0, 9), IDS, written(table, batch), batch.schema)
         assert table.size().files == 3 ** len(by)
-        found = sorted(content(table).to_pylist(), key=lambda row: row["n"])
+        found = sorted(content(table.format, table.location).to_pylist(), key=lambda row: row["n"])
         assert [(row["day"], row["kind"]) for row in found] == list(zip(values["day"], values["kind"], strict=True))
     with opened() as table:
         assert table.partition_by == tuple(by)

@@ -1,0 +1,366 @@
+"""The driver of a load: plans rounds, has Spark run their tasks, and commits.
+
+What is kept where: the table has rows and offsets, in one commit; the dead-letter table gets its files after they were
+promised in that commit (`Outbox`), so that a crash between the two is made good by the next start; the consumer group
+gets the offsets last, for people and tools to see the lag. Only the table decides where to go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.clients.errors import RequestRefused
+from barnabas.pipelines.cluster import ClusterView
+from barnabas.pipelines.decode.choosing import choose_decoder
+from barnabas.pipelines.decode.contract import DEAD_SCHEMA, METADATA, Decoder
+from barnabas.pipelines.decode.evolution import merge_schemas
+from barnabas.pipelines.errors import InvalidOption, PipelineError
+from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Round, check_position, plan_round
+from barnabas.pipelines.loading.progress import LoadReport, Progress
+from barnabas.pipelines.loading.task import Done, Work, run_task
+from barnabas.pipelines.offsets import OffsetRange, from_text
+from barnabas.pipelines.positions import AtOffsets, Edge, Position, offsets_at
+from barnabas.pipelines.selection import Selection
+from barnabas.pipelines.tables.contract import Outbox, Outcome
+from barnabas.pipelines.tables.errors import Fenced, ForeignTable
+from barnabas.pipelines.tables.opening import dead_letters_location, open_table
+from barnabas.pipelines.tables.rules import check_topics
+from barnabas.pipelines.tables.schemas import without
+from barnabas.pipelines.tables.writing import DATE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from barnabas.model.ids import TopicPartition
+    from barnabas.pipelines.tables.table import Table
+
+SPARK: Final[Mapping[str, object]] = {
+    "spark.ui.enabled": False,
+    "spark.ui.showConsoleProgress": False,
+    "spark.log.level": "ERROR",
+    "spark.driver.memory": "512m",
+}
+"""Spark's settings for a session of our own: rows never reach the JVM, so it needs little."""
+MASTER: Final = "local[*,3]"
+TICK_SECONDS: Final = 0.2
+
+log = logging.getLogger("barnabas.pipelines")
+
+
+def load(
+    topic: str,
+    to: str,
+    *,
+    format: str = "parquet",
+    bootstrap_servers: str = "localhost:9092",
+    name: str | None = None,
+    decode: str | Decoder = "bytes",
+    schema: str | None = None,
+    framing: str = "auto",
+    partition_by: Sequence[str] = (),
+    starting_offsets: str = "earliest",
+    every: float | None = None,
+    group: str | None = None,
+    max_offsets_per_commit: int = ROUND_OFFSETS,
+    fail_on_data_loss: bool = True,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    client: Mapping[str, object] | None = None,
+    catalog: str = "default",
+    options: Mapping[str, str] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> LoadReport:
+    """Load a topic into a table, from where the table stands to where the topic ends now; then come back.
+
+    `to`, `format`, `partition_by`, `catalog` and `options` say which table (`tables.opening.open_table`); `decode`,
+    `schema` and `framing` how values become columns (`decode.choosing.choose_decoder`), or a decoder of your own. With
+    `every` it goes on, looking so often (seconds) for more, until it is interrupted. `name` is that of the pipeline,
+    which owns the table, `load-TOPIC` unless told otherwise, and the consumer group `group` that shows the progress is
+    called the same. `starting_offsets` counts only for a table that is not there yet. `spark` is a session that is
+    there, otherwise one is made for `master`; `client` has Kafka's client properties.
+
+    Raises PipelineError, above all its TableErrors, before anything is written or with nothing half-written.
+    """
+    pipeline = name or f"load-{topic}"
+    settings = LoadSettings(
+        topic=topic,
+        pipeline=pipeline,
+        group=group or pipeline,
+        client={**(client or {}), "bootstrap.servers": bootstrap_servers},
+        decoder=choose_decoder(decode, schema, framing) if isinstance(decode, str) else decode,
+        starting=_starting(starting_offsets),
+        most=max_offsets_per_commit,
+        fail_on_data_loss=fail_on_data_loss,
+    )
+    table_of = partial(open_table, format=format, catalog=catalog, options=options)
+    with ExitStack() as stack:
+        view = stack.enter_context(ClusterView(settings.client))
+        view.topic_ids([topic])
+        table = stack.enter_context(table_of(to, partition_by=partition_by))
+        dead = stack.enter_context(table_of(dead_letters_location(to)))
+        job = LoadJob(settings, view, table, dead, on_progress or (lambda _: None))
+        job.begin()
+        return job.run(spark or _own_session(stack, pipeline, master), every)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """What a load was asked to do; see `load`."""
+
+    topic: str
+    pipeline: str
+    group: str
+    client: Mapping[str, object]
+    decoder: Decoder
+    starting: Position
+    most: int
+    """Offsets in a commit."""
+    fail_on_data_loss: bool
+
+
+class LoadJob:
+    """One load. Its tables are open, and are its own if the format can hold them."""
+
+    def __init__(
+        self,
+        settings: LoadSettings,
+        view: ClusterView,
+        table: Table,
+        dead: Table,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._settings = settings
+        self._pipeline = settings.pipeline
+        self._decoder = settings.decoder
+        self._view = view
+        self._table = table
+        self._dead = dead
+        self._on_progress = on_progress
+        self._topic_ids: dict[str, str] = {}
+        self._records = self._size = self._passed = self._dead_letters = self._commits = 0
+        self._began = time.monotonic()
+
+    def begin(self) -> None:
+        """Check all that can be checked before Spark starts, and finish what an earlier run left."""
+        self._look()
+        self._dead.position(self._pipeline)
+        self._table.claim()
+        if not self._decoder.evolves:
+            self._table.destination().check_partition_columns(self._columns(self._decoder.schema))
+            self._table.evolve(self._columns(self._decoder.schema))
+        self._deliver()
+
+    def run(self, spark: SparkSession, every: float | None) -> LoadReport:
+        """Load until the topic's end as it is now or, with `every`, for as long as the process runs."""
+        self._began = time.monotonic()
+        upto = None if every is not None else self._ends()
+        while True:
+            began = time.monotonic()
+            while self._round(spark, upto):
+                pass
+            if every is None:
+                break
+            time.sleep(max(0.0, began + every - time.monotonic()))
+        seconds = time.monotonic() - self._began
+        return LoadReport(self._records, self._dead_letters, self._size, self._commits, seconds)
+
+    def _round(self, spark: SparkSession, upto: Mapping[TopicPartition, int] | None) -> bool:
+        """Load and commit once; whether there was anything."""
+        known, start, end = self._look()
+        if upto is not None:
+            end = {place: min(offset, upto.get(place, start[place])) for place, offset in end.items()}
+        planned = plan_round(start, end, known, spark.sparkContext.defaultParallelism, self._settings.most)
+        self._show_in_group(known)
+        if planned is None:
+            return False
+        lag = sum(max(0, end[place] - start[place]) for place in end)
+        with self._ticking(spark, lag) as counted:
+            results = self._run_tasks(spark, planned.pieces, self._decoder_for(self._table.schema()), counted)
+            schema = self._columns(self._decoder.schema)
+            if self._decoder.evolves:
+                results, schema = self._agreed(spark, results, counted)
+        self._commit(planned, results, schema)
+        return True
+
+    def _look(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """What the table has, where reading begins, and where it ends. Raises TopicReplaced, DataLost and others."""
+        self._topic_ids = self._view.topic_ids([self._settings.topic])
+        partitions = self._view.partitions(Selection(topics=(self._settings.topic,)))
+        position = self._table.position(self._pipeline)
+        first, last = self._view.earliest(partitions), self._view.latest(partitions)
+        if position is None:
+            return {}, offsets_at(self._settings.starting, partitions, self._view), last
+        if set(position.topic_ids) != {self._settings.topic}:
+            raise ForeignTable(
+                f"{self._table.location} holds the topic {', '.join(position.topic_ids)}, not {self._settings.topic}: "
+                "load into another table."
+            )
+        check_topics(position, self._topic_ids, self._table.location)
+        check_position(position.offsets, first, last, fail_on_data_loss=self._settings.fail_on_data_loss)
+        return dict(position.offsets), {**first, **position.offsets}, last
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        return self._view.latest(self._view.partitions(Selection(topics=(self._settings.topic,))))
+
+    def _decoder_for(self, table: pa.Schema | None) -> Decoder:
+        return self._decoder if table is None else self._decoder.bound(without(table, (DATE,)))
+
+    def _columns(self, rows: pa.Schema) -> pa.Schema:
+        """The table's columns for rows of this schema."""
+        import pyarrow as pa
+
+        if DATE not in self._table.partition_by or DATE in rows.names:
+            return rows
+        return rows.append(pa.field(DATE, pa.date32()))
+
+    def _run_tasks(
+        self, spark: SparkSession, pieces: Sequence[OffsetRange], decoder: Decoder, counted: Any
+    ) -> list[Done]:
+        work = Work(
+            self._settings.client,
+            decoder,
+            self._table.destination(),
+            self._dead.destination(),
+            self._settings.fail_on_data_loss,
+        )
+        context = spark.sparkContext
+        shared = context.broadcast(work)
+
+        def task(piece: OffsetRange) -> Done:
+            done = run_task(piece, shared.value)
+            counted.add((done.records, done.size, piece.size))
+            return done
+
+        try:
+            results = context.parallelize(pieces, len(pieces)).map(task).collect()
+        finally:
+            shared.unpersist()
+        for done in results:
+            if done.error is not None:
+                raise PipelineError(f"{done.range} could not be loaded: {done.error}")
+        return results
+
+    def _agreed(self, spark: SparkSession, results: list[Done], counted: Any) -> tuple[list[Done], pa.Schema]:
+        """Results whose rows have one schema: tasks that inferred another one run again."""
+        known = self._table.schema()
+        base = METADATA if known is None else without(known, (DATE,))
+        merged = merge_schemas(base, [done.schema for done in results])
+        if merged.misfits:
+            again = [results[index].range for index in merged.misfits]
+            for done in self._run_tasks(spark, again, self._decoder.bound(merged.schema), counted):
+                results[next(index for index, old in enumerate(results) if old.range == done.range)] = done
+        return results, self._columns(merged.schema)
+
+    def _commit(self, planned: Round, results: Sequence[Done], schema: pa.Schema) -> None:
+        self._table.evolve(schema)
+        files = [file for done in results for file in done.files]
+        dead_files = [file for done in results for file in done.dead_files]
+        outbox = Outbox(self._dead_ranges(planned.ranges), dead_files) if dead_files else None
+        outcome = self._table.commit(self._pipeline, planned.ranges, self._topic_ids, files, schema, outbox=outbox)
+        if outcome is Outcome.ALREADY:
+            raise Fenced(
+                f'another job has just loaded the same records into {self._table.location} as "{self._pipeline}": stop '
+                "one of them. Nothing of this batch was added."
+            )
+        self._deliver()
+        self._commits += 1
+        self._records += sum(done.records for done in results)
+        self._size += sum(done.size for done in results)
+        self._dead_letters += sum(file.rows for file in dead_files)
+        self._passed += sum(each.size for each in planned.ranges)
+        self._show_in_group({each.place: each.end for each in planned.ranges})
+
+    def _dead_ranges(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What the dead-letter table moves past: all since its last letter, so that its ranges have no gaps."""
+        position = self._dead.position(self._pipeline)
+        before = {} if position is None else position.offsets
+        return [OffsetRange(*each.place, before.get(each.place, each.start), each.end) for each in ranges]
+
+    def _deliver(self) -> None:
+        """Give the dead-letter table what the last commit promised it, unless it has it."""
+        promised = self._table.outbox(self._pipeline)
+        if promised is not None:
+            self._dead.commit(self._pipeline, promised.ranges, self._topic_ids, promised.files, DEAD_SCHEMA)
+
+    def _show_in_group(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if not offsets:
+            return
+        try:
+            self._view.commit(self._settings.group, offsets)
+        except RequestRefused as error:
+            log.warning("the group %s does not show the progress: %s", self._settings.group, error)
+
+    @contextmanager
+    def _ticking(self, spark: SparkSession, lag: int) -> Iterator[Any]:
+        """Tell of progress while tasks run; gives what they count with."""
+        counted = _counter(spark)
+        over = threading.Event()
+
+        def tick() -> None:
+            while not over.wait(TICK_SECONDS):
+                self._tell(counted.value, lag)
+
+        ticker = threading.Thread(target=tick, daemon=True)
+        ticker.start()
+        try:
+            yield counted
+        finally:
+            over.set()
+            ticker.join()
+        self._tell(counted.value, lag)
+
+    def _tell(self, counted: tuple[int, int, int], lag: int) -> None:
+        records, size, passed = counted
+        self._on_progress(
+            Progress(
+                self._records + records,
+                self._size + size,
+                self._passed + passed,
+                max(0, lag - passed),
+                time.monotonic() - self._began,
+            )
+        )
+
+
+def _counter(spark: SparkSession) -> Any:
+    """An accumulator of (records, bytes, offsets); a task that runs twice counts twice, which only a bar shows."""
+    from pyspark.accumulators import AccumulatorParam
+
+    class Sums(AccumulatorParam[tuple[int, int, int]]):
+        def zero(self, value: tuple[int, int, int]) -> tuple[int, int, int]:
+            return (0, 0, 0)
+
+        def addInPlace(  # noqa: N802  (Spark's own name)
+            self, value1: tuple[int, int, int], value2: tuple[int, int, int]
+        ) -> tuple[int, int, int]:
+            return (value1[0] + value2[0], value1[1] + value2[1], value1[2] + value2[2])
+
+    return spark.sparkContext.accumulator((0, 0, 0), Sums())
+
+
+def _own_session(stack: ExitStack, pipeline: str, master: str | None) -> SparkSession:
+    from barnabas.pipelines.session import spark_session
+
+    spark = spark_session(pipeline, master=master or MASTER, config=SPARK)
+    stack.callback(spark.stop)
+    return spark
+
+
+def _starting(text: str) -> Position:
+    if text in ("earliest", "latest"):
+        return Edge(text)
+    try:
+        return AtOffsets(from_text(text))
+    except ValueError as error:
+        raise InvalidOption(
+            f'starting offsets are earliest, latest, or JSON such as {{"orders":{{"0":5}}}}: {error}'
+        ) from error

@@ -1,0 +1,59 @@
+"""What a round of a load reads: from where the table stands to where the topic ends, in pieces for tasks. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
+from barnabas.pipelines.offsets import OffsetRange, between, limited, split
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from barnabas.pipelines.offsets import Offsets
+
+ROUND_OFFSETS: Final = 4_000_000
+"""How many offsets a commit covers at most: what a crash makes us read again."""
+PIECE_OFFSETS: Final = 250_000
+"""A task gets at least so many, where there are that many: a consumer takes a moment to get going."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One commit of a load."""
+
+    ranges: Sequence[OffsetRange]
+    """What the commit moves past, one range for each partition; one that is empty only notes where a partition is."""
+    pieces: Sequence[OffsetRange]
+    """The same for tasks."""
+
+
+def plan_round(start: Offsets, end: Offsets, known: Offsets, tasks: int, most: int = ROUND_OFFSETS) -> Round | None:
+    """The next round for so many tasks at once; None if there is nothing to read."""
+    upto = limited(start, end, most)
+    ranges = between(start, upto)
+    if not ranges:
+        return None
+    taken = {each.place for each in ranges}
+    new = [OffsetRange(*place, start[place], start[place]) for place in sorted(start) if place not in {*known, *taken}]
+    total = sum(each.size for each in ranges)
+    return Round([*ranges, *new], split(ranges, min(2 * tasks, max(1, total // PIECE_OFFSETS))))
+
+
+def check_position(stored: Offsets, first: Offsets, last: Offsets, *, fail_on_data_loss: bool) -> None:
+    """Raise OffsetOutOfRange or DataLost if the topic does not have what comes next any more."""
+    for place, offset in sorted(stored.items()):
+        if place not in last:
+            raise DataLost(f"{place} is in the table up to offset {offset}, and the topic has no such partition now")
+        if offset > last[place]:
+            raise OffsetOutOfRange(
+                f"the table stands at offset {offset} of {place}, and the partition ends at {last[place]}: its log was "
+                "cut off, so what comes next may be other records. Load into another table."
+            )
+        if offset < first[place] and fail_on_data_loss:
+            raise DataLost(
+                f"the table stands at offset {offset} of {place}, and the partition begins at {first[place]} now: "
+                f"{first[place] - offset} offsets were removed before they were loaded. To go on without them, give "
+                "--allow-data-loss."
+            )

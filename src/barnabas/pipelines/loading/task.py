@@ -1,0 +1,79 @@
+"""What a task of a load does: read a range, decode it, write files. No row goes through the JVM.
+
+Errors that we raise on purpose come back as a result: Spark would try the task again, for nothing, and wrap the message
+into pages of Java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.model.errors import BarnabasError
+from barnabas.pipelines.reading import read_range
+from barnabas.pipelines.tables.writing import TableWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from barnabas.pipelines.decode.contract import Decoder
+    from barnabas.pipelines.offsets import OffsetRange
+    from barnabas.pipelines.tables.contract import DataFile
+    from barnabas.pipelines.tables.destinations import Destination
+
+COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all tasks of a round have in common; it travels to the executors."""
+
+    client: Mapping[str, object]
+    decoder: Decoder
+    rows: Destination
+    dead: Destination
+    fail_on_data_loss: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a range."""
+
+    range: OffsetRange
+    schema: pa.Schema
+    """Of the rows, as the decoder knows it now."""
+    files: Sequence[DataFile] = ()
+    dead_files: Sequence[DataFile] = ()
+    records: int = 0
+    size: int = 0
+    """Of keys and values, in bytes."""
+    error: str | None = None
+
+
+def run_task(wanted: OffsetRange, work: Work) -> Done:
+    """Read, decode and write a range."""
+    decoder = work.decoder
+    records = size = 0
+    try:
+        with TableWriter(work.rows) as rows, TableWriter(work.dead) as dead:
+            for batch in read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss):
+                records += batch.num_rows
+                size += _size(batch)
+                decoded = decoder.decode(batch)
+                rows.write(decoded.rows)
+                if decoded.dead.num_rows:
+                    dead.write(decoded.dead)
+            return Done(wanted, decoder.schema, rows.finish(), dead.finish(), records, size)
+    except BarnabasError as error:
+        return Done(wanted, decoder.schema, error=str(error) or type(error).__name__)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    return sum(_data(batch.column(name)) for name in ("key", "value"))
+
+
+def _data(column: Any) -> int:
+    data = column.buffers()[2]
+    return 0 if data is None else int(data.size)
