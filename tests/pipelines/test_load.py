@@ -110,12 +110,12 @@ def test_tasks_that_saw_different_types_agree(loads: Loader, kafka: Kafka, place
 def test_a_table_by_day(loads: Loader, kafka: Kafka, place: str, kind: str) -> None:
     topic = kafka.topic()
     kafka.send(topic, {"n": 1}, {"n": 2})
-    loads(topic, format=kind, decode="json", partition_by=["_date"])
+    loads(topic, format=kind, decode="json", partition_by=["record_date"])
     kafka.send(topic, {"n": 3})
     loads(topic, format=kind, decode="json")
     rows = content(kind, place).to_pylist()
     assert sorted(row["n"] for row in rows) == [1, 2, 3]
-    assert {str(row["_date"]) for row in rows} <= {
+    assert {str(row["record_date"]) for row in rows} <= {
         str(row["_timestamp"].astimezone(datetime.UTC).date()) for row in rows
     }
 
@@ -152,7 +152,7 @@ def test_partitions_that_come_later_are_loaded_from_their_beginning(loads: Loade
     starting = json.dumps({topic: {"0": 1, "1": 1}})
     assert loads(topic, starting_offsets=starting, decode="string").records == 1
     kafka.admin.create_partitions(topic, 3)
-    kafka.send(topic, "new", partition=2)
+    kafka.producer().send(topic, "new", partition=2).result(10)
     kafka.send(topic, "after", partition=1)
     assert loads(topic, decode="string").records == 2
     assert sorted(content("parquet", place).column("value").to_pylist()) == ["after", "after", "new"]
@@ -255,6 +255,7 @@ def test_transactions_that_were_aborted_leave_no_rows(loads: Loader, kafka: Kafk
             with producer.transaction():
                 producer.send(topic, str(number))
                 if not good:
+                    producer.flush()
                     raise LookupError
         except LookupError:
             continue

@@ -68,7 +68,7 @@ def add(table: Table, start: int, end: int, *, ids: dict[str, str] = IDS, pipeli
 
 
 def numbers(table: Table) -> list[int]:
-    return sorted(content(table.format, table.location).column("n").to_pylist())
+    return sorted(content(table.format, table.location, table.schema()).column("n").to_pylist())
 
 
 def test_rows_and_position_come_together(opened: Opener) -> None:
@@ -84,7 +84,7 @@ def test_rows_and_position_come_together(opened: Opener) -> None:
         assert position.topic_ids == IDS
         assert position.version == 2
         assert numbers(table) == list(range(150))
-        assert content(table.format, table.location).column("text").to_pylist().count("é7") == 1
+        assert content(table.format, table.location, table.schema()).column("text").to_pylist().count("é7") == 1
         assert table.size().rows == 150
         assert table.size().files == 2
 
@@ -218,7 +218,11 @@ def test_columns_are_added_and_types_stay(opened: Opener) -> None:
         add(table, 20, 30)
         assert table.schema() is not None
         assert (
-            sorted(value for value in content(table.format, table.location).column("more").to_pylist() if value)
+            sorted(
+                value
+                for value in content(table.format, table.location, table.schema()).column("more").to_pylist()
+                if value
+            )
             == [1.5] * 10
         )
         with pytest.raises(SchemaConflict, match='"more" is double'):
@@ -230,7 +234,7 @@ def test_fields_are_added_inside_of_structs(opened: Opener) -> None:
     with opened() as table:
         add(table, 0, 2, place={"city": "Ulm"})
         add(table, 2, 4, place={"city": "Bern", "zip": 3000})
-        found = sorted(content(table.format, table.location).to_pylist(), key=lambda row: row["n"])
+        found = sorted(content(table.format, table.location, table.schema()).to_pylist(), key=lambda row: row["n"])
         assert [row["place"]["city"] for row in found] == ["Ulm", "Ulm", "Bern", "Bern"]
         assert found[3]["place"]["zip"] == 3000
 
@@ -251,7 +255,7 @@ def test_partitions_hold_what_they_say(opened: Opener, by: Sequence[str]) -> Non
         table.evolve(batch.schema)
         table.commit("p", one(0, 9), IDS, written(table, batch), batch.schema)
         assert table.size().files == 3 ** len(by)
-        found = sorted(content(table.format, table.location).to_pylist(), key=lambda row: row["n"])
+        found = sorted(content(table.format, table.location, table.schema()).to_pylist(), key=lambda row: row["n"])
         assert [(row["day"], row["kind"]) for row in found] == list(zip(values["day"], values["kind"], strict=True))
     with opened() as table:
         assert table.partition_by == tuple(by)
@@ -318,6 +322,11 @@ def test_a_table_that_is_not_there_has_no_upkeep(opened: Opener) -> None:
 def test_a_wrong_format_is_told_with_the_nearest_one() -> None:
     with pytest.raises(UnusableTarget, match="did you mean parquet"):
         open_table("x", "parkuet")
+
+
+def test_plain_parquet_has_no_partitions_that_readers_pass_over(tmp_path: Path) -> None:
+    with pytest.raises(SchemaConflict, match="folders that begin with _"):
+        open_table(str(tmp_path / "table"), "parquet", partition_by=["_topic"])
 
 
 def test_plain_parquet_needs_a_folder(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 
-def content(kind: str, location: str | Path) -> pa.Table:
-    """All rows of a table."""
+def content(kind: str, location: str | Path, schema: pa.Schema | None = None) -> pa.Table:
+    """All rows of a table. A folder may be read with a schema, since names of folders tell no types."""
     if kind == "parquet":
-        return _folder(Path(location))
+        return _folder(Path(location), schema)
     if kind == "delta":
         from deltalake import DeltaTable
 
@@ -26,10 +26,9 @@ def content(kind: str, location: str | Path) -> pa.Table:
     return found
 
 
-def _folder(place: Path) -> pa.Table:
-    files = [file for file in place.rglob("*.parquet") if "_barnabas" not in file.parts]
-    schema = pa.unify_schemas([pq.read_schema(file) for file in files])
-    hive = ds.partitioning(flavor="hive") if any("=" in file.parent.name for file in files) else None
-    if hive is not None:
-        schema = pa.unify_schemas([schema, ds.dataset(place, format="parquet", partitioning=hive).schema])
-    return ds.dataset(place, format="parquet", partitioning=hive, schema=schema).to_table()
+def _folder(place: Path, schema: pa.Schema | None) -> pa.Table:
+    if schema is None:
+        files = [file for file in place.rglob("*.parquet") if "_barnabas" not in file.parts]
+        in_folders = ds.dataset(place, format="parquet", partitioning="hive").schema
+        schema = pa.unify_schemas([*(pq.read_schema(file) for file in files), in_folders])
+    return ds.dataset(place, format="parquet", partitioning="hive", schema=schema).to_table()

@@ -42,6 +42,10 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Groups": {
         "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
     },
+    "Tables": {
+        "load": LazyCommand("barnabas.cli.load", "Load a topic into a table, exactly once."),
+        "table": LazyCommand("barnabas.cli.table", "Look at loaded tables, and keep them in shape."),
+    },
     "Speed": {
         "producer-perf": LazyCommand("barnabas.cli.perf.producer", "Measure how fast records can be produced."),
         "consumer-perf": LazyCommand("barnabas.cli.perf.consumer", "Measure how fast records can be consumed."),

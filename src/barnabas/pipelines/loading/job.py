@@ -212,7 +212,11 @@ class LoadJob:
         return self._view.latest(self._view.partitions(Selection(topics=(self._settings.topic,))))
 
     def _decoder_for(self, table: pa.Schema | None) -> Decoder:
-        return self._decoder if table is None else self._decoder.bound(without(table, (DATE,)))
+        return self._decoder if table is None else self._decoder.bound(self._without_date(table))
+
+    def _without_date(self, table: pa.Schema) -> pa.Schema:
+        """The table's columns that come from records, not from their time."""
+        return without(table, (DATE,)) if DATE in self._table.partition_by else table
 
     def _columns(self, rows: pa.Schema) -> pa.Schema:
         """The table's columns for rows of this schema."""
@@ -252,7 +256,7 @@ class LoadJob:
     def _agreed(self, spark: SparkSession, results: list[Done], counted: Any) -> tuple[list[Done], pa.Schema]:
         """Results whose rows have one schema: tasks that inferred another one run again."""
         known = self._table.schema()
-        base = METADATA if known is None else without(known, (DATE,))
+        base = METADATA if known is None else self._without_date(known)
         merged = merge_schemas(base, [done.schema for done in results])
         if merged.misfits:
             again = [results[index].range for index in merged.misfits]

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.destinations import Destination, is_remote, local_path, partition_folder
-from barnabas.pipelines.tables.errors import Fenced, TableError, UnusableTarget
+from barnabas.pipelines.tables.errors import Fenced, SchemaConflict, TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_json, upkeep_note
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
@@ -112,6 +112,12 @@ class ParquetTable(Table):
             tuple(partition_by) if known is None else same_partitioning(known.partition_by, partition_by, self.location)
         )
         self._wanted: pa.Schema | None = None
+        for name in self.partition_by:
+            if name.startswith(("_", ".")):
+                raise SchemaConflict(
+                    f'a folder of plain Parquet cannot be partitioned by "{name}": Arrow and others pass over folders '
+                    f"that begin with {name[0]}. Choose another column, or --format delta or iceberg."
+                )
 
     def claim(self) -> None:
         """Lock the table, and rename what a crash left staged. Raises Fenced if another job has it."""

@@ -26,8 +26,10 @@ ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 FILE_BYTES: Final = 256 * 1024 * 1024
 MAX_OPEN_FILES: Final = 32
 """With more partitions at once, the file that got rows longest ago is closed: more files, not more memory."""
-DATE: Final = "_date"
-"""A column that is made when a table is partitioned by it: the day of a record's timestamp, in UTC."""
+DATE: Final = "record_date"
+"""A column that is made when a table is partitioned by it and rows lack it: the day of a record's timestamp, in UTC.
+
+It does not begin with `_`, as the other columns of our own do: readers of plain folders pass over such names."""
 
 
 def write_files(batches: Iterable[pa.RecordBatch], destination: Destination) -> list[DataFile]:

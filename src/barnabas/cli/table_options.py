@@ -1,0 +1,55 @@
+"""Options that say which table is meant, the same for `load` and `table`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from barnabas.cli.help import F, option
+
+FORMATS: Final = ("parquet", "delta", "iceberg")
+
+
+def table_options(command: F) -> F:
+    """`--format`, `--catalog` and `--option`."""
+    for decorate in (
+        option(
+            "--option",
+            "options",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A setting of the table's library: deltalake's storage options, pyiceberg's catalog properties.",
+            section="Table",
+        ),
+        option(
+            "--catalog",
+            default="default",
+            show_default=True,
+            metavar="NAME",
+            help="For namespace.table of Iceberg: the catalog in pyiceberg's configuration.",
+            section="Table",
+        ),
+        option(
+            "--format",
+            "kind",
+            type=click.Choice(FORMATS),
+            default="parquet",
+            show_default=True,
+            help="What the table is.",
+            section="Table",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
+def pairs(options: tuple[str, ...]) -> dict[str, str] | None:
+    """`--option` as a mapping; None if there is none."""
+    found = {}
+    for text in options:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--option {text} is not of the form NAME=VALUE.")
+        found[name] = value
+    return found or None

@@ -1,0 +1,107 @@
+"""What `barnabas load` and `barnabas table` say, without Spark."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from barnabas.cli.durations import DURATION
+from barnabas.cli.load import told
+from barnabas.cli.main import cli
+from barnabas.model.ids import TopicPartition
+from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
+from barnabas.pipelines.loading.plan import check_position, plan_round
+from barnabas.pipelines.loading.progress import Progress
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.writing import write_files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("500ms", 0.5), ("5m", 300), ("2h", 7200), ("7d", 604800)])
+def test_spans_of_time(text: str, seconds: float) -> None:
+    assert DURATION.convert(text, None, None) == datetime.timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--every", "soon"], "soon is not a span of time"),
+        (["--every", "5s", "--available-now"], "Give --available-now or --every."),
+        (["--format", "orc"], "'orc' is not one of"),
+        (["--option", "x"], "--option x is not of the form NAME=VALUE."),
+    ],
+)
+def test_wrong_words(words: list[str], expected: str) -> None:
+    done = CliRunner().invoke(cli, ["load", "orders", "--to", "somewhere", *words])
+    assert done.exit_code == 2
+    assert expected in done.output
+
+
+def test_progress_in_words() -> None:
+    progress = Progress(records=50_000, size=5_000_000, done=60_000, lag=30_000, seconds=2)
+    assert told(progress) == "50,000 records, 5.0 MB, 25,000/s, lag 30,000, about 1 s left"
+
+
+def test_a_round_covers_so_much_and_notes_where_new_partitions_are() -> None:
+    planned = plan_round({P0: 10, P1: 5}, {P0: 110, P1: 5}, {P0: 10}, tasks=2, most=40)
+    assert planned is not None
+    assert planned.ranges == [OffsetRange("t", 0, 10, 50), OffsetRange("t", 1, 5, 5)]
+    assert planned.pieces == [OffsetRange("t", 0, 10, 50)]
+    assert plan_round({P0: 10}, {P0: 10}, {}, tasks=2) is None
+
+
+def test_large_rounds_are_cut_for_tasks() -> None:
+    planned = plan_round({P0: 0}, {P0: 2_000_000}, {}, tasks=2)
+    assert planned is not None
+    assert [piece.size for piece in planned.pieces] == [500_000] * 4
+
+
+def test_a_position_that_the_topic_does_not_have_is_refused() -> None:
+    with pytest.raises(OffsetOutOfRange, match="its log was cut off"):
+        check_position({P0: 10}, {P0: 0}, {P0: 5}, fail_on_data_loss=False)
+    with pytest.raises(DataLost, match="3 offsets were removed"):
+        check_position({P0: 10}, {P0: 13}, {P0: 20}, fail_on_data_loss=True)
+    with pytest.raises(DataLost, match="no such partition"):
+        check_position({P1: 10}, {P0: 0}, {P0: 20}, fail_on_data_loss=False)
+    check_position({P0: 10}, {P0: 13}, {P0: 20}, fail_on_data_loss=False)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_upkeep_of_a_table(tmp_path: Path, kind: str) -> None:
+    place = str(tmp_path / "lake" / "numbers")
+    with open_table(place, kind) as table:
+        for start in (0, 10):
+            batch = pa.record_batch({"n": list(range(start, start + 10))})
+            files = write_files([batch], table.destination())
+            table.commit("p", [OffsetRange("t", 0, start, start + 10)], {"t": "id"}, files, batch.schema)
+    words = [place, "--format", kind]
+    nobody = ["--bootstrap-server", "127.0.0.1:1", "--json"]
+    shown = CliRunner().invoke(cli, ["table", "describe", *words, *nobody])
+    assert shown.exit_code == 0, shown.output
+    found = json.loads(shown.stdout)
+    assert (found["rows"], found["files"], found["pipeline"], found["commits"]) == (20, 2, "p", 2)
+    assert found["partitions"] == [{"topic": "t", "partition": 0, "offset": 20, "lag": None}]
+    assert found["columns"] == {"n": "BIGINT"}
+    assert "The lag is not known" in shown.stderr
+    assert CliRunner().invoke(cli, ["table", "compact", *words]).output == "Merged 2 files into 1.\n"
+    assert CliRunner().invoke(cli, ["table", "compact", *words]).output == "There is nothing to merge.\n"
+    dropped = CliRunner().invoke(cli, ["table", "expire", *words, "--older-than", "0s", "--orphans-older-than", "0s"])
+    assert dropped.exit_code == 0, dropped.output
+    with open_table(place, kind) as table:
+        assert table.size().rows == 20
+
+
+def test_a_table_that_is_not_there(tmp_path: Path) -> None:
+    done = CliRunner().invoke(cli, ["table", "describe", str(tmp_path / "none"), "--bootstrap-server", "127.0.0.1:1"])
+    assert done.exit_code == 1
+    assert "there is no table at" in done.output
