@@ -115,10 +115,7 @@ class MarkerWriter:
             end_offset = partition.log.log_end_offset
         else:
             end_offset = partition.end_transaction(marker, now_ms)
-        if partition.leader.high_watermark >= end_offset:
-            done(None)
-        else:
-            partition.when_committed(end_offset, done)
+        partition.when_committed(end_offset, done)
 
     # For a delivery
 

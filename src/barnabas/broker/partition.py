@@ -100,6 +100,7 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
+        "_failure",
         "_follower_watchers",
         "_host",
         "_verifying",
@@ -119,6 +120,8 @@ class Partition:
         self.is_internal = tp.topic in INTERNAL_TOPICS
         self._host = host
         self._commit_waiters: deque[CommitWaiter] = deque()
+        self._failure: ApiError | None = None
+        """Why nothing more will be committed here."""
         self._verifying: dict[int, Guard] = {}
         """The producers about whose transactions the coordinator is being asked."""
         self._watchers: set[Watcher] = set()
@@ -233,8 +236,16 @@ class Partition:
         return acks == ACKS_ALL or self.log.config.flush_messages != NEVER
 
     def when_committed(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
-        """Call `done` once everything before `end_offset` is committed, or with the error that prevents it."""
-        self._commit_waiters.append(CommitWaiter(end_offset, done))
+        """Call `done` once everything before `end_offset` is committed, or with the error that prevents it.
+
+        Both may have happened since the append: then it is called at once, and nobody else would do it.
+        """
+        if end_offset <= self.leader.high_watermark:
+            done(None)
+        elif self._failure is not None:
+            done(self._failure)
+        else:
+            self._commit_waiters.append(CommitWaiter(end_offset, done))
 
     def add_watcher(self, watcher: Watcher, *, follower: bool = False) -> None:
         """Wake `watcher` when there is more to read: for a follower, as soon as it is appended."""
@@ -271,7 +282,8 @@ class Partition:
             self._host.wake_soon(self)
 
     def fail(self, error: ApiError) -> None:
-        """Nothing that waits will be committed: tell everyone."""
+        """Nothing that is not committed will be: tell everyone who waits."""
+        self._failure = error
         while self._commit_waiters:
             self._commit_waiters.popleft().done(error)
         self.wake_watchers()

@@ -273,13 +273,6 @@ class Shard(Generic[M]):
                 call.answer(response)
 
     def _release(self, replies: Iterable[tuple[Any, Any]]) -> None:
-        partition = self.partition
-        end_offset = partition.log.log_end_offset
-        if partition.leader.high_watermark >= end_offset:
-            for call, response in replies:
-                call.answer(response)
-            return
-
         def committed(error: ApiError | None) -> None:
             for call, response in replies:
                 if error is None:
@@ -287,7 +280,7 @@ class Shard(Generic[M]):
                 else:
                     call.fail(_told(error))
 
-        partition.when_committed(end_offset, committed)
+        self.partition.when_committed(self.partition.log.log_end_offset, committed)
 
     def _expire(self, key: Hashable) -> None:
         machine = self.machine

@@ -14,10 +14,12 @@ from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.records import Record
+from barnabas.storage.log import Log
 from tests.support.faulty_files import BadDisk
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
 from tests.support.produce_fetch import fetch_request, fetched, produce_request, produced
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -236,6 +238,40 @@ def test_with_flush_messages_1_the_answer_waits_for_the_disk(tmp_path: Path) -> 
         assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
         assert partition.leader.high_watermark == 3
         assert partition.log.recovery_point == 3
+
+    run(tmp_path, story)
+
+
+def test_what_is_committed_while_another_log_is_made_ready_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", 2, ready=False, flush_messages="1")
+        ready, late = (broker.replicas.find("t", index) for index in (0, 1))
+        ready.log.prepare()
+        prepare = Log.prepare
+
+        def prepare_late(log: Log) -> None:
+            if log is late.log:
+                wait_until(lambda: ready.leader.high_watermark == 3, "the other batch to be committed")
+            prepare(log)
+
+        monkeypatch.setattr(Log, "prepare", prepare_late)
+        frame = produce_request(12, {("t", topic.topic_id, index): batch() for index in (0, 1)})
+        results = produced(12, await answer_of(produce(broker, CALLER, 12, 5, frame, 0)))
+        assert [(result.error_code, result.base_offset) for result in results] == [(ErrorCode.none, 0)] * 2
+
+    run(tmp_path, story)
+
+
+def test_who_waits_on_a_partition_that_has_failed_is_told_at_once(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        partition = broker.replicas.find("t", 0)
+        await broker.controller.delete_topics(["t"])
+        errors: list[Any] = []
+        partition.when_committed(100, errors.append)
+        assert [error.code for error in errors] == [ErrorCode.unknown_topic_or_partition]
 
     run(tmp_path, story)
 
