@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import struct
 from asyncio import isfuture
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -27,7 +28,7 @@ from barnabas.protocol import codec, framing
 from barnabas.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Coroutine
 
     from barnabas.broker.context import Broker
     from barnabas.broker.registry import Api
@@ -37,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 CLIENT_ID: Final = framing.HEADER.size - 2
 """Where the client id's length stands."""
+API: Final = struct.Struct(">iih")
+"""A request's header with API key and version as one number, correlation id, length of the client id."""
 FORWARDED: Final = re.compile(r"broker-\d+-forwarded")
 """The client id of a broker that hands a request on."""
 BROKER_RESOURCES: Final = frozenset({4, 8})
@@ -44,20 +47,16 @@ BROKER_RESOURCES: Final = frozenset({4, 8})
 
 
 class Route:
-    """An API with its handler, loaded when the API is first asked for."""
+    """One version of an API, with its handler, which is loaded when the API is first asked for."""
 
-    __slots__ = ("api", "by_controller", "flexible_from", "handler", "internal", "newest", "oldest", "raw", "versioned")
+    __slots__ = ("api", "flexible", "handler", "raw", "version")
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: Api, version: int) -> None:
         self.api = api
-        self.oldest = api.oldest
-        self.newest = api.newest
-        self.flexible_from = api.flexible_from
+        self.version = version
+        self.flexible = version >= api.flexible_from
         self.raw = api.key in RAW
-        self.versioned = api.versioned
-        self.internal = api.internal
-        self.by_controller = api.by_controller
-        self.handler: Callable[..., Any] | None = None
+        self.handler = api.load()
 
 
 class Dispatcher:
@@ -65,46 +64,55 @@ class Dispatcher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._routes = {key: Route(api) for key, api in BY_KEY.items()}
+        self._routes: dict[int, Route] = {}
+        """By API key and version as one number, as far as they were asked for."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | Parked:
         """Answer one request, now or later; raises InvalidFrame for what is none."""
-        key, version, correlation_id, length = framing.HEADER.unpack_from(frame)
-        route = self._routes.get(key)
-        if route is None or not route.oldest <= version <= route.newest:
-            return _unsupported(key, version, correlation_id)
+        number, correlation_id, length = API.unpack_from(frame)
+        route = self._routes.get(number)
+        if route is None:
+            key, version, *_ = framing.HEADER.unpack_from(frame)
+            api = BY_KEY.get(key)
+            if api is None or not api.oldest <= version <= api.newest:
+                return _unsupported(key, version, correlation_id)
+            route = self._routes[number] = Route(api, version)
         known = connection.state
         if not isinstance(known, KnownClient) or frame[CLIENT_ID : known.body] != known.raw_client_id:
             known = connection.state = _meet(connection, frame, length)
-        body = known.body
-        if version >= route.flexible_from:
+        _, body, caller = known
+        if route.flexible:
             body = body + 1 if body < len(frame) and frame[body] == 0 else framing.skip_tags(frame, body)
-        handler = route.handler
-        if handler is None:
-            handler = route.handler = route.api.load()
         if route.raw:
-            answer: Answer | Parked = handler(self._broker, known.caller, version, correlation_id, frame, body)
+            answer: Answer | Parked = route.handler(self._broker, caller, route.version, correlation_id, frame, body)
             return answer  # what it raises ends the connection, in net/connection
-        if route.internal and not self._broker.is_peer(known.caller):
-            raise InvalidFrame(f"{route.api.key.name} is for brokers only, on the listener that they use")
-        request = codec.decode(route.api.key, version, route.newest, frame, body)
-        if route.by_controller and not self._broker.controller.is_active and _is_for_controller(request):
-            if self._broker.is_peer(known.caller) and FORWARDED.fullmatch(known.caller.client_id or ""):
+        return self._serve_message(route, caller, correlation_id, frame, body)
+
+    def _serve_message(
+        self, route: Route, caller: Caller, correlation_id: int, frame: memoryview, body: int
+    ) -> Answer | Parked:
+        """Have a handler answer that is given a message, and not the frame."""
+        api, version = route.api, route.version
+        if api.internal and not self._broker.is_peer(caller):
+            raise InvalidFrame(f"{api.key.name} is for brokers only, on the listener that they use")
+        request = codec.decode(api.key, version, api.newest, frame, body)
+        if api.by_controller and not self._broker.controller.is_active and _is_for_controller(request):
+            if self._broker.is_peer(caller) and FORWARDED.fullmatch(caller.client_id or ""):
                 return HANG_UP  # another broker takes this one for the controller: it is to look again
-            return self._hand_on(route, version, correlation_id, bytes(frame[body:]), request, known.caller)
+            return self._hand_on(route, correlation_id, bytes(frame[body:]), request, caller)
         try:
-            if route.versioned:
-                response = handler(self._broker, request, known.caller, version)
+            if api.versioned:
+                response = route.handler(self._broker, request, caller, version)
             else:
-                response = handler(self._broker, request, known.caller)
+                response = route.handler(self._broker, request, caller)
             if iscoroutine(response):
-                return self._later(route.api, version, correlation_id, response)
+                return self._later(api, version, correlation_id, response)
             if isfuture(response):
-                return _when_done(route.api, version, correlation_id, response)
-            return codec.encode(route.api.key, version, correlation_id, response)
+                return _when_done(api, version, correlation_id, response)
+            return codec.encode(api.key, version, correlation_id, response)
         except Exception as error:
-            return _failed(route.api, version, correlation_id, error)
+            return _failed(api, version, correlation_id, error)
 
     async def finish(self) -> None:
         """Wait for the handlers that are under way."""
@@ -121,18 +129,15 @@ class Dispatcher:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _hand_on(
-        self, route: Route, version: int, correlation_id: int, body: bytes, request: Any, caller: Caller
-    ) -> Parked:
+    def _hand_on(self, route: Route, correlation_id: int, body: bytes, request: Any, caller: Caller) -> Parked:
         """Have the controller answer, or answer here if this broker comes to office meanwhile."""
-        api, parked = route.api, Parked()
+        api, version, parked = route.api, route.version, Parked()
 
         async def hand_on() -> None:
             from barnabas.protocol.error_responses import error_response  # here: one broker alone never needs it
 
             try:
-                flexible = version >= route.flexible_from
-                answer = await self._broker.cluster.link.relay(api.key, version, body, flexible=flexible)
+                answer = await self._broker.cluster.link.relay(api.key, version, body, flexible=route.flexible)
             except BarnabasError as error:
                 logger.warning("%s could not be handed on to the controller: %s", api.key.name, error)
                 code = ErrorCode.not_controller
@@ -140,7 +145,7 @@ class Dispatcher:
                 parked.resolve(codec.encode(api.key, version, correlation_id, response))
             else:
                 if answer is None:
-                    await _run(parked, api, version, correlation_id, api.load()(self._broker, request, caller))
+                    await _run(parked, api, version, correlation_id, route.handler(self._broker, request, caller))
                 else:
                     head = codec.HEADER_V0.pack(len(answer) + 4, correlation_id)
                     parked.resolve(b"".join((head, answer)))

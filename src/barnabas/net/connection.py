@@ -19,7 +19,7 @@ from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
 from barnabas.net.outbox import DONE, Broken, Outbox, Progress
 from barnabas.net.reply import HANG_UP, Answer, Parked
-from barnabas.protocol.framing import frame_size
+from barnabas.protocol.framing import HEADER, LENGTH, frame_size
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -30,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 MOST_UNSENT: Final = 64 * 1024
 """Bytes of answers after which the end of the turn is not waited for."""
+SMALLEST_FRAME: Final = HEADER.size
 MOST_PARKED: Final = 1000
 """Answers of one connection that may wait before its next request must, too."""
 
@@ -104,10 +105,10 @@ class Connection:
                 shared = server.shared
                 count = self._sock.recv_into(shared)
                 if count:
-                    data = shared[:count]
-                    served = self._serve_frames(data)
+                    served = self._serve_frames(shared, count)
                     if served < count and not self._closed:
-                        self._inbox.keep(data[served:], self._wanted(data[served:]))
+                        rest = shared[served:count]
+                        self._inbox.keep(rest, self._wanted(rest))
             if not count:
                 self.close()
         except (BlockingIOError, InterruptedError):
@@ -140,18 +141,22 @@ class Connection:
 
     def _serve_inbox(self) -> None:
         data = self._inbox.data()
-        served = self._serve_frames(data)
+        served = self._serve_frames(data, len(data))
         data.release()
         if served and not self._closed:
             self._inbox.drop(served)
 
-    def _serve_frames(self, data: memoryview) -> int:
-        """Serve the whole frames in `data` as far as the order of answers allows; returns the bytes served."""
-        position, end, limit = 0, len(data), self.server.max_frame
-        serve = self.server.serve
+    def _serve_frames(self, data: memoryview, end: int) -> int:
+        """Serve the whole frames in `data` before `end` as far as the order of answers allows; returns their bytes."""
+        server = self.server
+        serve, limit = server.serve, server.max_frame
+        position = 0
         while not self._busy and end - position >= 4:
             start = position + 4
-            stop = start + frame_size(data, position, limit)
+            (size,) = LENGTH.unpack_from(data, position)
+            if not SMALLEST_FRAME <= size <= limit:
+                frame_size(data, position, limit)  # says what is wrong
+            stop = start + size
             if stop > end:
                 break
             position = stop

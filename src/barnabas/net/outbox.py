@@ -83,9 +83,15 @@ class Outbox:
     def send(self) -> Progress:
         """Send as much as the socket takes, up to a fair share."""
         self._added = 0
+        parts = self._parts
         try:
-            if len(self._parts) == 1 and not self._sent and isinstance(answer := self._parts[0], bytes):
-                return self._send_one(answer)
+            if len(parts) == 1 and not self._sent and isinstance(answer := parts[0], bytes):
+                sent = self._sock.send(answer)  # in one piece, the commonest queue
+                if sent == len(answer):
+                    parts.clear()
+                    return DONE
+                self._sent = sent
+                return Progress.BLOCKED
             budget = MOST_PER_TURN
             while self._parts:
                 if budget <= 0:
@@ -103,15 +109,6 @@ class Outbox:
         except OSError as error:
             raise Broken(str(error)) from error
         return DONE
-
-    def _send_one(self, answer: bytes) -> Progress:
-        """One answer in one piece, the commonest queue; a third less of our own time than the loop takes."""
-        sent = self._sock.send(answer)
-        if sent == len(answer):
-            self._parts.clear()
-            return DONE
-        self._sent = sent
-        return Progress.BLOCKED
 
     def _send_bytes(self, part: bytes) -> int:
         parts = self._parts
