@@ -136,38 +136,51 @@ def _tail_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
     it a timestamp and then the record's number. Values rarely hold such numbers of two bytes; a number of one byte may
     be any letter, so there the zero is searched for.
     """
-    tail = bytes(batch[max(start, len(batch) - _TAIL) :])
+    size = len(batch)
+    tail = bytes(batch[start if size - start < _TAIL else size - _TAIL :])
+    number = (count - 1) << 1
+    return _ends_with_few(tail, number) if number < 0x80 else _ends_with_many(tail, varint(count - 1))
+
+
+def _ends_with_few(tail: bytes, number: int) -> bool:
+    """Whether the last record is this one, whose number (zigzag) takes one byte: searched for by its attributes."""
     end = len(tail)
-    number = varint(count - 1)
-    by_number = len(number) > 1
-    anchor = number if by_number else b"\x00"
-    after = end
+    attributes = end - MIN_RECORD_SIZE + 2
     for _ in range(_CANDIDATES):
-        found = attributes = tail.rfind(anchor, 0, after)
-        after = found
-        if by_number:
-            after = found + 1
-            attributes -= 2
-            while attributes > 0 and tail[attributes] >= 0x80:  # back over the timestamp
-                attributes -= 1
+        attributes = tail.rfind(0, 0, attributes)
         if attributes < 2:
             return False
         length = (end - attributes) << 1
-        if length < 0x80:
-            framed = tail[attributes - 1] == length
-        else:
-            framed = tail[attributes - 1] == length >> 7 and tail[attributes - 2] == (length & 0x7F | 0x80)
-        if framed and not tail[attributes] and (by_number or tail[_after_varint(tail, attributes + 1)] == number[0]):
+        if tail[attributes - 1] == (length >> 7 or length) and _has_length(tail, attributes, length):
+            position = attributes + 1
+            while position < end - 2 and tail[position] >= 0x80:  # over the timestamp
+                position += 1
+            if tail[position + 1] == number:
+                return True
+    return False
+
+
+def _ends_with_many(tail: bytes, number: bytes) -> bool:
+    """Whether the last record is this one, whose number takes several bytes: searched for by its number."""
+    end = after = len(tail)
+    for _ in range(_CANDIDATES):
+        found = tail.rfind(number, 0, after)
+        after = found + 1
+        attributes = found - 2
+        while attributes > 0 and tail[attributes] >= 0x80:  # back over the timestamp
+            attributes -= 1
+        if attributes < 2:
+            return False
+        if not tail[attributes] and _has_length(tail, attributes, (end - attributes) << 1):
             return True
     return False
 
 
-def _after_varint(data: bytes, position: int) -> int:
-    """The position after the varint at `position`, at most that of the last byte."""
-    last = len(data) - 1
-    while position < last and data[position] >= 0x80:
-        position += 1
-    return min(position + 1, last)
+def _has_length(tail: bytes, attributes: int, length: int) -> bool:
+    """Whether this length (zigzag) stands before a record's attributes."""
+    if length < 0x80:
+        return tail[attributes - 1] == length
+    return tail[attributes - 1] == length >> 7 and tail[attributes - 2] == length & 0x7F | 0x80
 
 
 def _lengths_agree(batch: bytes | memoryview, start: int, count: int) -> bool:
