@@ -7,7 +7,7 @@ directions equal to kio, byte for byte.
 from __future__ import annotations
 
 import struct
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import InvalidFrame
@@ -26,14 +26,19 @@ INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 ACKS_TIMEOUT: Final = struct.Struct(">hi")
 ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hiB")
-INDEX_BYTE: Final = struct.Struct(">iB")
+INDEX_BYTES: Final = struct.Struct(">i3B")
+"""A partition's index, and three bytes, in which the size of its records ends if it is below 2 MB."""
 INDEX_SIZE: Final = struct.Struct(">ii")
 RESULT_V2: Final = struct.Struct(">ihqq")
 RESULT_V5: Final = struct.Struct(">ihqqq")
 RESULT_V9: Final = struct.Struct(">ihqqqbbb")
 """... with no record errors, no message and no tags."""
-ONE_BY_ID: Final = struct.Struct(">BhiB16sBiB")
-"""Of a request with one partition, everything up to the size of its records."""
+ONE_BY_ID: Final = struct.Struct(">BhiB16sBi3B")
+"""Of a request with one partition, everything up to the size of its records, and three bytes as above."""
+STORED: Final = b"\1" + bytes(8)
+"""After a result's offsets: no record errors, no message, no tags of partition and topic, no throttling, no tags."""
+NO_TAGS: Final = b"\0\0\0"
+"""After the last records of a request: no tags of partition, topic and request."""
 SHORT: Final = 0x7F
 """The largest number that takes one byte."""
 
@@ -81,14 +86,21 @@ def unpack_one(data: memoryview, position: int, version: int) -> tuple[int, int,
             head = _one_by_name(length - 1)
         else:
             return None
-        transactional_id, acks, timeout_ms, topics, topic, partitions, index, size = head.unpack_from(data, position)
-        if transactional_id or topics != 2 or partitions != 2 or not size:
+        none, acks, timeout_ms, topics, topic, partitions, index, size, second, third = head.unpack_from(data, position)
+        if none or topics != 2 or partitions != 2 or not size:
             return None
         start = position + head.size
-        if size > SHORT:
-            size, start = read_uvarint(data, start - 1)
+        if size <= SHORT:
+            start -= 2
+        elif second <= SHORT:
+            size = size & SHORT | second << 7
+            start -= 1
+        elif third <= SHORT:
+            size = size & SHORT | (second & SHORT) << 7 | third << 14
+        else:
+            size, start = read_uvarint(data, start - 3)
         end = start + size - 1
-        if len(data) != end + 3 or data[end] or data[end + 1] or data[end + 2]:
+        if data[end:].tobytes() != NO_TAGS:
             return None
         return acks, timeout_ms, topic if version >= TOPIC_IDS else topic.decode(), index, data[start:end]
     except (struct.error, IndexError, UnicodeDecodeError, InvalidFrame):
@@ -98,7 +110,7 @@ def unpack_one(data: memoryview, position: int, version: int) -> tuple[int, int,
 @cache
 def _one_by_name(length: int) -> struct.Struct:
     """As ONE_BY_ID, with a topic's name of this length, which is less than SHORT."""
-    return struct.Struct(f">BhiBx{length}sBiB")
+    return struct.Struct(f">BhiBx{length}sBi3B")
 
 
 def _unpack_flexible(data: memoryview, position: int, version: int) -> ProduceRequest:
@@ -126,10 +138,17 @@ def _unpack_flexible(data: memoryview, position: int, version: int) -> ProduceRe
         if partition_count > 0x7F:
             partition_count, position = _count(data, position - 1)
         for _ in range(partition_count - 1):
-            index, size = INDEX_BYTE.unpack_from(data, position)
+            index, size, second, third = INDEX_BYTES.unpack_from(data, position)
             position += 5
-            if size > 0x7F:
-                size, position = read_uvarint(data, position - 1)
+            if size > SHORT:
+                if second <= SHORT:
+                    size = size & SHORT | second << 7
+                    position += 1
+                elif third <= SHORT:
+                    size = size & SHORT | (second & SHORT) << 7 | third << 14
+                    position += 2
+                else:
+                    size, position = read_uvarint(data, position - 1)
             records = None
             if size:
                 start = position
@@ -222,7 +241,11 @@ def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
             body += name
         body += uvarint(end - position + 1) if flexible else INT32.pack(end - position)
         for result in results[position:end]:
-            _pack_result(body, version, result)
+            _, index, error, base_offset, append_time, log_start_offset, message = result
+            if message is None and flexible:
+                body += RESULT_V9.pack(index, error, base_offset, append_time, log_start_offset, 1, 0, 0)
+            else:
+                _pack_result(body, version, result)
         if flexible:
             body.append(0)
         position = end
@@ -237,27 +260,24 @@ def pack_one(
     correlation_id: int, topic: Topic, partition: int, base_offset: int, append_time: int, log_start_offset: int
 ) -> bytes:
     """What `pack` makes, of any flexible version, of one partition that was stored: in 0.6 µs instead of 2.1."""
+    layout, size, named = _one_result(topic)
+    return layout.pack(size, correlation_id, named, partition, 0, base_offset, append_time, log_start_offset, STORED)
+
+
+@lru_cache(maxsize=1024)
+def _one_result(topic: Topic) -> tuple[struct.Struct, int, bytes]:
+    """The layout of the whole frame, its size, and what stands between its correlation id and its partition."""
     if isinstance(topic, str):
         name = topic.encode()
         topic = uvarint(len(name) + 1) + name
-    layout = _one_result(len(topic))
-    size = layout.size - 4
-    return layout.pack(
-        size, correlation_id, 0, 2, topic, 2, partition, 0, base_offset, append_time, log_start_offset, 1, 0, 0, 0, 0, 0
-    )
-
-
-@cache
-def _one_result(topic_size: int) -> struct.Struct:
-    """The whole frame; topics differ in their names' lengths only, so there are few of these."""
-    return struct.Struct(f">iibb{topic_size}sbihqqqbbbbib")
+    named = b"\0\2" + topic + b"\2"
+    layout = struct.Struct(f">ii{len(named)}sihqqq{len(STORED)}s")
+    return layout, layout.size - 4, named
 
 
 def _pack_result(out: bytearray, version: int, result: Result) -> None:
+    """A result of an older version, or with a message."""
     _, partition, error, base_offset, append_time, log_start_offset, message = result
-    if message is None and version >= FLEXIBLE:
-        out += RESULT_V9.pack(partition, error, base_offset, append_time, log_start_offset, 1, 0, 0)
-        return
     if version < LOG_START:
         out += RESULT_V2.pack(partition, error, base_offset, append_time)
         return
