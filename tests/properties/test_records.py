@@ -26,7 +26,7 @@ from barnabas.protocol.records.records import (
     read_varint,
     varint,
 )
-from barnabas.storage.validation import check, needs_rewrite, rewrite
+from barnabas.storage.validation import check, check_plain, needs_rewrite, rewrite
 
 NOW = 1_700_000_000_000
 MIB = 1024 * 1024
@@ -173,6 +173,41 @@ def test_a_damaged_batch_is_refused_or_sound_for_the_log(batch: bytes, config: L
     if header is not None:
         assert header.record_count == header.last_offset_delta + 1 > 0
         assert header.base_offset == 0
+
+
+@st.composite
+def odd_batches(draw: st.DrawFn) -> bytes:
+    """A batch with a good CRC whose header may say anything."""
+    batch = build_batch(draw(record_lists()), base_timestamp=NOW, codec=draw(codecs))
+    odd = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "base_offset": st.sampled_from([0, 5]),
+                "attributes": st.integers(-1, 0x7F),
+                "last_offset_delta": st.integers(-2, 3),
+                "base_timestamp": st.sampled_from([-2, -1, 0, NOW, NOW + 3_600_001]),
+                "max_timestamp": st.sampled_from([-2, -1, 0, NOW, NOW + 3_600_001]),
+                "producer_id": st.integers(-2, 2),
+                "producer_epoch": st.integers(-2, 2),
+                "base_sequence": st.integers(-2, 2),
+                "record_count": st.integers(-1, 3),
+            },
+        )
+    )
+    return seal(read_header(batch)._replace(**odd), batch[HEADER_SIZE:])
+
+
+@given(damaged_batches() | odd_batches(), st.sampled_from([*CONFIGS, LogConfig(max_message_bytes=200)]))
+def test_a_plain_batch_is_one_that_passes_and_is_stored_as_it_is(batch: bytes, config: LogConfig) -> None:
+    plain = check_plain(memoryview(batch), config, NOW)
+    try:
+        header = check(batch, config, NOW)
+    except ApiError:
+        assert plain is None
+        return
+    unusual = needs_rewrite(header, config) or header.attributes >= len(Codec)
+    assert plain == (None if unusual else header)
 
 
 @given(damaged_batches())

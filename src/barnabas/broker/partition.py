@@ -24,6 +24,7 @@ from barnabas.model.errors import (
     OutOfOrderSequence,
     StorageFailed,
 )
+from barnabas.model.log_config import NEVER
 from barnabas.protocol.records.batch import NO_SEQUENCE, read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage import validation
@@ -34,12 +35,10 @@ if TYPE_CHECKING:
 
     from barnabas.machines.partition import PartitionLeader
     from barnabas.model.ids import TopicPartition
-    from barnabas.protocol.records.batch import BatchHeader
+    from barnabas.protocol.records.batch import BatchHeader, HeaderFields
     from barnabas.storage.log import AppendInfo, Log
 
 ACKS_ALL: Final = -1
-NEVER: Final = 2**63 - 1
-"""flush.messages when the operating system decides."""
 
 
 class Watcher(Protocol):
@@ -151,14 +150,33 @@ class Partition:
             f"only {len(self.leader.isr)} replicas of {self.tp} have the records, min.insync.replicas is {needed}"
         )
 
-    def append(self, batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> AppendInfo:
+    def append_plain(self, batch: memoryview, acks: int, now_ms: int) -> AppendInfo | None:
+        """Check and store a batch of no transaction at once; None, with nothing done, if anything is unusual.
+
+        Then `check_enough_replicas`, `check` and `append` say what is wrong, or what must be done before.
+        """
+        log = self.log
+        config = log.config
+        if acks == ACKS_ALL:
+            if len(self.leader.isr) < config.min_insync_replicas:
+                return None
+        elif acks != 1 and acks != 0:
+            return None
+        if self.is_internal or not log.is_ready:
+            return None
+        header = validation.check_plain(batch, config, now_ms)
+        return None if header is None else self.append(batch, header, now_ms)
+
+    def append(self, batch: bytes | memoryview, header: HeaderFields, now_ms: int) -> AppendInfo:
         """Store a batch that `check` let pass."""
         log, leader = self.log, self.leader
-        info = log.append(batch, header, leader_epoch=leader.leader_epoch, now_ms=now_ms)
-        if log.flush_required:
+        info = log.append(batch, leader.leader_epoch, now_ms, header)
+        if log.config.flush_messages != NEVER and log.flush_required:
             self._flush(log.log_end_offset)
-        elif not info.duplicate and leader.appended(log.log_end_offset):
-            self._committed()
+        elif not info[4] and leader.appended(log.log_end_offset):  # by its place: this is where names cost
+            log.high_watermark = leader.high_watermark
+            if self._watchers or self._commit_waiters:
+                self._committed()
         if self._follower_watchers:
             self._host.wake_soon(self)
         return info

@@ -6,9 +6,11 @@ The defaults are Kafka's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 UNLIMITED = -1
+NEVER = 2**63 - 1
+"""As a time or a number of messages: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +24,15 @@ class LogConfig:
     compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
     file_delete_delay_ms: int = 60_000
-    flush_messages: int = 2**63 - 1
-    flush_ms: int = 2**63 - 1
+    flush_messages: int = NEVER
+    flush_ms: int = NEVER
     follower_replication_throttled_replicas: frozenset[str] = frozenset()
     index_interval_bytes: int = 4096
     leader_replication_throttled_replicas: frozenset[str] = frozenset()
-    max_compaction_lag_ms: int = 2**63 - 1
+    max_compaction_lag_ms: int = NEVER
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
-    message_timestamp_before_max_ms: int = 2**63 - 1
+    message_timestamp_before_max_ms: int = NEVER
     message_timestamp_type: str = "CreateTime"
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
@@ -43,6 +45,17 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 604_800_000
     unclean_leader_election_enable: bool = False
+    as_is: bool = field(init=False, compare=False)
+    """Whether no setting needs the batches of a client opened or changed before they are stored."""
+
+    def __post_init__(self) -> None:
+        as_is = (
+            self.compression_type == "producer"
+            and self.message_timestamp_type == "CreateTime"
+            and self.message_timestamp_before_max_ms == NEVER
+            and not self.compact
+        )
+        object.__setattr__(self, "as_is", as_is)
 
     @property
     def compact(self) -> bool:

@@ -54,6 +54,7 @@ class _Index:
         """The key of the last entry on file, once these are counted."""
         self._keys: list[int] = []
         self._values: list[int] = []
+        """Grow before the keys do: a reader in another thread goes by the keys."""
 
     @property
     def entries(self) -> int:
@@ -118,10 +119,6 @@ class _Index:
         if self._size < 0:
             self._files.close(self._files.open(self.file.path, create=True))
             self._size = 0
-
-    def _add(self, key: int, value: int) -> None:
-        self._values.append(value)
-        self._keys.append(key)
 
     def _last(self) -> tuple[int, int] | None:
         if self._keys:
@@ -235,7 +232,8 @@ class OffsetIndex(_Index):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; offsets and positions only grow."""
-        self._add(offset - self.base_offset, position)
+        self._values.append(position)
+        self._keys.append(offset - self.base_offset)
 
     def lookup(self, offset: int, *, cached: bool = False) -> tuple[int, int]:
         """Offset and position of the last entry at or before `offset`; the segment's start when there is none."""
@@ -288,7 +286,8 @@ class TimeIndex(_Index):
             self._last_timestamp = self.last()[0]
         if timestamp > self._last_timestamp:
             self._last_timestamp = timestamp
-            self._add(timestamp, offset - self.base_offset)
+            self._values.append(offset - self.base_offset)
+            self._keys.append(timestamp)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """Timestamp and offset of the last entry whose timestamp is at most `timestamp`; (-1, base) when none is."""

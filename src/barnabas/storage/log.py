@@ -34,12 +34,13 @@ from barnabas.protocol.records.batch import (
     PLACE,
     TRANSACTIONAL,
     BatchHeader,
+    HeaderFields,
 )
 from barnabas.storage import checkpoints, recovery
 from barnabas.storage.epochs import EpochEnd
 from barnabas.storage.files import ColdRead, FileHandle
 from barnabas.storage.flushing import FlushPlan
-from barnabas.storage.producer_state import ProducerInfo, ProducerStates
+from barnabas.storage.producer_state import MAX_SEQUENCE, Duplicate, ProducerInfo, ProducerStates
 from barnabas.storage.reading import LogReader
 from barnabas.storage.recall import recall
 from barnabas.storage.search import TimestampOffset
@@ -152,7 +153,7 @@ class Log(LogReader):
             segments.make_file()
 
     def append(
-        self, batch: bytes | memoryview, header: BatchHeader | None = None, *, leader_epoch: int, now_ms: int
+        self, batch: bytes | memoryview, leader_epoch: int, now_ms: int, header: HeaderFields | None = None
     ) -> AppendInfo:
         """As leader: give one batch its place and write it.
 
@@ -163,8 +164,9 @@ class Log(LogReader):
         if store.failed is not None:
             store.check_writable()
         segments = self._segments or self._open()
-        fields = HEADER.unpack_from(batch) if header is None else header
-        _, length, _, _, _, attributes, delta, _, timestamp, producer_id, producer_epoch, sequence, _ = fields
+        if header is None:
+            header = HEADER.unpack_from(batch)
+        _, length, _, _, _, attributes, delta, _, timestamp, producer_id, producer_epoch, sequence, _ = header
         size = length + LOG_OVERHEAD
         if size != len(batch):
             raise CorruptMessage(f"the batch's header speaks of {size} bytes, but it has {len(batch)}")
@@ -173,48 +175,51 @@ class Log(LogReader):
         with self._lock:
             base = self.log_end_offset
             last = base + delta
-            transactional = bool(attributes & TRANSACTIONAL)
-            has_sequence = producer_id >= 0 and not attributes & CONTROL
-            if has_sequence:
-                producers = self._producers
-                try:
-                    found = producers.check(producer_id, producer_epoch, sequence, delta, transactional)
-                except OutOfOrderSequence:
-                    if not recall(producers, segments.all):
-                        raise
-                    found = producers.check(producer_id, producer_epoch, sequence, delta, transactional)
-                if found is not None:
+            producer = None
+            if producer_id >= 0:
+                special = attributes & (TRANSACTIONAL | CONTROL)
+                producer = None if special else self._producers.next_of(producer_id, producer_epoch, sequence)
+                if producer is None and (found := self._find_repeated(segments, header)) is not None:
                     append_time = found.timestamp if attributes & LOG_APPEND_TIME else -1
                     return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)
-            view = memoryview(batch)
-            if view.readonly:
-                view = memoryview(bytearray(batch))
+            if not isinstance(batch, memoryview) or batch.readonly:
+                batch = memoryview(bytearray(batch))
             if attributes & LOG_APPEND_TIME:
                 append_time = timestamp
-                HEADER.pack_into(view, 0, base, length, leader_epoch, *fields[3:])
+                HEADER.pack_into(batch, 0, base, length, leader_epoch, *header[3:])
             else:
                 append_time = -1
-                PLACE.pack_into(view, 0, base, length, leader_epoch)
+                PLACE.pack_into(batch, 0, base, length, leader_epoch)
             segment = segments.active
             if now_ms - segments.marked_ms > MARK_MS:
                 segments.mark(now_ms)
             try:
-                if segment.size == 0 or segment.roll_due(size, last, timestamp, now_ms):
+                if not segment.has_room(size, last, timestamp):
                     segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
-                segment.write(view, size, base, last, timestamp)
+                segment.write(batch, size, base, last, timestamp)
             except OSError as error:
                 raise store.fail(error, f"writing to {self._path}") from error
             if leader_epoch > self._epochs.latest:
                 self._begin_epoch(leader_epoch, base)
-            if has_sequence:
-                self._producers.record(producer_id, producer_epoch, sequence, base, delta, timestamp, transactional)
+            if producer is not None:
+                producer.add((sequence + delta) & MAX_SEQUENCE, last, delta, timestamp)
             elif producer_id >= 0:
-                placed = BatchHeader._make(fields)._replace(base_offset=base)
-                recovery.replay(self._producers, placed, bytes(view[HEADER_SIZE:]), segment.txn_index)
-            if transactional:
-                self._note_transaction(segment)
+                self._note_producer(segment, BatchHeader._make(header)._replace(base_offset=base), batch)
             self.log_end_offset = last + 1
-            return AppendInfo(base, last, append_time, self.log_start_offset, False)
+            return tuple.__new__(AppendInfo, (base, last, append_time, self.log_start_offset, False))
+
+    def _find_repeated(self, segments: Segments, header: HeaderFields) -> Duplicate | None:
+        """The batch that this one repeats, if it does. Raises ApiError for one that must not follow."""
+        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
+        if attributes & CONTROL:
+            return None
+        transactional = bool(attributes & TRANSACTIONAL)
+        try:
+            return self._producers.check(producer_id, epoch, sequence, delta, transactional)
+        except OutOfOrderSequence:
+            if not recall(self._producers, segments.all):
+                raise
+            return self._producers.check(producer_id, epoch, sequence, delta, transactional)
 
     def append_replica(self, batches: bytes | memoryview, *, now_ms: int) -> AppendInfo | None:
         """As follower: write whole batches with the offsets and epochs they have; None when there is no whole batch."""
@@ -247,16 +252,16 @@ class Log(LogReader):
         segment.write(batch, size, start, last, timestamp)
         if header.leader_epoch > self._epochs.latest:
             self._begin_epoch(header.leader_epoch, header.base_offset)
+        self._note_producer(segment, header, batch)
+        self.log_end_offset = last + 1
+
+    def _note_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+        """A batch, of a producer, of its transaction, or the marker that ends one, was written to `segment`."""
         payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
         recovery.replay(self._producers, header, payload, segment.txn_index)
         if header.is_transactional:
-            self._note_transaction(segment)
-        self.log_end_offset = last + 1
-
-    def _note_transaction(self, segment: Segment) -> None:
-        """A batch of a transaction, or the marker that ends one, was written to `segment`."""
-        self._find_unstable()
-        self.has_aborted = self.has_aborted or not segment.txn_index.is_empty
+            self._find_unstable()
+            self.has_aborted = self.has_aborted or not segment.txn_index.is_empty
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note, on becoming leader, that `epoch` starts at `start_offset`."""

@@ -47,7 +47,7 @@ NO_TRANSACTION: Final = -1
 MAX_EPOCH: Final = 2**15 - 1
 
 _BATCHES: Final = 5
-_MAX_SEQUENCE: Final = 2**31 - 1
+MAX_SEQUENCE: Final = 2**31 - 1
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
@@ -111,12 +111,12 @@ class ProducerEntry:
     def add(self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> None:
         """Note a batch of the present epoch."""
         self.batches.append((last_sequence, last_offset, offset_delta, timestamp))
-        self.next_sequence = (last_sequence + 1) & _MAX_SEQUENCE
+        self.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
         self.last_timestamp = timestamp
 
     def find(self, base_sequence: int, offset_delta: int) -> Duplicate | None:
         """The remembered batch with these sequence numbers."""
-        last = (base_sequence + offset_delta) & _MAX_SEQUENCE
+        last = (base_sequence + offset_delta) & MAX_SEQUENCE
         for last_sequence, last_offset, delta, timestamp in self.batches:
             if last_sequence == last and delta == offset_delta:
                 return Duplicate(last_offset - delta, last_offset, timestamp)
@@ -139,6 +139,18 @@ class ProducerStates:
 
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._entries
+
+    def next_of(self, producer_id: int, epoch: int, base_sequence: int) -> ProducerEntry | None:
+        """Who sent a batch that simply follows its last one, outside of transactions; None if `check` must look."""
+        entry = self._entries.get(producer_id)
+        if (
+            entry is not None
+            and entry.epoch == epoch
+            and entry.next_sequence == base_sequence
+            and entry.txn_first_offset == NO_TRANSACTION
+        ):
+            return entry
+        return None
 
     def check(
         self, producer_id: int, epoch: int, base_sequence: int, offset_delta: int, transactional: bool
@@ -184,7 +196,7 @@ class ProducerStates:
             entry = self._entries[producer_id] = ProducerEntry(epoch)
         elif entry.epoch != epoch:
             entry.move_to(epoch)
-        last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else (base_sequence + offset_delta) & _MAX_SEQUENCE
+        last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else (base_sequence + offset_delta) & MAX_SEQUENCE
         entry.add(last_sequence, base_offset + offset_delta, offset_delta, timestamp)
         if transactional and entry.txn_first_offset == NO_TRANSACTION:
             entry.txn_first_offset = base_offset

@@ -42,7 +42,8 @@ _RANGE: Final = struct.Struct(">qi11xi")
 _RECENT: Final = 256
 _SMALL_CHUNK: Final = 4096
 _LARGE_CHUNK: Final = 65536
-_NO_TIMESTAMP: Final = -1
+_BY_CLOCK: Final = -2
+"""Less than any timestamp: when the first batch has none, the clock says when to roll."""
 
 
 class FileSlice(NamedTuple):
@@ -88,9 +89,10 @@ class Segment:
         "_entries_left",
         "_files",
         "_first_timestamp",
+        "_full_at",
         "_largest",
+        "_last_possible",
         "_max_ms",
-        "_max_size",
         "_pool",
         "_prefix",
         "_recent",
@@ -132,14 +134,15 @@ class Segment:
         self.sealed = False
         self.synced = False
         """Sealed, and log and indexes are on disk; set by whoever holds the log's lock."""
-        self._largest: Timestamped | None = Timestamped(-1, base_offset) if self.size == 0 else None
+        self._largest: tuple[int, int] | None = (-1, base_offset) if self.size == 0 else None
         self._first_timestamp: int | None = None
         self._since_index = 0
         self.index_interval = config.index_interval_bytes
         self._entries_left = 0
-        self._max_size = 0
+        self._full_at = 0
+        self._last_possible = base_offset + MAX_RELATIVE_OFFSET
         self._max_ms = 0
-        self._roll_after = _NO_TIMESTAMP
+        self._roll_after = _BY_CLOCK
         self._recent = array("q"), array("q")
 
     @classmethod
@@ -158,31 +161,41 @@ class Segment:
     def activate(self, config: LogConfig, jitter_ms: int) -> None:
         """Make ready for appending: `roll_due` says when the segment has reached a limit of `config`."""
         self.index_interval = config.index_interval_bytes
-        self._max_size = config.segment_bytes
+        self._full_at = config.segment_bytes
         self._max_ms = config.roll_ms - jitter_ms
         self._entries_left = min(  # one entry of the time index is kept for sealing
             config.segment_index_bytes // self.offset_index.ENTRY.size - self.offset_index.entries,
             config.segment_index_bytes // self.time_index.ENTRY.size - 1 - self.time_index.entries,
         )
+        if self._entries_left <= 0:
+            self._full_at = 0
         if self.size:
             self._set_roll_after()
 
     def _set_roll_after(self) -> None:
         first = self.first_timestamp
-        self._roll_after = first + self._max_ms if first >= 0 else _NO_TIMESTAMP
+        self._roll_after = first + self._max_ms if first >= 0 else _BY_CLOCK
+
+    def has_room(self, size: int, last_offset: int, max_timestamp: int) -> bool:
+        """Whether a batch belongs here for sure; if not, `roll_due` knows."""
+        return (
+            0 < self.size <= self._full_at - size
+            and last_offset <= self._last_possible
+            and max_timestamp <= self._roll_after
+        )
 
     def roll_due(self, size: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Whether a batch of `size` bytes, up to `last_offset` and `max_timestamp`, belongs into a new segment.
 
         Age counts by timestamps: that of the first batch and that of the new one. Without timestamps, by the clock.
         """
-        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if last_offset > self._last_possible:
             return True
         if self.size == 0:
             return False
-        if self.size + size > self._max_size or self._entries_left <= 0:
+        if self.size + size > self._full_at:
             return True
-        if self._roll_after == _NO_TIMESTAMP:
+        if self._roll_after == _BY_CLOCK:
             return now_ms - self.created_ms > self._max_ms
         return max_timestamp > self._roll_after
 
@@ -195,8 +208,8 @@ class Segment:
     def largest_timestamp(self) -> Timestamped:
         """The largest timestamp; -1 when no batch has one."""
         if self._largest is None:
-            self._largest = Timestamped._make(self.time_index.last())
-        return self._largest
+            self._largest = self.time_index.last()
+        return Timestamped._make(self._largest)
 
     @property
     def first_timestamp(self) -> int:
@@ -217,9 +230,10 @@ class Segment:
 
         After an OSError the segment is what it was before, unless cutting the file failed, too.
         """
-        fd = self.file.pinned_fd
+        file, position = self.file, self.size
+        fd = file.pinned_fd
         if fd < 0:
-            fd = self.file.pin()
+            fd = file.pin()
         add_entry = self._since_index > self.index_interval
         try:
             if add_entry and self.offset_index.block_full:
@@ -229,21 +243,23 @@ class Segment:
             if written != size:
                 self._files.append_all(fd, batch[written:])
         except OSError:
-            self._files.truncate(fd, self.size)
+            self._files.truncate(fd, position)
             raise
-        position = self.size
         if position == 0:
             self._first_timestamp = max_timestamp
             self._set_roll_after()
         largest = self._largest or self.largest_timestamp
         if max_timestamp > largest[0]:
-            self._largest = largest = Timestamped(max_timestamp, last_offset)
+            self._largest = largest = max_timestamp, last_offset
         if add_entry:
             self.offset_index.append(last_offset, position)
             self.time_index.append(largest[0], largest[1])
             self._entries_left -= 1
-            self._since_index = 0
-        self._since_index += size
+            if self._entries_left <= 0:
+                self._full_at = 0
+            self._since_index = size
+        else:
+            self._since_index += size
         starts, positions = self._recent
         starts.append(start)
         positions.append(position)

@@ -31,6 +31,7 @@ from barnabas.model.errors import (
     MessageTooLarge,
     UnsupportedCompressionType,
 )
+from barnabas.model.log_config import NEVER
 from barnabas.protocol.records.batch import (
     CODEC_MASK,
     CONTROL,
@@ -44,6 +45,7 @@ from barnabas.protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
+    HeaderFields,
 )
 from barnabas.protocol.records.builder import checksum, seal
 from barnabas.protocol.records.checksum import crc32c
@@ -59,7 +61,6 @@ ZSTD_SINCE: Final = 7
 DECOMPRESSED_LIMIT: Final = 32 * 1024 * 1024
 """What a batch may decompress to when it must be opened; topics with a large max.message.bytes get more."""
 _DECOMPRESSED_FACTOR: Final = 8
-_NO_LIMIT: Final = 2**63 - 1
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -135,6 +136,54 @@ def check(batch: bytes | memoryview, config: LogConfig, now_ms: int, produce_ver
     return header
 
 
+def check_plain(batch: memoryview, config: LogConfig, now_ms: int) -> HeaderFields | None:
+    """The header of a batch that `check` lets pass, and that is stored as it is; None if anything is unusual.
+
+    Nearly every batch is of this kind. What is not is to be looked at by `check`, which says what is wrong with it, and
+    `needs_rewrite`. For Produce from ZSTD_SINCE on.
+    """
+    size = len(batch)
+    if size < HEADER_SIZE:
+        return None
+    fields: HeaderFields = HEADER.unpack_from(batch)
+    (
+        base_offset,
+        length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_delta,
+        base_time,
+        max_time,
+        producer,
+        epoch,
+        sequence,
+        count,
+    ) = fields
+    if (
+        magic != MAGIC
+        or length != size - LOG_OVERHEAD
+        or base_offset
+        or attributes >= CODEC_COUNT
+        or attributes < 0
+        or last_delta < 0
+        or last_delta != count - 1
+        or not base_time <= max_time <= now_ms + config.message_timestamp_after_max_ms
+        or max_time < NO_TIMESTAMP
+        or size > config.max_message_bytes
+        or not config.as_is
+        or (producer != NO_PRODUCER_ID and (producer < 0 or epoch < 0 or sequence < 0))
+    ):
+        return None
+    if attributes:
+        if count * MIN_RECORD_SIZE > (size - HEADER_SIZE) * MAX_RATIO[attributes]:
+            return None
+    elif not count_agrees(batch, HEADER_SIZE, count):
+        return None
+    return fields if crc32c(batch[CRC_START:]) == crc else None
+
+
 def stamp(batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """The header with `now_ms` as the time of all its records (LogAppendTime), and the CRC that goes with it."""
     stamped = header._replace(attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=now_ms)
@@ -148,7 +197,7 @@ def needs_rewrite(header: BatchHeader, config: LogConfig) -> bool:
     if "compact" in config.cleanup_policy:
         return True
     return config.message_timestamp_type == "CreateTime" and (
-        config.message_timestamp_before_max_ms != _NO_LIMIT
+        config.message_timestamp_before_max_ms != NEVER
         or header.max_timestamp < header.base_timestamp
         or header.max_timestamp < NO_TIMESTAMP
     )

@@ -166,7 +166,7 @@ def test_a_horizon_changes_no_append_time(tmp_path: Path) -> None:
     home = Home(tmp_path)
     batch = keyed([(b"a", None), (b"b", b"1")])
     stamped = validation.stamp(batch, read_header(batch), NOW + 77)
-    home.log.append(batch, stamped, leader_epoch=0, now_ms=NOW + 77)
+    home.log.append(batch, 0, NOW + 77, stamped)
     settle(home.log)
     home.clean()
     (header,) = headers(home.log)

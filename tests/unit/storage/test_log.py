@@ -76,15 +76,15 @@ def test_batches_get_consecutive_offsets_and_the_leaders_epoch(log: Log) -> None
 
 def test_a_header_that_was_read_already_is_used(log: Log) -> None:
     data = batch(3)
-    assert log.append(data, read_header(data), leader_epoch=0, now_ms=NOW).last_offset == 2
+    assert log.append(data, 0, NOW, read_header(data)).last_offset == 2
 
 
 def test_log_append_time_is_written_into_the_header_and_its_crc(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
 
     sent = batch(2, timestamp=5, producer_id=1)
-    info = log.append(sent, validation.check(sent, log.config, NOW), leader_epoch=1, now_ms=NOW)
-    repeated = log.append(sent, validation.check(sent, log.config, NOW + 9), leader_epoch=1, now_ms=NOW + 9)
+    info = log.append(sent, 1, NOW, validation.check(sent, log.config, NOW))
+    repeated = log.append(sent, 1, NOW + 9, validation.check(sent, log.config, NOW + 9))
 
     (data,) = stored(log)
     header = read_header(data)

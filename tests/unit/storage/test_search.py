@@ -57,7 +57,7 @@ def test_with_log_append_time_a_batch_has_one_time(tmp_path: Path) -> None:
     log = new_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
     sent = batch(3, timestamp=5)
     for now_ms in (NOW, NOW + 10):
-        log.append(sent, check(sent, log.config, now_ms), leader_epoch=0, now_ms=now_ms)
+        log.append(sent, 0, now_ms, check(sent, log.config, now_ms))
     assert log.offset_for_time(NOW + 1, up_to=6) == (NOW + 10, 3, 0)
     assert log.offset_of_max_timestamp() == (NOW + 10, 3, 0)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.model.config.definition import Value
     from barnabas.model.config.values import Values
 
-_FIELDS: Final = tuple((field.name, field.name.replace("_", ".")) for field in fields(LogConfig))
+_FIELDS: Final = tuple((field.name, field.name.replace("_", ".")) for field in fields(LogConfig) if field.init)
 
 
 def check_overrides(overrides: Mapping[str, str], broker: Values) -> None:
