@@ -164,12 +164,12 @@ class Log(LogReader):
         if store.failed is not None:
             store.check_writable()
         segments = self._segments or self._open()
+        size = len(batch)
         if header is None:
             header = HEADER.unpack_from(batch)
+            if header[1] + LOG_OVERHEAD != size:
+                raise CorruptMessage(f"the batch's header speaks of {header[1] + LOG_OVERHEAD} bytes, it has {size}")
         _, length, _, _, _, attributes, delta, _, timestamp, producer_id, producer_epoch, sequence, _ = header
-        size = length + LOG_OVERHEAD
-        if size != len(batch):
-            raise CorruptMessage(f"the batch's header speaks of {size} bytes, but it has {len(batch)}")
         if size > self._max_batch:
             raise RecordListTooLarge(f"a batch of {size} bytes does not fit into a segment of {self._max_batch} bytes")
         with self._lock:

@@ -148,6 +148,8 @@ def _ends_with_few(tail: bytes, number: int) -> bool:
     attributes = end - MIN_RECORD_SIZE + 2
     for _ in range(_CANDIDATES):
         attributes = tail.rfind(0, 0, attributes)
+        if not tail[attributes - 1]:
+            attributes -= 1  # no length ends in a zero, so that was the timestamp
         if attributes < 2:
             return False
         length = (end - attributes) << 1
