@@ -1,4 +1,4 @@
-"""Quickstarts of Apache Kafka of three ages, followed word by word through the shims, against our broker.
+"""Quickstarts of Apache Kafka of all ages, followed word by word through the shims, against our broker.
 
 The words are those of the tutorials. Only what a test has to choose for itself is put in their place: ports (tutorials
 have 9092 and 2181) and folders (they have /tmp).
@@ -34,12 +34,12 @@ class Tutorial:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = {"localhost:9092": f"localhost:{free_port()}", "localhost:2181": f"localhost:{free_port()}"}
+        self._ports = {usual: str(free_port()) for usual in ("9092", "9093", "9094", "2181")}
         (folder / "zookeeper").mkdir()
         (folder / "zookeeper" / "lib").symlink_to(jars.kafka("3.9.1"))
         self._environment = os.environ | {
             "ZOOKEEPER_HOME": str(folder / "zookeeper"),
-            "BARNABAS_BOOTSTRAP_SERVER": self._ports["localhost:9092"],
+            "BARNABAS_BOOTSTRAP_SERVER": f"localhost:{self._ports['9092']}",
         }
         self._count = 0
         self._processes: list[Process] = []
@@ -47,20 +47,25 @@ class Tutorial:
             [*BARNABAS, "shims", "bin", "--samples", "config"], cwd=folder, capture_output=True, text=True, timeout=60
         )
         assert made.returncode == 0, made.stderr
-        self._change("server.properties", "PLAINTEXT://localhost:9092", f"PLAINTEXT://{self._ports['localhost:9092']}")
-        self._change("server.properties", "log.dirs=data", f"log.dirs={folder / 'kafka-logs'}")
-        self._change("zookeeper.properties", "/tmp/zookeeper", str(folder / "zookeeper-data"))
-        self._change("zookeeper.properties", "2181", self._ports["localhost:2181"].partition(":")[2])
+        for file in ("server.properties", "kraft/server.properties"):
+            self.change(file, "PLAINTEXT://localhost:9092", f"PLAINTEXT://localhost:{self._ports['9092']}")
+        self.change("zookeeper.properties", "/tmp/zookeeper", str(folder / "zookeeper-data"))
+        self.change("zookeeper.properties", "2181", self._ports["2181"])
 
-    def _change(self, name: str, old: str, new: str) -> None:
+    def change(self, name: str, old: str, new: str) -> None:
+        """Edit a file of `config`."""
         file = self._folder / "config" / name
         assert old in file.read_text()
         file.write_text(file.read_text().replace(old, new))
 
     def _words(self, line: str) -> list[str]:
         for usual, ours in self._ports.items():
-            line = line.replace(usual, ours)
+            line = re.sub(rf":{usual}\b", f":{ours}", line)
         return ["sh", "-c", f"cd {self._folder}; {line}"]
+
+    def port(self, usual: int) -> str:
+        """The port that stands in the place of a tutorial's."""
+        return self._ports[str(usual)]
 
     def run(self, line: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         """Type a command that ends by itself, or at the end of what is typed into it."""
@@ -130,7 +135,9 @@ def test_the_quickstart_of_2014(tutorial: Tutorial) -> None:
     )
     described = tutorial.run("bin/kafka-topics.sh --describe --zookeeper localhost:2181 --topic test").stdout
     assert re.search(r"Topic: test\b.*PartitionCount: 1\tReplicationFactor: 1\t", described)
-    assert re.search(r"\tTopic: test\tPartition: 0\tLeader: 1\tReplicas: 1\tIsr: 1\t", described)
+    assert re.search(r"\tTopic: test\tPartition: 0\tLeader: 0\tReplicas: 0\tIsr: 0\t", described)
+    nodes = tutorial.run("bin/zookeeper-shell.sh localhost:2181 ls /").stdout
+    assert nodes.splitlines()[-1] == "[zookeeper]"
 
 
 def test_the_quickstart_of_2013(tutorial: Tutorial) -> None:
@@ -167,13 +174,53 @@ def test_the_quickstart_of_2019(tutorial: Tutorial) -> None:
     assert "Stopped the ZooKeeper" in tutorial.run("bin/zookeeper-server-stop.sh").stdout
 
 
-def test_the_quickstart_of_4(tutorial: Tutorial) -> None:
-    """Kafka 4.x: no ZooKeeper, and a format first."""
+def test_the_cluster_of_2019(tutorial: Tutorial) -> None:
+    """Step 6 of Kafka 2.x's quickstart, "Setting up a multi-broker cluster", whose first broker dies."""
+    tutorial.run("bin/kafka-server-start.sh -daemon config/server.properties")
+    for number in (1, 2):
+        name = f"server-{number}.properties"
+        tutorial.run(f"cp config/server.properties config/{name}")
+        tutorial.change(name, "broker.id=0", f"broker.id={number}")
+        tutorial.change(name, f"localhost:{tutorial.port(9092)}", f"localhost:{tutorial.port(9092 + number)}")
+        tutorial.change(name, "log.dirs=data", f"log.dirs=kafka-logs-{number}")
+        tutorial.run(f"bin/kafka-server-start.sh -daemon config/{name}")
+    tutorial.run(
+        "bin/kafka-topics.sh --create --bootstrap-server localhost:9092 --replication-factor 3 --partitions 1 "
+        "--topic my-replicated-topic"
+    )
+    describe = "bin/kafka-topics.sh --describe --bootstrap-server localhost:9092 --topic my-replicated-topic"
+    found = re.search(
+        r"Leader: (\d)\tReplicas: [012],[012],[012]\tIsr: [012],[012],[012]\t", tutorial.run(describe).stdout
+    )
+    assert found
+    tutorial.run(
+        "bin/kafka-console-producer.sh --broker-list localhost:9092 --topic my-replicated-topic",
+        "my test message 1\nmy test message 2\n",
+    )
+    survivors = "localhost:9092,localhost:9093,localhost:9094"
+    data = "data" if found[1] == "0" else f"kafka-logs-{found[1]}"
+    tutorial.run(f"kill -9 $(cat {data}/barnabas.pid)")
+    wait_until(
+        lambda: re.search(r"Isr: [012],[012]\t", tutorial.run(describe.replace("localhost:9092", survivors)).stdout),
+        "the dead broker to leave the replicas in sync",
+    )
+    tutorial.watch(
+        f"bin/kafka-console-consumer.sh --bootstrap-server {survivors} --from-beginning --topic my-replicated-topic",
+        "my test message 1",
+        "my test message 2",
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "file"), [("", "config/kraft/server.properties"), ("--standalone ", "config/server.properties")]
+)
+def test_the_quickstart_without_zookeeper(tutorial: Tutorial, flags: str, file: str) -> None:
+    """Kafka 3.x and 4.x: no ZooKeeper, and a format first."""
     tutorial.run(
         'KAFKA_CLUSTER_ID="$(bin/kafka-storage.sh random-uuid)"; '
-        "bin/kafka-storage.sh format --standalone -t $KAFKA_CLUSTER_ID -c config/server.properties"
+        f"bin/kafka-storage.sh format {flags}-t $KAFKA_CLUSTER_ID -c {file}"
     )
-    tutorial.leave_running("bin/kafka-server-start.sh config/server.properties").wait_for_output(READY)
+    tutorial.leave_running(f"bin/kafka-server-start.sh {file}").wait_for_output(READY)
     tutorial.run("bin/kafka-topics.sh --create --topic quickstart-events --bootstrap-server localhost:9092")
     described = tutorial.run(
         "bin/kafka-topics.sh --describe --topic quickstart-events --bootstrap-server localhost:9092"

@@ -44,6 +44,16 @@ def test_every_script_and_class_leads_to_a_command() -> None:
             ["--zookeeper is", "--replica is --replication-factor now.", "--partition is --partitions now."],
         ),
         (
+            "kafka-run-class kafka.tools.ConsumerOffsetChecker --zkconnect localhost:2181 --group g --topic t",
+            "groups --describe --group g",
+            ["--zkconnect is ignored", "--topic is ignored: all topics of the group are shown."],
+        ),
+        (
+            "kafka-configs --zookeeper localhost:2181 --describe --entity-type topics --force",
+            "configs --describe --entity-type topics",
+            ["--zookeeper is ignored", "--force is ignored: nothing asks back."],
+        ),
+        (
             "kafka-console-producer --broker-list localhost:9092 --topic test",
             "produce --bootstrap-server localhost:9092 --topic test",
             ["--broker-list is --bootstrap-server now."],
@@ -177,12 +187,28 @@ def test_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         words_for(tmp_path, "kafka-storage", [])
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("connect-standalone config/a config/b", "barnabas produce --topic NAME FILE"),
+        ("kafka-mirror-maker --consumer.config c", "Barnabas has no MirrorMaker"),
+        ("kafka-acls --list", "no access control yet"),
+        ("zookeeper-shell", "needs an address"),
+    ],
+)
+def test_what_is_not_there_says_what_to_do(tmp_path: Path, line: str, told: str) -> None:
+    script, *given = line.split()
+    with pytest.raises(Failed, match=told):
+        words_for(tmp_path, script, given)
+
+
 def test_the_programs(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "with space" / "bin"
     result = run("shims", folder, "--samples", tmp_path / "config")
     assert result.exit_code == 0, result.stderr
     assert {path.name for path in folder.iterdir()} == {name + suffix for name in ALL for suffix in ("", ".sh")}
-    assert {path.name for path in (tmp_path / "config").iterdir()} == set(SAMPLES)
+    config = tmp_path / "config"
+    assert {str(path.relative_to(config)) for path in config.rglob("*.properties")} == set(SAMPLES)
     assert all(os.access(path, os.X_OK) for path in folder.iterdir())
     for name in ("kafka-topics", "kafka-storage.sh"):
         done = subprocess.run([folder / name, "frobnicate"], capture_output=True, text=True)

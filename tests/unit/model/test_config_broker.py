@@ -115,6 +115,37 @@ def test_the_guide_to_clusters_starts_a_broker_without_a_warning() -> None:
     assert config.zookeeper.endswith("/barnabas")
 
 
+@pytest.mark.parametrize(
+    ("old", "listener", "advertised"),
+    [
+        ({"port": "9093"}, Listener("PLAINTEXT", "", 9093), Listener("PLAINTEXT", "", 9093)),
+        ({"host.name": "h"}, Listener("PLAINTEXT", "h", 9092), Listener("PLAINTEXT", "h", 9092)),
+        (
+            {"host.name": "h", "port": "9093", "advertised.host.name": "seen"},
+            Listener("PLAINTEXT", "h", 9093),
+            Listener("PLAINTEXT", "seen", 9093),
+        ),
+        (
+            {"advertised.host.name": "seen", "advertised.port": "1"},
+            Listener("PLAINTEXT", "", 9092),
+            Listener("PLAINTEXT", "seen", 1),
+        ),
+    ],
+)
+def test_a_file_of_the_oldest_kafkas_says_where_to_listen(
+    old: dict[str, str], listener: Listener, advertised: Listener
+) -> None:
+    config = BrokerConfig.load(old)
+    assert (config.listeners, config.advertised) == ((listener,), (advertised,))
+    assert all("from before Kafka 3.0" in warning for warning in config.warnings)
+
+
+def test_listeners_are_stronger_than_what_they_replaced() -> None:
+    config = BrokerConfig.load({"port": "9093", "listeners": "PLAINTEXT://localhost:9092"})
+    assert config.listeners == (Listener("PLAINTEXT", "localhost", 9092),)
+    assert config.warnings == ("port: ignored, as listeners is set; change that, perhaps to PLAINTEXT://:9093",)
+
+
 def test_the_sample_starts_a_broker_without_a_warning() -> None:
     text = (ROOT / "config" / "server.properties").read_text(encoding="utf-8")
     config = BrokerConfig.load(parse_properties(text))
@@ -172,7 +203,6 @@ def test_a_near_miss_stops_the_start_and_names_the_key(name: str, nearest: str) 
     [
         ("my.plugin.url", "not a key that Barnabas or Apache Kafka knows"),
         ("confluent.license.topic", "not a key that Barnabas or Apache Kafka knows"),
-        ("host.name", "not a key that Barnabas or Apache Kafka knows"),
         ("listener.name.internal.ssl.keystore.location", "sets one listener apart"),
         ("retention.ms", "the broker's default for it is log.retention.ms"),
         ("ssl.protocol", "has no effect here"),

@@ -17,7 +17,13 @@ from barnabas.cli.shims.scripts import ALL
 MARK: Final = "Written by `barnabas shims`"
 """Stands in every shim: a file without it is someone else's, and is left alone."""
 SAMPLES_FOLDER: Final = Path(__file__).parents[1] / "samples"
-SAMPLES: Final = ("server.properties", "zookeeper.properties", "producer.properties", "consumer.properties")
+SAMPLES: Final = (
+    "server.properties",
+    "kraft/server.properties",
+    "zookeeper.properties",
+    "producer.properties",
+    "consumer.properties",
+)
 
 
 @click.command(
@@ -71,9 +77,9 @@ def shim(directory: Path, script: str) -> str:
 
 def write_samples(folder: Path) -> None:
     """Copy the sample files; those that are there already are kept."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name in SAMPLES:
         target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists():
             remark(f"Kept {target}.")
         else:

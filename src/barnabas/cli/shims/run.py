@@ -8,9 +8,10 @@ from pathlib import Path
 
 import click
 
-from barnabas.cli.failures import told_in_one_line
+from barnabas.cli.failures import Failed, told_in_one_line
 from barnabas.cli.output import remark
 from barnabas.cli.shims import servers
+from barnabas.cli.shims.scripts import ABSENT
 from barnabas.cli.shims.translation import translate
 
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP_SERVER"
@@ -32,6 +33,10 @@ def words_for(folder: Path, script: str, given: list[str]) -> list[str] | None:
         case "kafka-storage":
             servers.storage(given)
             return None
+        case "zookeeper-shell":
+            servers.zookeeper_shell(given)
+    if script in ABSENT:
+        raise Failed(ABSENT[script])
     words, warnings = translate(script, given, os.environ.get(BOOTSTRAP_VARIABLE))
     for warning in warnings:
         remark(f"WARNING: {warning}")

@@ -21,6 +21,7 @@ class Dropped(NamedTuple):
 ZOOKEEPER: Final = Dropped("tools talk to brokers, and no longer to ZooKeeper")
 _THREADS: Final = Dropped("there is one client")
 _NEW_CONSUMER: Final = Dropped("there is no other", has_value=False)
+_NOTHING_ASKS: Final = Dropped("nothing asks back", has_value=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Script:
 _BROKER_LIST: Final = {"--broker-list": "--bootstrap-server"}
 _OLD_TOPICS: Final = {
     "--zookeeper": ZOOKEEPER,
-    "--force": Dropped("nothing asks back", has_value=False),
+    "--force": _NOTHING_ASKS,
     "--disable-rack-aware": Dropped("replicas are placed by racks where brokers have them", has_value=False),
 }
 
@@ -51,6 +52,17 @@ SCRIPTS: Final[dict[str, Script]] = {
         ("consume",), _BROKER_LIST, {"--zookeeper": ZOOKEEPER, "--new-consumer": _NEW_CONSUMER}
     ),
     "kafka-consumer-groups": Script(("groups",), dropped={"--zookeeper": ZOOKEEPER, "--new-consumer": _NEW_CONSUMER}),
+    "kafka-consumer-offset-checker": Script(
+        ("groups", "--describe"),
+        dropped={
+            "--zookeeper": ZOOKEEPER,
+            "--zkconnect": ZOOKEEPER,
+            "--topic": Dropped("all topics of the group are shown"),
+            "--broker-info": Dropped("`barnabas topics --describe` shows who leads", has_value=False),
+            "--retry.backoff.ms": Dropped("nothing is tried again"),
+            "--socket.timeout.ms": Dropped("--timeout says how long to wait"),
+        },
+    ),
     "kafka-producer-perf-test": Script(
         ("producer-perf",),
         {**_BROKER_LIST, "--messages": "--num-records", "--message-size": "--record-size", "--topics": "--topic"},
@@ -72,7 +84,14 @@ SCRIPTS: Final[dict[str, Script]] = {
         ("leader-election", "--election-type", "preferred"), dropped={"--zookeeper": ZOOKEEPER}
     ),
     "kafka-reassign-partitions": Script(("reassign-partitions",), dropped={"--zookeeper": ZOOKEEPER}),
-    "kafka-configs": Script(("configs",), dropped={"--zookeeper": ZOOKEEPER}),
+    "kafka-configs": Script(
+        ("configs",),
+        dropped={
+            "--zookeeper": ZOOKEEPER,
+            "--zk-tls-config-file": ZOOKEEPER,
+            "--force": _NOTHING_ASKS,
+        },
+    ),
     "kafka-get-offsets": Script(("get-offsets",), _BROKER_LIST, {"--max-wait-ms": Dropped("the answer is awaited")}),
     "kafka-delete-records": Script(("delete-records",)),
     "kafka-log-dirs": Script(("log-dirs",)),
@@ -87,9 +106,27 @@ SERVERS: Final = (
     "kafka-server-stop",
     "zookeeper-server-start",
     "zookeeper-server-stop",
+    "zookeeper-shell",
     "kafka-storage",
 )
 """Scripts around servers."""
+
+_NO_CONNECT: Final = (
+    "Barnabas has no Kafka Connect. A file goes into a topic by `barnabas produce --topic NAME FILE`, and a topic "
+    "into a file by `barnabas consume --topic NAME --from-beginning > FILE`."
+)
+_NO_MIRROR: Final = (
+    "Barnabas has no MirrorMaker. A topic is copied by `barnabas consume --bootstrap-server FROM --topic NAME "
+    "--from-beginning --json | barnabas produce --bootstrap-server TO --topic NAME --json`."
+)
+ABSENT: Final[dict[str, str]] = {
+    "connect-standalone": _NO_CONNECT,
+    "connect-distributed": _NO_CONNECT,
+    "connect-mirror-maker": _NO_MIRROR,
+    "kafka-mirror-maker": _NO_MIRROR,
+    "kafka-acls": "Barnabas has no access control yet: whoever reaches a broker may do everything.",
+}
+"""Scripts that tutorials name and that nothing stands behind: what to do instead."""
 
 CLASSES: Final = {
     "GetOffsetShell": "kafka-get-offsets",
@@ -100,8 +137,9 @@ CLASSES: Final = {
     "ConsoleProducer": "kafka-console-producer",
     "ConsoleConsumer": "kafka-console-consumer",
     "ConsumerGroupCommand": "kafka-consumer-groups",
+    "ConsumerOffsetChecker": "kafka-consumer-offset-checker",
     "TopicCommand": "kafka-topics",
 }
 """Classes that kafka-run-class is told to run, by the last part of their names."""
 
-ALL: Final = (*SCRIPTS, *SERVERS, "kafka-run-class")
+ALL: Final = (*SCRIPTS, *SERVERS, "kafka-run-class", *ABSENT)

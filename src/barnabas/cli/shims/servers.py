@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
@@ -102,6 +103,16 @@ def _tell(stopped: list[tuple[Path, int | None]], what: str, none: str) -> None:
         click.echo(f"Stopped the {what} on {data} (process {pid}).")
     if not found:
         raise Failed(none)
+
+
+def zookeeper_shell(given: Sequence[str]) -> NoReturn:
+    """zookeeper-shell HOST:PORT [COMMAND]: ZooKeeper's own shell takes the place of this process. Raises Failed."""
+    from barnabas.cli.zookeeper.servers import find_server
+
+    if not given or given[0].startswith("-"):
+        raise Failed("zookeeper-shell needs an address: zookeeper-shell HOST:PORT[/PATH] [COMMAND]")
+    words = find_server().shell(given)
+    os.execv(words[0], words)
 
 
 def storage(given: Sequence[str]) -> None:

@@ -12,11 +12,15 @@ import shutil
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.failures import Failed
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+SHELL_CLASS: Final = "org.apache.zookeeper.ZooKeeperMain"
 DEBIAN_JARS: Final = Path("/usr/share/java")
 HOMEBREW_HOMES: Final = (Path("/opt/homebrew/opt/zookeeper/libexec"), Path("/usr/local/opt/zookeeper/libexec"))
 JAVA_FOR_PYSPARK: Final = 17
@@ -37,6 +41,11 @@ class Server(NamedTuple):
     def command(self, config: Path) -> list[str]:
         """The words that start it; raises Failed without a Java that can."""
         return [find_java(self.java), "-Xmx512m", *self.flags, "-cp", self.class_path, MAIN_CLASS, str(config)]
+
+    def shell(self, given: Sequence[str]) -> list[str]:
+        """The words that start ZooKeeper's shell: an address, then perhaps a command. Raises Failed like `command`."""
+        address, *words = given
+        return [find_java(self.java), "-Xmx64m", "-cp", self.class_path, SHELL_CLASS, "-server", address, *words]
 
 
 def find_server() -> Server:

@@ -22,6 +22,7 @@ from barnabas.model.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
+from barnabas.model.config.old_names import of_today
 from barnabas.model.config.topic_keys import SYNONYMS
 from barnabas.model.config.values import Values
 from barnabas.model.errors import ConfigError, InvalidConfig
@@ -78,7 +79,7 @@ class BrokerConfig(Values):
 def _load(properties: Mapping[str, str]) -> BrokerConfig:
     given: dict[str, str] = {}
     parsed: dict[str, Value] = {}
-    warnings: list[str] = []
+    properties, warnings = of_today(properties)
     for name, text in properties.items():
         given[name] = text
         key = BROKER_KEYS.get(name)
