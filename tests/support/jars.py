@@ -77,6 +77,28 @@ _STREAMS_POM: Final = """\
 </project>
 """
 STREAMS: Final = "4.3.0"
+_CONNECTOR_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas</groupId>
+  <artifactId>connector</artifactId>
+  <version>{version}</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.spark</groupId>
+      <artifactId>spark-sql-kafka-0-10_2.13</artifactId>
+      <version>{version}</version>
+      <exclusions>
+        <exclusion><groupId>org.apache.hadoop</groupId><artifactId>*</artifactId></exclusion>
+        <exclusion><groupId>org.slf4j</groupId><artifactId>*</artifactId></exclusion>
+        <exclusion><groupId>org.scala-lang</groupId><artifactId>*</artifactId></exclusion>
+      </exclusions>
+    </dependency>
+  </dependencies>
+</project>
+"""
+CONNECTOR: Final = "4.0.0"
 
 
 class MissingProgram(Exception):
@@ -101,6 +123,12 @@ def kafka(version: str) -> Path:
 def streams() -> Path:
     """The folder with the jars of Kafka Streams and its examples, fetched if need be."""
     return _folder(f"streams-{STREAMS}", _STREAMS_POM.format(version=STREAMS, logging=_LOGGING[STREAMS]))
+
+
+@functools.cache
+def spark_connector() -> Path:
+    """The folder with the jars of Spark's own Kafka connector, without what Spark itself has, fetched if need be."""
+    return _folder(f"connector-{CONNECTOR}", _CONNECTOR_POM.format(version=CONNECTOR))
 
 
 def _folder(name: str, pom: str) -> Path:
