@@ -66,6 +66,10 @@ class Marker(NamedTuple):
     bumped: bool
     """Whether the epoch is one more than that of the transaction's batches (transaction.version 2)."""
 
+    def ends(self, epoch: int) -> bool:
+        """Whether it can be the end of a transaction of this epoch; a copy that comes late is not that of the next."""
+        return not self.bumped or epoch < self.producer_epoch
+
 
 class Guard:
     """Stands for a question to a transaction's coordinator; a marker of the producer makes it void."""
@@ -186,11 +190,14 @@ class Partition:
 
         The coordinator is then asked whether the transaction is open, and what comes back is shown to
         `end_verification` when the batch is stored. If a marker came meanwhile, the batch is too late: it would open a
-        transaction that nobody ends.
+        transaction that nobody ends. A batch of an older epoch than the one that is asked about gets a guard that is
+        worth nothing: the coordinator refuses it, and the newer one is not to suffer.
         """
         if self.log.is_ready and self.log.has_open_transaction(producer_id, epoch):
             return None
         guard = self._verifying.get(producer_id)
+        if guard is not None and epoch < guard.epoch:
+            return Guard(epoch, sequence)
         if guard is None or guard.epoch != epoch:
             guard = self._verifying[producer_id] = Guard(epoch, sequence)
         guard.first_sequence = min(guard.first_sequence, sequence)
@@ -228,7 +235,9 @@ class Partition:
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
         )
-        self._verifying.pop(marker.producer_id, None)
+        guard = self._verifying.get(marker.producer_id)
+        if guard is not None and marker.ends(guard.epoch):
+            del self._verifying[marker.producer_id]
         return self.append(batch, read_header(batch), now_ms).last_offset + 1
 
     def fetched_by(self, replica: int, broker_epoch: int, offset: int, now: float) -> None:

@@ -54,6 +54,8 @@ def run(tmp_path: Path, story: Callable[[Transactor], Awaitable[None]]) -> None:
             await make_topic(broker, "t", 2)
             for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
                 await internal_topics.make(broker, name)
+            await broker.groups.runtime.loaded()
+            await broker.transactions.runtime.loaded()
             await story(Transactor(broker))
 
     asyncio.run(main())
@@ -330,6 +332,39 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(tm
         partition.end_transaction(Marker(7, 0, 0, commit=False, bumped=False), NOW)
         with pytest.raises(InvalidTxnState):
             partition.end_verification(7, 0, guard, 0)
+
+    run(tmp_path, story)
+
+
+def test_a_marker_that_comes_twice_leaves_the_next_transaction_alone(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        partition = transactor.partition
+        marker = Marker(7, 1, 0, commit=True, bumped=True)
+        partition.end_transaction(marker, NOW)
+        guard = partition.begin_verification(7, 1, 0)
+        assert guard is not None
+        partition.end_transaction(marker, NOW)
+        partition.end_verification(7, 1, guard, 0)
+        guard = partition.begin_verification(7, 1, 0)
+        assert guard is not None
+        partition.end_transaction(Marker(7, 2, 0, commit=False, bumped=True), NOW)
+        with pytest.raises(InvalidTxnState):
+            partition.end_verification(7, 1, guard, 0)
+
+    run(tmp_path, story)
+
+
+def test_a_batch_of_an_earlier_epoch_leaves_the_question_about_the_next_alone(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        partition = transactor.partition
+        guard = partition.begin_verification(7, 1, 0)
+        late = partition.begin_verification(7, 0, 0)
+        assert guard is not None
+        assert late is not None
+        partition.drop_verification(7, late)
+        with pytest.raises(InvalidTxnState):
+            partition.end_verification(7, 0, late, 0)
+        partition.end_verification(7, 1, guard, 0)
 
     run(tmp_path, story)
 
