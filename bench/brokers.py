@@ -166,6 +166,8 @@ class Kafka(Broker):
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
             "log.dirs": str(self.data),
             "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
             # A paused broker sends no heartbeats; its own controller is not to fence it for that.
             "broker.session.timeout.ms": "3600000",
             # Deleted files are looked for from the first second on, not only after half a minute.

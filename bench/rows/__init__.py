@@ -14,6 +14,7 @@ from bench.rows.latency import END_TO_END
 from bench.rows.produce import PRODUCE, UNBATCHED
 from bench.rows.start import EMPTY, MANY_PARTITIONS
 from bench.rows.tools import PERF, TOPICS_LIST
+from bench.rows.transactions import TRANSACTIONS
 
 if TYPE_CHECKING:
     from bench.rows.row import Row
@@ -26,6 +27,7 @@ ROWS: Final[tuple[Row, ...]] = (
     UNBATCHED,
     SINGLE_RECORDS,
     SLOW_CONNECTIONS,
+    *TRANSACTIONS,
     *REBALANCES,
     COMMITS,
     GROUP_CONSUME,
