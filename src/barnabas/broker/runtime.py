@@ -179,7 +179,7 @@ class Shard(Generic[M]):
             return
         changes, replies = outcome.changes, outcome.replies
         if outcome.sends:
-            replies = (*((self._outgoing, message) for message in outcome.sends), *replies)
+            replies = (*replies, *((self._outgoing, message) for message in outcome.sends))
         if changes:
             try:
                 self._note([machine.encode(record) for record in changes])

@@ -89,7 +89,12 @@ class Transactions:
         return self._writer
 
     def _send(self, shard: Shard[TransactionCoordinator], message: Any) -> None:
-        self.writer.send(shard, message)
+        """Write the markers of a transaction right after the answer to its producer has left: two turns from now.
+
+        So the producer does not wait for them; what it asks next is read when they are written.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self.writer.send, shard, message)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something that waits for a coordinator."""
@@ -154,16 +159,35 @@ class Transactions:
             return dict.fromkeys(partitions, CoordinatorNotAvailable.code)
         if image.leader != self._broker_id:
             return await self._ask(image.leader, transactional_id, producer, partitions, version is None)
+        answer = self._ask_here(transactional_id, producer, partitions, version)
+        if asyncio.isfuture(answer):
+            answer = await answer
+        return answer if isinstance(answer, dict) else dict.fromkeys(partitions, answer)
+
+    def verify_at_once(
+        self, transactional_id: str, producer: tuple[int, int], partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, ErrorCode] | None:
+        """Verify that partitions are noted; None if that takes its time: another broker knows, or nobody yet."""
+        answer = self._ask_here(transactional_id, producer, partitions, None)
+        if isinstance(answer, dict) and ErrorCode.concurrent_transactions not in answer.values():
+            return answer
+        return None
+
+    def _ask_here(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        version: int | None,
+    ) -> Any:
+        """Error codes of partitions, one for all of them, or a future of either."""
 
         def decide(machine: TransactionCoordinator, call: Call, now_ms: int) -> TransactionOutcome:
             if version is None:
                 return machine.verify_partitions(transactional_id, *producer, partitions, call, now_ms)
             return machine.add_partitions(transactional_id, *producer, partitions, version, call, now_ms)
 
-        answer = self.ask(transactional_id, decide, 0, lambda error: error.code)
-        if asyncio.isfuture(answer):
-            answer = await answer
-        return answer if isinstance(answer, dict) else dict.fromkeys(partitions, answer)
+        return self.ask(transactional_id, decide, 0, lambda error: error.code)
 
     async def _ask(
         self,

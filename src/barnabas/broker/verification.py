@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.context import Broker
     from barnabas.broker.partition import Guard, Partition
+    from barnabas.model.ids import TopicPartition
     from barnabas.protocol.produce import ProduceRequest
 
 ADDS_SINCE: Final = 12
@@ -80,8 +81,19 @@ class Verification:
         """Whether the coordinator must be asked."""
         return bool(self._asked)
 
+    def run_at_once(self) -> bool:
+        """Ask it where it is this broker's and nothing has to be stored; gives whether it was."""
+        if self._version >= ADDS_SINCE or len(self._producers) > 1:
+            return False
+        (producer,) = self._producers
+        partitions = [partition.tp for partition in self._asked.values()]
+        codes = self._broker.transactions.verify_at_once(self._transactional_id, producer, partitions)
+        if codes is not None:
+            self._heard(producer, codes)
+        return codes is not None
+
     async def run(self) -> None:
-        """Ask it."""
+        """Ask it, wherever it is."""
         if len(self._producers) > 1:
             mixed = InvalidProducerIdMapping("the batches of a transaction are of more than one producer")
             self._errors = dict.fromkeys(self._asked, mixed)
@@ -93,6 +105,9 @@ class Verification:
             [partition.tp for partition in self._asked.values()],
             EPOCH_BUMPS_SINCE if self._version >= ADDS_SINCE else None,
         )
+        self._heard(producer, codes)
+
+    def _heard(self, producer: tuple[int, int], codes: Mapping[TopicPartition, ErrorCode]) -> None:
         self._errors = {
             place: self._error(codes[partition.tp])
             for place, partition in self._asked.items()

@@ -139,7 +139,7 @@ class Produce:
             from barnabas.broker.verification import Verification
 
             self._verification = Verification(self._broker, self._version, self._request)
-            if self._verification.is_needed:
+            if self._verification.is_needed and not self._verification.run_at_once():
                 return self._verify(self._verification)
         return self._append_all()
 

@@ -15,7 +15,6 @@ Before v2 clients knew no PRODUCER_FENCED: they are told INVALID_PRODUCER_EPOCH.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -179,18 +178,12 @@ async def _end_with_new_id(broker: Broker, request: EndTxnRequest, version: int)
 
 
 def _end(broker: Broker, request: EndTxnRequest, fresh_id: int, version: int) -> Any:
-    answer = broker.transactions.ask(
+    return broker.transactions.ask(
         request.transactional_id,
         lambda machine, call, now_ms: machine.end_txn(request, fresh_id, call, now_ms),
         version,
         _not_ended,
     )
-    return answer if version >= FENCED_SINCE else _told_older(answer, version)
-
-
-async def _told_older(answer: Any, version: int) -> EndTxnResponse:
-    response: EndTxnResponse = await _awaited(answer)
-    return replace(response, error_code=_known_to(response.error_code, version))
 
 
 def _not_ended(error: ApiError) -> EndTxnResponse:

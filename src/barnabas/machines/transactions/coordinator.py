@@ -64,6 +64,8 @@ logger = logging.getLogger(__name__)
 NO_EPOCH: Final = -1
 BUMPS_IN_END_SINCE: Final = 5
 """The version of EndTxn in which clients speak transaction.version 2."""
+FENCED_SINCE: Final = 2
+"""The version of EndTxn from which on clients know PRODUCER_FENCED."""
 TIMEOUT: Final = "timeout"
 EXPIRY: Final = "expiry"
 _NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
@@ -227,7 +229,7 @@ class TransactionCoordinator:
                 version, next_id = (EPOCH_BUMPS_SINCE, fresh_id) if bumps else (0, NO_PRODUCER_ID)
                 value = self._end(request.transactional_id, before, request.committed, version, next_id, draft, now_ms)
         except ApiError as error:
-            draft.reply(asker, _not_ended(error.code))
+            draft.reply(asker, _not_ended(error.code, asker.version))
             return draft.outcome()
         producer_id, epoch = steps.after_end(value) if bumps else (NO_PRODUCER_ID, NO_EPOCH)
         draft.reply(
@@ -409,7 +411,9 @@ def _not_registered(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(throttle_time=_NO_THROTTLE, error_code=code, producer_epoch=i16(NO_EPOCH))
 
 
-def _not_ended(code: ErrorCode) -> EndTxnResponse:
+def _not_ended(code: ErrorCode, version: int) -> EndTxnResponse:
+    if code is ErrorCode.producer_fenced and version < FENCED_SINCE:
+        code = ErrorCode.invalid_producer_epoch
     return EndTxnResponse(throttle_time=_NO_THROTTLE, error_code=code)
 
 
