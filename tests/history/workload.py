@@ -207,22 +207,24 @@ class Transacting(Sending):
             else:
                 self._commit(first)
         except KafkaException as failed:
-            if not failed.args[0].retriable():
-                self._replace(failed.args[0])
+            self._go_on_after(failed.args[0], first)
+
+    def _go_on_after(self, error: KafkaError, first: int) -> None:
+        try:
+            if error.txn_requires_abort():
+                self._abort(first)
+            elif not error.retriable():
+                self._replace(error)
+        except KafkaException as failed:
+            self._replace(failed.args[0])
 
     def finish(self) -> None:
         """Every transaction has ended, or nobody knows how."""
 
     def _commit(self, first: int) -> None:
-        try:
-            self._again(self._producer.commit_transaction)
-        except KafkaException as failed:
-            if not failed.args[0].txn_requires_abort():
-                raise
-            self._abort(first)
-        else:
-            for index in range(first, len(self.sent)):
-                self._told(index, Fate.ACKNOWLEDGED, self._offsets.get(index, -1))
+        self._again(self._producer.commit_transaction)
+        for index in range(first, len(self.sent)):
+            self._told(index, Fate.ACKNOWLEDGED, self._offsets.get(index, -1))
 
     def _abort(self, first: int) -> None:
         """Abort, after what is on its way has arrived.
@@ -333,7 +335,9 @@ class Workload:
         members: int = 2,
         rate: float = 60,
         config: Mapping[str, Any] = SAFE,
+        others: Sequence[Sending] = (),
     ) -> None:
+        """`others` are producers that take part and that somebody else has made."""
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
@@ -344,6 +348,7 @@ class Workload:
             name = f"t{index}"
             wanted = {**config, "transactional.id": name}
             self.producers.append(Transacting(name, bootstrap, topic, partitions, rate, wanted))
+        self.producers += others
         self.consumers = [Reading("reader", bootstrap, topic, partitions)]
         self.consumers += [Reading(f"member{i}", bootstrap, topic, partitions, "members") for i in range(members)]
 
