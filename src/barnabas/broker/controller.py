@@ -201,9 +201,14 @@ class Controller:
         await self.delivered()
         return made
 
-    async def delete_topics(self, names: Sequence[str]) -> dict[str, TopicImage | ApiError]:
-        """Remove topics; gives each as it was. Raises NotController, RequestTimedOut."""
-        deleted = _by_topic(await self.decide(DeleteTopics(names)))
+    async def delete_topics(
+        self, names: Sequence[str], ids: Mapping[str, UUID] | None = None
+    ) -> dict[str, TopicImage | ApiError]:
+        """Remove topics; gives each as it was. Raises NotController, RequestTimedOut.
+
+        A topic in `ids` is removed only if it still has this id.
+        """
+        deleted = _by_topic(await self.decide(DeleteTopics(names, ids or {})))
         await self.delivered()
         return deleted
 

@@ -11,6 +11,7 @@ from kio.schema.create_topics.v7 import request as creating
 from kio.schema.delete_topics.v6 import request as deleting
 
 from barnabas.broker.handlers.topics import create_partitions, create_topics, delete_topics
+from barnabas.machines.controller.requests import NewTopic
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.protocol.conversion import zero
@@ -253,6 +254,21 @@ class TestDeleteTopics:
                 told = [(result.name, result.topic_id, result.error_code, result.error_message) for result in results]
                 assert told == expected
             assert broker.metadata.topic("a") is not None
+
+        on_broker(tmp_path, use)
+
+    def test_a_topic_made_again_meanwhile_is_not_the_one_with_the_id(self, tmp_path: Path) -> None:
+        async def use(broker: Broker) -> None:
+            old = (await make_topic(broker, "a")).topic_id
+            *_, results = await asyncio.gather(
+                broker.controller.delete_topics(["a"]),
+                broker.controller.create_topics([NewTopic("a", 1, 1)]),
+                delete(broker, state(None, old)),
+            )
+            assert [(result.topic_id, result.error_code) for result in results] == [(old, ErrorCode.unknown_topic_id)]
+            new = broker.metadata.topic("a")
+            assert new is not None
+            assert new.topic_id != old
 
         on_broker(tmp_path, use)
 

@@ -151,20 +151,23 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, caller: Ca
     times = Counter((state.name, state.topic_id) for state in request.topics)
     results: list[tuple[str | None, UUID | None, ApiError | None]] = []
     chosen: dict[str, UUID] = {}
+    by_id: dict[str, UUID] = {}
     for state in dict.fromkeys(request.topics):
         try:
             name, topic_id = _find(broker, state, times[state.name, state.topic_id])
             if name in chosen:
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
             chosen[name] = topic_id
+            if state.topic_id is not None:
+                by_id[name] = topic_id
         except ApiError as error:
             results.append((state.name, state.topic_id, error))
-    outcomes = await _each(broker.controller.delete_topics(list(chosen)), chosen) if chosen else {}
+    outcomes = await _each(broker.controller.delete_topics(list(chosen), by_id), chosen) if chosen else {}
     for name, outcome in outcomes.items():
         if isinstance(outcome, ApiError):
             results.append((name, chosen[name], outcome))
         else:
-            results.append((name, chosen[name], None))
+            results.append((name, outcome.topic_id, None))
             logger.info("deleted topic %s for %s", name, caller.client_id)
     return _deleted(results)
 

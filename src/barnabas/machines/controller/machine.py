@@ -54,6 +54,7 @@ from barnabas.model.errors import (
     InvalidRequest,
     InvalidTopic,
     TopicAlreadyExists,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from barnabas.model.ids import NO_ID
@@ -85,8 +86,8 @@ class ControllerMachine:
         match request:
             case CreateTopics():
                 return self._create_topics(request)
-            case DeleteTopics(names):
-                return self._delete_topics(names)
+            case DeleteTopics():
+                return self._delete_topics(request)
             case CreatePartitions():
                 return self._create_partitions(request)
         decision = Decision(self._image, unclean_default=self._defaults.unclean_elections)
@@ -168,15 +169,18 @@ class ControllerMachine:
         settings = ConfigChanged(resource, self._image.configs.get(resource), dict(topic.configs))
         return [settings, TopicChanged(None, made)]
 
-    def _delete_topics(self, names: Sequence[str]) -> Outcome[Change, Key, Answer]:
-        answers: dict[Key, Answer] = _repeated(names)
+    def _delete_topics(self, request: DeleteTopics) -> Outcome[Change, Key, Answer]:
+        answers: dict[Key, Answer] = _repeated(request.names)
         changes: list[Change] = []
-        for name in names:
+        for name in request.names:
             if name in answers:
                 continue
             topic = self._image.topics.get(name)
             if topic is None:
                 answers[name] = UnknownTopicOrPartition(f"There is no topic '{name}'.")
+                continue
+            if request.ids.get(name, topic.topic_id) != topic.topic_id:
+                answers[name] = UnknownTopicId("This server does not host this topic ID.")
                 continue
             answers[name] = topic
             resource = ConfigResource.topic(name)

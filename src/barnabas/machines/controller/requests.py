@@ -52,6 +52,8 @@ class DeleteTopics:
     """Remove topics."""
 
     names: Sequence[str]
+    ids: Mapping[str, UUID] = field(default_factory=dict)
+    """Of topics that were asked for by their id: one that was made again under the name is not meant."""
 
 
 @dataclass(frozen=True, slots=True)
