@@ -2,8 +2,9 @@
 
 `decode` gives a handler the newest version of a request; `encode` writes a response of the newest version as the older
 version that the client asked in. Readers and writers are made once per API and version: importing a schema costs a
-millisecond, and a broker that nobody asks for ACLs never imports them. OffsetCommit is packed by hand
-(`protocol/offset_commit`), and so are Produce and Fetch, which do not come this way.
+millisecond, and a broker that nobody asks for ACLs never imports them. OffsetCommit and the responses of Metadata are
+packed by hand (`protocol/offset_commit`, `protocol/metadata_response`), and so are Produce and Fetch, which do not come
+this way.
 """
 
 from __future__ import annotations
@@ -111,10 +112,14 @@ def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> byt
         from barnabas.protocol import offset_commit
 
         return offset_commit.pack(correlation_id, version, response)
-    codec = response_codec(key, version)
     message = response
     if (down := shapes.DOWN.get(key)) is not None:
         message = down(message, version)
+    if key is ApiKey.METADATA:
+        from barnabas.protocol import metadata_response
+
+        return metadata_response.pack(correlation_id, version, message)
+    codec = response_codec(key, version)
     message = convert(message, codec.message_class)
     buffer = BytesIO()
     if codec.flexible_header:

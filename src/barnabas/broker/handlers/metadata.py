@@ -168,6 +168,8 @@ class View(NamedTuple):
 
     def offline(self, topic: str, partition: PartitionImage) -> tuple[BrokerId, ...]:
         """The replicas that callers cannot reach, or whose log directory has failed."""
+        if not self.image.failed and all(map(self.endpoints.__contains__, partition.replicas)):
+            return ()
         lost = self.image.offline_replicas(topic, partition)
         found = tuple(node for node in partition.replicas if node not in self.endpoints or node in lost)
         return cast("tuple[BrokerId, ...]", found)
