@@ -158,6 +158,7 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     from barnabas.clients.consumer import Consumer
 
     reach(options["bootstrap_server"])
+    look_for_topic(options)
     consumer: Consumer[bytes, bytes] = Consumer(options["bootstrap_server"], config=properties)
     interrupted = False
     try:
@@ -280,6 +281,22 @@ def consumer_properties(options: dict[str, Any]) -> dict[str, Any]:
     if options["isolation_level"]:
         found["isolation.level"] = options["isolation_level"]
     return found
+
+
+def look_for_topic(options: dict[str, Any]) -> None:
+    """Say that a topic is not there, which would look like one without records; raises Failed where nothing can come.
+
+    Where brokers make topics on request, waiting for it does.
+    """
+    from barnabas.clients.topic_list import list_topics
+
+    topic = options["topic"]
+    listed = None if topic is None else list_topics(options["bootstrap_server"])
+    if listed is None or any(each.name == topic for each in listed):
+        return
+    if options["until_end"] or options["partition"] is not None:
+        raise Failed(f"There is no topic {topic}: `barnabas topics --list` shows what is there.")
+    remark(f"There is no topic {topic} yet: waiting for it.")
 
 
 def begin(consumer: Consumer[bytes, bytes], options: dict[str, Any]) -> None:

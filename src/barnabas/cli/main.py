@@ -94,6 +94,18 @@ class LazyGroup(click.Group):
                 return found
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed; one that is not there may be near to one, or have Kafka's name."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            meant = _meant(args[0], self.list_commands(ctx))
+            if meant is None:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean `barnabas {meant}`?", ctx) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section, without importing one of them."""
         for title, commands in COMMANDS.items():
@@ -105,6 +117,18 @@ class LazyGroup(click.Group):
         """Run the command; what it raises on purpose is told in one line."""
         with told_in_one_line():
             return super().invoke(ctx)
+
+
+def _meant(typed: str, commands: list[str]) -> str | None:
+    """The command that stands behind a script of Kafka's, with `kafka-` and `.sh` or without, or the nearest one."""
+    import difflib
+
+    from barnabas.cli.shims.scripts import SCRIPTS
+
+    script = SCRIPTS.get(f"kafka-{typed.removeprefix('kafka-').removesuffix('.sh')}")
+    if script is not None:
+        return " ".join(script.command)
+    return next(iter(difflib.get_close_matches(typed, commands, n=1)), None)
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

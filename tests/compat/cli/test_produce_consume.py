@@ -123,6 +123,16 @@ def test_places_and_ends(new_topic: TopicMaker, run: Run) -> None:
     assert sorted(everything(run, topic)) == sorted("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n")
 
 
+def test_a_topic_that_is_not_there_is_told(run: Run, unused_topic: str) -> None:
+    for words in (["--until-end"], ["--partition", "0"]):
+        done = run("consume", "--topic", unused_topic, *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"There is no topic {unused_topic}: `barnabas topics --list` shows what is there." in done.stderr
+    waited = run("consume", "--topic", unused_topic, "--timeout-ms", "100")
+    assert waited.returncode == 0
+    assert f"There is no topic {unused_topic} yet: waiting for it." in waited.stderr
+
+
 def test_a_group_goes_on_where_it_stopped(new_topic: TopicMaker, run: Run) -> None:
     topic = new_topic()
     run("produce", "--topic", topic, stdin="a\nb\nc\n")

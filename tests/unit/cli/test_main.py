@@ -38,10 +38,25 @@ def test_version(run: Run) -> None:
     assert run("--version").stdout == f"barnabas, version {__version__}\n"
 
 
-def test_an_unknown_command_is_wrong_usage(run: Run) -> None:
-    result = run("topcis")
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("topcis", "topics"),
+        ("console-consumer", "consume"),
+        ("kafka-consumer-groups.sh", "groups"),
+        ("dump-log", "log dump"),
+    ],
+)
+def test_an_unknown_command_is_wrong_usage(run: Run, typed: str, meant: str) -> None:
+    result = run(typed)
     assert result.exit_code == 2
-    assert "No such command 'topcis'" in result.stderr
+    assert f"No such command '{typed}'. Did you mean `barnabas {meant}`?" in result.stderr
+
+
+def test_a_command_that_is_like_no_other_gets_no_guess(run: Run) -> None:
+    result = run("frobnicate")
+    assert result.exit_code == 2
+    assert "No such command 'frobnicate'.\n" in result.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
