@@ -49,7 +49,8 @@ def _compiled(proto: Path) -> bytes:
             done = subprocess.run(words, capture_output=True, text=True)
         except FileNotFoundError:
             raise InvalidClientConfig(
-                f"reading {proto.name} takes the program protoc, which is not installed. Or compile it elsewhere "
+                f"reading {proto.name} takes the program protoc, which is not installed: `apt-get install "
+                "protobuf-compiler` (Debian, Ubuntu), `brew install protobuf` (macOS). Or compile it elsewhere "
                 "(protoc --include_imports --descriptor_set_out=FILE.desc ...) and give FILE.desc:MESSAGE"
             ) from None
         if done.returncode != 0:

@@ -76,6 +76,29 @@ def test_protobuf_is_written_as_json(tmp_path: Path) -> None:
         choose("protobuf", f"{descriptor}:shop.Bill")
 
 
+def test_a_proto_file_is_compiled_by_protoc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a stand-in for protoc here, which hands out what the true one would have made."""
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
+    file.message_type.add(name="Order").field.add(name="id", number=1, type=3, label=1)
+    (tmp_path / "made").write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+    source = tmp_path / "order.proto"
+    source.write_text("syntax = 'proto3';")
+    schema = f"{source}:shop.Order"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(click.UsageError, match="apt-get install protobuf-compiler"):
+        choose(None, schema)
+    protoc = tmp_path / "protoc"
+    protoc.write_text(
+        f'#!/bin/sh\n[ "$1 $4" = "-I{tmp_path} {source}" ] || exit 1\n'
+        f'/bin/cp {tmp_path}/made "${{3#--descriptor_set_out=}}"\n'
+    )
+    protoc.chmod(0o755)
+    assert choose(None, schema).to_line(b"\x08\x07") == b'{"id":"7"}'
+    protoc.write_text("#!/bin/sh\necho 'order.proto:1: what is this?' >&2; exit 1\n")
+    with pytest.raises(click.UsageError, match=r"protoc does not take .*order\.proto:1: what is this"):
+        choose(None, schema)
+
+
 @pytest.mark.parametrize(
     ("name", "schema", "text"),
     [
