@@ -37,6 +37,7 @@ def command() -> None:
     examples=[
         ("the batches of a segment", "barnabas log dump ./data/orders-0/00000000000000000000.log"),
         ("keys and values as well", "barnabas log dump --print-data-log ./data/orders-0/*.log"),
+        ("what groups have committed", "barnabas log dump --offsets-decoder ./data/__consumer_offsets-*/*.log"),
         ("everything that a partition has", "barnabas log dump ./data/orders-0/*"),
         ("do the indexes agree with the log?", "barnabas log dump --verify-index-only ./data/orders-0/*index"),
     ],
@@ -46,6 +47,8 @@ def command() -> None:
 @option("--deep-iteration", is_flag=True, help="Show the records of each batch.", section="What")
 @option("--print-data-log", is_flag=True, help="Show keys and values; includes --deep-iteration.", section="What")
 @option("--skip-record-metadata", is_flag=True, help="Show keys and values alone.", section="What")
+@option("--offsets-decoder", is_flag=True, help="Show what records of __consumer_offsets say.", section="What")
+@option("--transaction-log-decoder", is_flag=True, help="Show what those of __transaction_state say.", section="What")
 @option("--max-bytes", type=click.IntRange(min=0), metavar="N", help="Stop after N bytes of a log.", section="What")
 @option("--verify-index-only", is_flag=True, help="Show only where an index disagrees with its log.", section="What")
 @option("--index-sanity-check", is_flag=True, help="Show only whether an index is usable as it is.", section="What")

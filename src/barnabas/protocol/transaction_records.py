@@ -96,6 +96,10 @@ _VALUE: Final = Schema(
 )
 
 
+SCHEMAS: Final = (_KEY, _PARTITIONS, _VALUE)
+"""Everything that the topic's records are made of."""
+
+
 def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     """The bytes of a record's key and value."""
     key = bytearray(_NUMBER.to_bytes(2, "big"))

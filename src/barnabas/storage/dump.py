@@ -58,8 +58,17 @@ class DumpOptions:
     """Compare indexes with their log, and print only what disagrees."""
     index_sanity_check: bool = False
     """Print only whether an index would be used as it is at the next start."""
+    offsets_decoder: bool = False
+    """Print the records of `__consumer_offsets` as what they say; includes print_data_log."""
+    transaction_log_decoder: bool = False
+    """Print the records of `__transaction_state` as what they say; includes print_data_log."""
     max_bytes: int | None = None
     """Stop before the batch that goes past so many bytes of a log."""
+
+    @property
+    def shows_data(self) -> bool:
+        """Whether keys and values are printed."""
+        return self.print_data_log or self.offsets_decoder or self.transaction_log_decoder
 
 
 def dump(path: Path, options: DumpOptions) -> Iterator[str]:
@@ -92,7 +101,7 @@ def _dump_log(path: Path, options: DumpOptions) -> Iterator[str]:
     start = _base_offset(path)
     if start is not None:
         yield f"Log starting offset: {start}"
-    deep = options.deep_iteration or options.print_data_log
+    deep = options.deep_iteration or options.shows_data
     jumps: list[tuple[int, int]] = []
     previous: int | None = None
     size = path.stat().st_size
@@ -162,12 +171,23 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
         ]
         if header.is_control:
             words.append(_control_words(record))
-    if options.print_data_log and not header.is_control:
-        if record.key is not None:
-            words.append(f"key: {_text(record.key)}")
-        if record.value is not None:
-            words.append(f"payload: {_text(record.value)}")
+    if options.shows_data and not header.is_control:
+        words += _data_words(record, options)
     return " ".join(words)
+
+
+def _data_words(record: Record, options: DumpOptions) -> Iterator[str]:
+    decoded = None
+    if record.key is not None and (options.offsets_decoder or options.transaction_log_decoder):
+        from barnabas.protocol.coordinator_json import offsets_record, transaction_record
+
+        decode = offsets_record if options.offsets_decoder else transaction_record
+        decoded = decode(record.key, record.value)
+    key, value = decoded or (record.key, record.value)
+    if key is not None:
+        yield f"key: {_text(key) if isinstance(key, bytes) else key}"
+    if value is not None:
+        yield f"payload: {_text(value) if isinstance(value, bytes) else value}"
 
 
 def _control_words(record: Record) -> str:

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
+from barnabas.storage.dump import DumpOptions, dump
 from tests.compat.conftest import has_leaders
 from tests.compat.format.test_exchange import metadata
 from tests.support import java
@@ -135,6 +136,8 @@ def test_the_offsets_decoder_reads_every_record(directory: Path, version: str) -
         assert f'"group":"{group}","topic":"{TOPIC}"' in ours
     if version == "4.3.0":
         assert not COMPLAINTS.search(printed.replace(str(directory), "")), printed[-3_000:]
+        options = DumpOptions(offsets_decoder=True)
+        assert [line for log in logs for line in dump(log, options)] == printed.splitlines()
         for kind in ("groupId", "memberId", "memberEpoch", "assignmentEpoch", "subscribedTopicNames"):
             assert f'"{kind}":' in ours, f"no record of the new protocol has {kind}"
     offsets = re.findall(r'"offset":(\d+),"leaderEpoch":(-?\d+),"metadata":"([^"]*)"', ours)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.storage.dump import DumpOptions, dump
 from tests.support import java
 from tests.support.brokers import Barnabas
 from tests.support.group_scenarios import create
@@ -39,8 +40,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("version", ["4.3.0", "3.9.1"])
 def test_the_transaction_log_decoder_reads_every_record(directory: Path, version: str) -> None:
-    logs = ",".join(map(str, sorted(directory.glob("__transaction_state-*/*.log"))))
-    printed = java.tool(version, "dump-log", "--transaction-log-decoder", "--files", logs)
+    logs = sorted(directory.glob("__transaction_state-*/*.log"))
+    printed = java.tool(version, "dump-log", "--transaction-log-decoder", "--files", ",".join(map(str, logs)))
     assert set(re.findall(r"isvalid: (\w+)", printed)) == {"true"}
     records = [line for line in printed.splitlines() if line.startswith("| offset: ")]
     assert len(records) >= 2 * (1 + 4 * 3 + 1)
@@ -49,4 +50,6 @@ def test_the_transaction_log_decoder_reads_every_record(directory: Path, version
     if version == "3.9.1":
         assert {f"state={state}" for state in STATES} <= set(re.findall(r"state=\w+", printed))
     else:
+        options = DumpOptions(transaction_log_decoder=True)
+        assert [line for log in logs for line in dump(log, options)] == printed.splitlines()
         assert {"0", "1", "2", "3", "4", "5"} <= set(re.findall(r'"transactionStatus":\s*(\d)', printed))
