@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.history.faults import Nemesis, Plan
+from tests.history.faults import LOSE_STORE, STRAND, Nemesis, Plan
 from tests.history.run import PARTITIONS, TOPIC, on_hosts
 from tests.support import java
 from tests.support.processes import Process
@@ -20,17 +20,25 @@ if TYPE_CHECKING:
 SEED: Final = 7
 KINDS: Final = (
     "kill leader",
-    "freeze follower",
+    "freeze controller",
+    "slow follower",
     "stop controller",
     "kill all",
+    "freeze all",
+    STRAND,
     "drag leader",
     "fill follower",
     "shift controller",
     "kill store",
+    "freeze store",
+    LOSE_STORE,
     "isolate leader",
     "deafen controller",
+    "mute leader",
+    "part follower",
+    "unmoor controller",
 )
-"""One of each kind; what else can happen, happens to librdkafka's clients."""
+"""One of each kind; with the other roles they strike librdkafka's clients."""
 _FLAGS: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
