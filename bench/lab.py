@@ -68,7 +68,7 @@ FULL: Final = Scale(
     form="full", repetitions=7, discarded=1, warmup=2_000_000, seconds=15, records_1k=800_000, records_100=5_000_000,
     unbatched=400_000, single_records=300_000, latencies=2_000, seeks=2_000, idle=5, sizes_gb=(1, 10),
     rebalances=50, commits=200_000, cleaned=1_000_000, partitions=10_000, open_files=4_096,
-    replicated=100_000, failovers=5,
+    replicated=100_000, failovers=3,
 )  # fmt: skip
 QUICK: Final = Scale(
     form="quick", repetitions=2, discarded=0, warmup=500_000, seconds=3, records_1k=150_000, records_100=1_000_000,

@@ -11,6 +11,7 @@ successor counts as another producer, for whose records nothing is promised abou
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from contextlib import suppress
@@ -264,7 +265,9 @@ class Reading(_Worker):
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, group: str = "") -> None:
         super().__init__(name)
         self.events: list[Poll | Placed | Reset] = []
+        self._topic = topic
         self._group = group
+        self._told = ""
         self._last_commit = time.monotonic()
         self._consumer = Consumer(
             {
@@ -277,6 +280,8 @@ class Reading(_Worker):
                 "heartbeat.interval.ms": 1000,
                 "fetch.wait.max.ms": 100,
                 "fetch.error.backoff.ms": 50,
+                "statistics.interval.ms": 2000,
+                "stats_cb": self._note,
             }
         )
         if group:
@@ -284,6 +289,17 @@ class Reading(_Worker):
             self._consumer.subscribe([topic], on_assign=placed, on_revoke=placed, on_lost=placed)
         else:
             self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
+
+    def _note(self, statistics: str) -> None:
+        self._told = statistics
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """What librdkafka last said of each partition, for a consumer that gets no further."""
+        found = json.loads(self._told or "{}").get("topics", {}).get(self._topic, {}).get("partitions", {})
+        shown = ("fetch_state", "broker", "leader", "leader_epoch", "app_offset", "ls_offset", "hi_offset")
+        return {
+            index: {key: partition.get(key) for key in shown} for index, partition in found.items() if index != "-1"
+        }
 
     @property
     def read(self) -> int:
@@ -381,7 +397,11 @@ class Workload:
         for consumers in (self.consumers[:1], self.consumers[1:]):
             names = ", ".join(consumer.name for consumer in consumers)
             reached = partial(_cover, consumers, final)
-            wait_until(reached, f"{names} to reach the end of {self._topic}", seconds, 0.2)
+            try:
+                wait_until(reached, f"{names} to reach the end of {self._topic}", seconds, 0.2)
+            except AssertionError as failed:
+                states = {consumer.name: consumer.state() for consumer in consumers}
+                raise AssertionError(f"{failed}; librdkafka says: {states}") from None
         for consumer in self.consumers:
             consumer.end()
         for consumer in self.consumers:
