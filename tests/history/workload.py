@@ -62,10 +62,14 @@ class _Worker:
     def join(self, seconds: float) -> None:
         """Wait for its end."""
         self._thread.join(seconds)
-        if self._failure is not None:
-            raise self._failure
+        self.check()
         if self._thread.is_alive():
             raise AssertionError(f"{self.name} did not end within {seconds:g} s")
+
+    def check(self) -> None:
+        """Raise what it failed with."""
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
         try:
@@ -412,6 +416,8 @@ class Workload:
 
 def _cover(consumers: Sequence[Reading], records: Sequence[Record]) -> bool:
     """Whether these consumers, together, have come to the end of every partition, or will never (see `Reset`)."""
+    for consumer in consumers:
+        consumer.check()
     events = [event for consumer in consumers for event in list(consumer.events)]
     if not consumers or any(isinstance(event, Reset) for event in events):
         return True
