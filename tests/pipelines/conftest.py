@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.pipelines import register, spark_session
+from tests.support.jars import newest_spark_connector
 from tests.support.spark import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="session")
+def kafka_config() -> Mapping[str, object]:
+    """A broker that compacts within moments."""
+    return {"log.cleaner.backoff.ms": 100, "log.initial.task.delay.ms": 100}
+
+
+@pytest.fixture(scope="session")
 def spark_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark in this process, with two threads for tasks."""
+    """Spark in this process, with two threads for tasks; Spark's own Kafka source is in it for comparison."""
     folder = tmp_path_factory.mktemp("spark")
-    spark = spark_session("tests", master="local[2,3]", config=SETTINGS | {"spark.sql.warehouse.dir": folder})
+    jars = ",".join(map(str, newest_spark_connector().glob("*.jar")))
+    own = {"spark.sql.warehouse.dir": folder, "spark.jars": jars}
+    spark = spark_session("tests", master="local[2,3]", config=SETTINGS | own)
     yield spark
     spark.stop()
 

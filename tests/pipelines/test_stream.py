@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+from pyspark.errors import StreamingQueryException
+
 from barnabas.model.ids import TopicPartition
+from barnabas.testing.broker import Broker
+from barnabas.testing.kafka import Kafka
 from tests.support.spark import Collected, read_stream
 from tests.support.waiting import wait_until
 
@@ -12,8 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
-
-    from barnabas.testing.kafka import Kafka
 
 
 def test_available_now_reads_what_is_there_in_batches_and_goes_on_from_its_checkpoint(
@@ -53,3 +56,38 @@ def test_a_stream_from_the_end_finds_new_records_and_new_partitions_and_commits_
         done = {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 1}
         wait_until(lambda: kafka.admin.group_offsets(group) == done, "the last batch in the group", 60)
     assert stream.batches[0] == (0, [])
+
+
+def test_what_is_lost_while_a_stream_stands_still_fails_it_or_is_stepped_over(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, b"a", b"b")
+    options: dict[str, object] = {"subscribe": topic, "startingOffsets": "earliest"}
+    with Collected(read_stream(spark, kafka, **options), tmp_path / "checkpoint", availableNow=True) as first:
+        first.finish()
+    kafka.send(topic, b"c", b"d")
+    kafka.admin.delete_records({TopicPartition(topic, 0): 3})
+    with (
+        Collected(read_stream(spark, kafka, **options), tmp_path / "checkpoint", availableNow=True) as failing,
+        pytest.raises(StreamingQueryException, match=r"DataLost: .*begins at offset 3 now: 2 to 2 were removed"),
+    ):
+        failing.finish()
+    options["failOnDataLoss"] = False
+    with Collected(read_stream(spark, kafka, **options), tmp_path / "checkpoint", availableNow=True) as last:
+        last.finish()
+    assert last.values == [b"d"]
+
+
+def test_a_stream_lives_through_a_restart_of_its_broker(spark: SparkSession, tmp_path: Path) -> None:
+    with Broker({}) as broker, Kafka(broker, "restart") as kafka:
+        topic = kafka.topic()
+        kafka.send(topic, b"before")
+        with Collected(
+            read_stream(spark, kafka, subscribe=topic, startingOffsets="earliest"), tmp_path / "checkpoint"
+        ) as stream:
+            stream.wait_for(b"before")
+            broker.kill()
+            broker.start()
+            kafka.send(topic, b"after")
+            stream.wait_for(b"before", b"after")

@@ -99,6 +99,34 @@ _CONNECTOR_POM: Final = """\
 </project>
 """
 CONNECTOR: Final = "4.0.0"
+NEWEST_CONNECTOR: Final = "4.2.0"
+"""The newest release on Maven Central; it runs in Spark 4.3 as well."""
+_NEWEST_CONNECTOR_PARTS: Final = (
+    ("org.apache.spark", "spark-sql-kafka-0-10_2.13", NEWEST_CONNECTOR),
+    ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0"),
+    ("org.apache.kafka", "kafka-clients", "3.9.2"),
+    ("org.apache.commons", "commons-pool2", "2.13.1"),
+)
+"""What it needs beside the jars of Spark itself, by name: its own pom leads to a second repository."""
+_NEWEST_CONNECTOR_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas</groupId>
+  <artifactId>connector</artifactId>
+  <version>{version}</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    {dependencies}
+  </dependencies>
+</project>
+"""
+_ALONE: Final = """\
+<dependency>
+      <groupId>{0}</groupId>
+      <artifactId>{1}</artifactId>
+      <version>{2}</version>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+    </dependency>"""
 
 
 class MissingProgram(Exception):
@@ -131,6 +159,14 @@ def spark_connector() -> Path:
     return _folder(f"connector-{CONNECTOR}", _CONNECTOR_POM.format(version=CONNECTOR))
 
 
+@functools.cache
+def newest_spark_connector() -> Path:
+    """The same of a version that runs in the newest Spark."""
+    parts = "\n    ".join(_ALONE.format(*part) for part in _NEWEST_CONNECTOR_PARTS)
+    pom = _NEWEST_CONNECTOR_POM.format(version=NEWEST_CONNECTOR, dependencies=parts)
+    return _folder(f"connector-{NEWEST_CONNECTOR}", pom)
+
+
 def _folder(name: str, pom: str) -> Path:
     folder = CACHE / f"{name}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
     if folder.exists():
@@ -155,7 +191,16 @@ def _fetch(pom: str, folder: Path) -> None:
         project = Path(scratch, "pom.xml")
         project.write_text(pom)
         jars = Path(scratch, "jars")
-        command = [maven, "-q", "-B", "-f", str(project), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        command = [
+            maven,
+            "-q",
+            "-B",
+            "-U",
+            "-f",
+            str(project),
+            "dependency:copy-dependencies",
+            f"-DoutputDirectory={jars}",
+        ]
         for attempt in range(1, ATTEMPTS + 1):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0:
@@ -171,3 +216,4 @@ if __name__ == "__main__":
     for wanted in _LOGGING:
         print(kafka(wanted))
     print(streams())
+    print(newest_spark_connector())

@@ -104,26 +104,41 @@ class ClusterView:
 
     def _described(self, topics: Iterable[str]) -> list[Any]:
         names = list(topics)
-        try:
-            return self._asked(lambda: self._admin.describe_topics(names))
-        except RequestRefused as error:
-            if error.code != ErrorCode.unknown_topic_or_partition:
-                raise
+
+        def gone() -> list[str]:
             there = set(self._asked(self._admin.topic_names))
-            raise missing([name for name in names if name not in there] or names) from error
+            return [name for name in names if name not in there]
+
+        return self._of_known(lambda: self._admin.describe_topics(names), gone)
 
     def _offsets(
         self,
         ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]],
         wanted: list[TopicPartition],
     ) -> dict[TopicPartition, int]:
-        try:
-            return self._asked(lambda: ask(wanted))
-        except RequestRefused as error:
-            if error.code != ErrorCode.unknown_topic_or_partition:
-                raise
+        def gone() -> list[str]:
             there = set(self._of_topics(sorted({partition.topic for partition in wanted})))
-            raise missing([str(each) for each in wanted if each not in there] or map(str, wanted)) from error
+            return [str(partition) for partition in wanted if partition not in there]
+
+        return self._of_known(lambda: ask(wanted), gone)
+
+    def _of_known(self, ask: Callable[[], T], gone: Callable[[], list[str]]) -> T:
+        """What is answered about topics. Those that are said to be unknown, and are there, are asked for again.
+
+        librdkafka says so for a moment when a broker comes back.
+        """
+        deadline = time.monotonic() + self._patience
+        while True:
+            try:
+                return self._asked(ask)
+            except RequestRefused as error:
+                if error.code != ErrorCode.unknown_topic_or_partition:
+                    raise
+                if names := gone():
+                    raise missing(names) from error
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
 
     def _asked(self, ask: Callable[[], T]) -> T:
         deadline = time.monotonic() + self._patience
