@@ -136,12 +136,10 @@ class Cluster(ABC):
         with wire.connect(port or self.port) as connection:
             return wire.metadata(connection)
 
-    def wait_until(
-        self, settled: Callable[[MetadataResponse], bool], what: str, *, every: float = 0.02, everyone: bool = True
-    ) -> None:
-        """Wait until the running brokers, or one of them, say so."""
+    def wait_until(self, settled: Callable[[MetadataResponse], bool], what: str, *, every: float = 0.02) -> None:
+        """Wait until all running brokers say so."""
         deadline = time.monotonic() + _DEADLINE
-        for port in self.ports if everyone else [self.port]:
+        for port in self.ports:
             while True:
                 with suppress(ConnectionError, TimeoutError):
                     if settled(self.told(port)):
@@ -166,7 +164,7 @@ class Cluster(ABC):
         self._topics += 1
         name = f"bench-{self._topics:04}"
         rdkafka.create_topics(self.port, [name], partitions, SIZE)
-        self.wait_until(_all_in_sync, "the replicas of a new topic")
+        self.wait_until(lambda told: _knows(told, name, partitions) and _all_in_sync(told), "a new topic's replicas")
         try:
             yield name
         finally:
@@ -190,6 +188,10 @@ class BarnabasCluster(Cluster):
 
 
 CLUSTERS: Final[tuple[type[Cluster], ...]] = (KafkaCluster, BarnabasCluster)
+
+
+def _knows(told: MetadataResponse, name: str, partitions: int) -> bool:
+    return any(topic.name == name and len(topic.partitions) == partitions for topic in told.topics)
 
 
 def _all_in_sync(told: MetadataResponse) -> bool:
