@@ -10,6 +10,7 @@ import crc32c
 import pytest
 from bench.clients import tools, wire
 from bench.clients.java import parse_rate
+from bench.clients.pulse import longest_gap
 from kio.schema.errors import ErrorCode
 from kio.schema.produce.v9 import request, response
 from kio.schema.types import TopicName
@@ -23,6 +24,11 @@ SUMMARY = (
     "9000 records sent, 3000.5 records/sec (2.93 MB/sec), 5.00 ms avg latency, 9.00 ms max latency, "
     "5 ms 50th, 8 ms 95th, 9 ms 99th, 9 ms 99.9th.\n"
 )
+
+
+def test_the_longest_gap_is_between_two_neighbours() -> None:
+    assert longest_gap([1.0, 1.5, 4.0, 4.25]) == 2.5
+    assert longest_gap([1.0]) == 0
 
 
 def test_a_batch_has_a_true_header() -> None:

@@ -69,3 +69,16 @@ def test_a_meter_takes_the_difference_and_the_peak(proc: FakeProc) -> None:
     assert meter.cpu == 5
     assert meter.peak_mb == 9.216
     assert meter.seconds > 0
+
+
+def test_a_meter_of_several_processes_adds_them_up(proc: FakeProc) -> None:
+    task = proc.folder / "4" / "task" / "4"
+    task.mkdir(parents=True)
+    (task / "children").write_text("")
+    proc.account(4, cpu_ticks=TICKS, memory_kb=2000)
+    with measure.Meter(3, 4) as meter:
+        proc.account(3, cpu_ticks=5 * TICKS, memory_kb=9000)
+        proc.account(4, cpu_ticks=3 * TICKS, memory_kb=2000)
+        wait_until(lambda: meter.peak_mb > 11, "the sampler to see the peak")
+    assert meter.cpu == 6
+    assert meter.peak_mb == 11.264
