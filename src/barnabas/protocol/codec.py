@@ -2,9 +2,9 @@
 
 `decode` gives a handler the newest version of a request; `encode` writes a response of the newest version as the older
 version that the client asked in. Readers and writers are made once per API and version: importing a schema costs a
-millisecond, and a broker that nobody asks for ACLs never imports them. OffsetCommit and the responses of Metadata are
-packed by hand (`protocol/offset_commit`, `protocol/metadata_response`), and so are Produce and Fetch, which do not come
-this way.
+millisecond, and a broker that nobody asks for ACLs never imports them. OffsetCommit, and the responses of Metadata
+and of those by which groups rebalance, are packed by hand (`protocol/offset_commit`, `metadata_response`,
+`group_responses`), and so are Produce and Fetch, which do not come this way.
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ MAX_INTERNAL_ELEMENTS: Final = 10_000_000
 
 INTERNAL: Final = frozenset({4, 5, 6, 7, 1000, 1001})
 """The API keys of messages that `protocol/internal` declares."""
+
+
+REBALANCING: Final = frozenset(
+    {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT}
+)
+"""The APIs whose responses `protocol/group_responses` writes."""
 
 
 class RequestCodec(NamedTuple):
@@ -112,6 +118,10 @@ def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> byt
         from barnabas.protocol import offset_commit
 
         return offset_commit.pack(correlation_id, version, response)
+    if key in REBALANCING:
+        from barnabas.protocol import group_responses
+
+        return group_responses.pack(key, correlation_id, version, response)
     message = response
     if (down := shapes.DOWN.get(key)) is not None:
         message = down(message, version)

@@ -1,0 +1,107 @@
+"""Responses by which groups rebalance, packed by hand, are what kio writes, in every version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from io import BytesIO
+from typing import Any
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.consumer_group_heartbeat.v1 import response as consumer_heartbeat
+from kio.schema.heartbeat.v4.response import HeartbeatResponse
+from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
+from kio.schema.sync_group.v5.response import SyncGroupResponse
+from kio.serial import entity_writer
+from kio.static.primitive import i32, i32Timedelta
+
+from barnabas.broker.registry import BY_KEY
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol import codec, group_responses
+from barnabas.protocol.apis import FLEXIBLE_FROM, ApiKey
+from barnabas.protocol.conversion import convert
+
+TEXT = st.text(st.characters(codec="utf-8"), max_size=200)
+NULLABLE = st.one_of(st.none(), TEXT)
+INT32 = st.integers(-(2**31), 2**31 - 1).map(i32)
+BYTES = st.binary(max_size=200)
+TIME = st.integers(0, 10**6).map(lambda number: i32Timedelta.parse(timedelta(milliseconds=number)))
+CODES = st.sampled_from([ErrorCode.none, ErrorCode.illegal_generation, ErrorCode.unknown_server_error])
+HEAD: dict[str, Any] = {"throttle_time": TIME, "error_code": CODES}
+
+JOINS = st.builds(
+    JoinGroupResponse,
+    **HEAD,
+    generation_id=INT32,
+    protocol_type=NULLABLE,
+    protocol_name=TEXT,
+    leader=TEXT,
+    skip_assignment=st.booleans(),
+    member_id=TEXT,
+    members=st.lists(
+        st.builds(JoinGroupResponseMember, member_id=TEXT, group_instance_id=NULLABLE, metadata=BYTES), max_size=3
+    ).map(tuple),
+)
+SYNCS = st.builds(SyncGroupResponse, **HEAD, protocol_type=NULLABLE, protocol_name=NULLABLE, assignment=BYTES)
+HEARTBEATS = st.builds(HeartbeatResponse, **HEAD)
+CONSUMER_HEARTBEATS = st.builds(
+    consumer_heartbeat.ConsumerGroupHeartbeatResponse,
+    **HEAD,
+    error_message=NULLABLE,
+    member_id=NULLABLE,
+    member_epoch=INT32,
+    heartbeat_interval=TIME,
+    assignment=st.one_of(
+        st.none(),
+        st.builds(
+            consumer_heartbeat.Assignment,
+            topic_partitions=st.lists(
+                st.builds(
+                    consumer_heartbeat.TopicPartitions,
+                    topic_id=st.builds(UUID, int=st.integers(1, 2**128 - 1)),
+                    partitions=st.lists(INT32, max_size=200).map(tuple),
+                ),
+                max_size=3,
+            ).map(tuple),
+        ),
+    ),
+)
+RESPONSES: dict[ApiKey, st.SearchStrategy[Any]] = {
+    ApiKey.JOIN_GROUP: JOINS,
+    ApiKey.SYNC_GROUP: SYNCS,
+    ApiKey.HEARTBEAT: HEARTBEATS,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: CONSUMER_HEARTBEATS,
+}
+
+
+def same_as_kio(key: ApiKey, version: int, response: Any) -> None:
+    message_class: Any = codec.response_class(key, version)
+    buffer = BytesIO()
+    entity_writer(message_class)(buffer, convert(response, message_class))
+    frame = codec.encode(key, version, 77, response)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert int.from_bytes(frame[4:8], "big") == 77
+    assert frame[9 if version >= FLEXIBLE_FROM[key] else 8 :] == buffer.getvalue()
+
+
+@given(st.data())
+def test_responses_are_written_as_kio_writes_them(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(list(RESPONSES)))
+    api = BY_KEY[key.value]
+    same_as_kio(key, data.draw(st.integers(api.oldest, api.newest)), data.draw(RESPONSES[key]))
+
+
+def test_what_is_packed_by_hand_is_what_is_tested() -> None:
+    assert RESPONSES.keys() == group_responses.WRITERS.keys() == codec.REBALANCING
+
+
+@given(JOINS)
+def test_a_protocol_that_is_not_chosen_yet_has_an_empty_name_in_old_versions(response: JoinGroupResponse) -> None:
+    """Which had no null."""
+    for version in range(7):
+        nothing, empty = (replace(response, protocol_name=name) for name in (None, ""))
+        assert codec.encode(ApiKey.JOIN_GROUP, version, 1, nothing) == codec.encode(
+            ApiKey.JOIN_GROUP, version, 1, empty
+        )
