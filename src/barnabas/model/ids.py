@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
@@ -40,8 +41,9 @@ def uuid_from_text(text: str) -> UUID:
     return UUID(bytes=raw)
 
 
+@lru_cache(1024)
 def java_hash(text: str) -> int:
-    """What Java's String.hashCode gives: Kafka finds a group's coordinator by it.
+    """What Java's String.hashCode gives: Kafka finds a group's coordinator by it, with every request.
 
     >>> java_hash("polygenelubricants")
     -2147483648

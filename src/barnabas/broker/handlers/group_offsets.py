@@ -83,7 +83,14 @@ def offset_commit(broker: Broker, request: OffsetCommitRequest, caller: Caller, 
         known.append(OffsetCommitRequestTopic(topic_id=found.topic_id, name=found.name, partitions=partitions))
     if not known:
         return OffsetCommitResponse(topics=_merged(refused))
-    asked = replace(request, topics=tuple(known))
+    asked = OffsetCommitRequest(
+        group_id=request.group_id,
+        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        retention_time=request.retention_time,
+        topics=tuple(known),
+    )
     answer = broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.offset_commit(asked, call, now_ms),
