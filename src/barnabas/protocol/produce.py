@@ -224,36 +224,36 @@ def _too_many(count: int) -> InvalidFrame:
 def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
     """The whole frame of the response; results of one topic that follow each other are put together."""
     flexible = version >= FLEXIBLE
-    body = bytearray()
-    topics = 0
-    position = 0
-    while position < len(results):
-        topic = results[position][0]
-        end = position + 1
-        while end < len(results) and results[end][0] == topic:
-            end += 1
-        topics += 1
-        if isinstance(topic, bytes):
-            body += topic
+    topics: list[bytes] = []
+    packed: list[bytes] = []
+    last: Topic | None = None
+    for result in results:
+        topic, index, error, base_offset, append_time, log_start_offset, message = result
+        if topic != last:
+            if last is not None:
+                topics.append(_pack_topic(last, packed, flexible))
+                packed = []
+            last = topic
+        if message is None and flexible:
+            packed.append(RESULT_V9.pack(index, error, base_offset, append_time, log_start_offset, 1, 0, 0))
         else:
-            name = topic.encode()
-            body += uvarint(len(name) + 1) if flexible else INT16.pack(len(name))
-            body += name
-        body += uvarint(end - position + 1) if flexible else INT32.pack(end - position)
-        for result in results[position:end]:
-            _, index, error, base_offset, append_time, log_start_offset, message = result
-            if message is None and flexible:
-                body += RESULT_V9.pack(index, error, base_offset, append_time, log_start_offset, 1, 0, 0)
-            else:
-                _pack_result(body, version, result)
-        if flexible:
-            body.append(0)
-        position = end
-    count = uvarint(topics + 1) if flexible else INT32.pack(topics)
+            packed.append(_pack_result(version, result))
+    if last is not None:
+        topics.append(_pack_topic(last, packed, flexible))
+    count = uvarint(len(topics) + 1) if flexible else INT32.pack(len(topics))
     tail = b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
     head = INT32.pack(correlation_id) + (b"\0" if flexible else b"")
-    size = len(head) + len(count) + len(body) + len(tail)
-    return b"".join((INT32.pack(size), head, count, body, tail))
+    body = b"".join((head, count, *topics, tail))
+    return INT32.pack(len(body)) + body
+
+
+def _pack_topic(topic: Topic, partitions: list[bytes], flexible: bool) -> bytes:
+    if isinstance(topic, str):
+        name = topic.encode()
+        topic = (uvarint(len(name) + 1) if flexible else INT16.pack(len(name))) + name
+    if flexible:
+        return b"".join((topic, uvarint(len(partitions) + 1), *partitions, b"\0"))
+    return b"".join((topic, INT32.pack(len(partitions)), *partitions))
 
 
 def pack_one(
@@ -275,17 +275,15 @@ def _one_result(topic: Topic) -> tuple[struct.Struct, int, bytes]:
     return layout, layout.size - 4, named
 
 
-def _pack_result(out: bytearray, version: int, result: Result) -> None:
+def _pack_result(version: int, result: Result) -> bytes:
     """A result of an older version, or with a message."""
     _, partition, error, base_offset, append_time, log_start_offset, message = result
     if version < LOG_START:
-        out += RESULT_V2.pack(partition, error, base_offset, append_time)
-        return
-    out += RESULT_V5.pack(partition, error, base_offset, append_time, log_start_offset)
+        return RESULT_V2.pack(partition, error, base_offset, append_time)
+    packed = RESULT_V5.pack(partition, error, base_offset, append_time, log_start_offset)
     if version < RECORD_ERRORS:
-        return
+        return packed
     text = None if message is None else message.encode()[:32_000]
     if version < FLEXIBLE:
-        out += b"\0\0\0\0" + (b"\xff\xff" if text is None else INT16.pack(len(text)) + text)
-    elif text is not None:
-        out += b"\x01" + uvarint(len(text) + 1) + text + b"\0"
+        return packed + b"\0\0\0\0" + (b"\xff\xff" if text is None else INT16.pack(len(text)) + text)
+    return packed + b"\x01" + (b"\0" if text is None else uvarint(len(text) + 1) + text) + b"\0"

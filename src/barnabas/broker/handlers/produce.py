@@ -169,15 +169,18 @@ class Produce:
         results, led = self._results, self._broker.replicas.led
         may_be_plain = self._verification is None and self._version >= ZSTD_SINCE
         for place, (topic, index, records) in enumerate(partitions):
+            result: wire.Result | None
             try:
                 partition = led(topic, index)
-                info = None
-                if may_be_plain and partition is not None and records is not None:
-                    info = partition.append_plain(records, acks, now_ms)
-                if info is None or partition is None:
-                    result = self._append(topic, index, records, now_ms)
-                else:
+                if (
+                    may_be_plain
+                    and partition is not None
+                    and records is not None
+                    and (info := partition.append_plain(records, acks, now_ms)) is not None
+                ):
                     result = self._stored(partition, topic, index, info)
+                else:
+                    result = self._append(topic, index, records, now_ms)
             except ApiError as error:
                 result = wire.failure(topic, index, error.code, str(error))
             if result is None:

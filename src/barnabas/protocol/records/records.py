@@ -27,6 +27,8 @@ MIN_RECORD_SIZE: Final = 7
 
 _WALKED: Final = 8
 """Up to so many records, going over them all costs less than looking for the last one."""
+_FEW: Final = 64
+"""Up to so many records, their numbers take one byte."""
 _TAIL: Final = 4096
 _CANDIDATES: Final = 24
 
@@ -124,26 +126,24 @@ def count_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
     at, so a client can still forge records that no one can read, but no longer by a wrong count alone. When it is not
     found, the lengths of all records decide. Either way, a batch that Kafka takes is taken.
     """
-    if count * MIN_RECORD_SIZE > len(batch) - start:
-        return False
-    return (count > _WALKED and _tail_agrees(batch, start, count)) or _lengths_agree(batch, start, count)
-
-
-def _tail_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
-    """Whether the batch ends with a record `count - 1`, as far as a few tries near its end can tell.
-
-    Each try takes one place as the record's attributes: a zero, before it the length that reaches to the end, after
-    it a timestamp and then the record's number. Values rarely hold such numbers of two bytes; a number of one byte may
-    be any letter, so there the zero is searched for.
-    """
     size = len(batch)
-    tail = bytes(batch[start if size - start < _TAIL else size - _TAIL :])
-    number = (count - 1) << 1
-    return _ends_with_few(tail, number) if number < 0x80 else _ends_with_many(tail, varint(count - 1))
+    if count * MIN_RECORD_SIZE > size - start:
+        return False
+    if count > _WALKED:
+        tail = bytes(batch[start if size - start < _TAIL else size - _TAIL :])
+        if _ends_with_few(tail, count - 1) if count <= _FEW else _ends_with_many(tail, varint(count - 1)):
+            return True
+    return _lengths_agree(batch, start, count)
+
+
+# The two that follow look for the last record of a batch near its end. Each try takes one place as the record's
+# attributes: a zero, before it the length that reaches to the end, after it a timestamp and then the record's number.
+# Values rarely hold such numbers of two bytes; a number of one byte may be any letter, so there the zero is searched
+# for.
 
 
 def _ends_with_few(tail: bytes, number: int) -> bool:
-    """Whether the last record is this one, whose number (zigzag) takes one byte: searched for by its attributes."""
+    """Whether the last record is this one, whose number takes one byte."""
     end = len(tail)
     attributes = end - MIN_RECORD_SIZE + 2
     for _ in range(_CANDIDATES):
@@ -152,18 +152,17 @@ def _ends_with_few(tail: bytes, number: int) -> bool:
             attributes -= 1  # no length ends in a zero, so that was the timestamp
         if attributes < 2:
             return False
-        length = (end - attributes) << 1
-        if tail[attributes - 1] == (length >> 7 or length) and _has_length(tail, attributes, length):
+        if _is_framed(tail, attributes, end - attributes):
             position = attributes + 1
             while position < end - 2 and tail[position] >= 0x80:  # over the timestamp
                 position += 1
-            if tail[position + 1] == number:
+            if tail[position + 1] == number << 1:
                 return True
     return False
 
 
 def _ends_with_many(tail: bytes, number: bytes) -> bool:
-    """Whether the last record is this one, whose number takes several bytes: searched for by its number."""
+    """Whether the last record is this one, whose number takes several bytes."""
     end = after = len(tail)
     for _ in range(_CANDIDATES):
         found = tail.rfind(number, 0, after)
@@ -173,16 +172,16 @@ def _ends_with_many(tail: bytes, number: bytes) -> bool:
             attributes -= 1
         if attributes < 2:
             return False
-        if not tail[attributes] and _has_length(tail, attributes, (end - attributes) << 1):
+        if not tail[attributes] and _is_framed(tail, attributes, end - attributes):
             return True
     return False
 
 
-def _has_length(tail: bytes, attributes: int, length: int) -> bool:
-    """Whether this length (zigzag) stands before a record's attributes."""
-    if length < 0x80:
-        return tail[attributes - 1] == length
-    return tail[attributes - 1] == length >> 7 and tail[attributes - 2] == length & 0x7F | 0x80
+def _is_framed(tail: bytes, attributes: int, length: int) -> bool:
+    """Whether this length stands before a record's attributes."""
+    if length < 0x40:
+        return tail[attributes - 1] == length << 1
+    return tail[attributes - 1] == length >> 6 and tail[attributes - 2] == length << 1 & 0x7F | 0x80
 
 
 def _lengths_agree(batch: bytes | memoryview, start: int, count: int) -> bool:
