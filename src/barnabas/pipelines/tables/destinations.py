@@ -102,6 +102,20 @@ class Destination:
             raise UnusableTarget(f"files cannot be written to {address}: {error}") from error
         return files.open_output_stream(path_there)
 
+    def open_file(self, path: str) -> Any:
+        """A binary stream from a file of the table, named as `DataFile.path` has it."""
+        address = path if self.whole_paths else self.address(path)
+        if not is_remote(address):
+            return local_path(address).open("rb")
+        if self.io_properties is not None:
+            from pyiceberg.io import load_file_io
+
+            return load_file_io(dict(self.io_properties), address).new_input(address).open()
+        from pyarrow import fs
+
+        files, path_there = fs.FileSystem.from_uri(address)
+        return files.open_input_file(path_there)
+
     def finish(self, stream: Any) -> None:
         """Close a stream, and sync it if files have to be durable."""
         if self.durable and not is_remote(self.root):

@@ -158,7 +158,8 @@ class IcebergTable(Table):
         if not small:
             return Compaction(0, 0)
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        written = rewrite(small, self.destination(), plain_schema(schema), target_bytes)
+        destination = self.destination()
+        written = rewrite(small, destination, plain_schema(schema), target_bytes)
         try:
             with table.transaction() as transaction:
                 _put_note(transaction, upkeep_note(note))
@@ -166,7 +167,7 @@ class IcebergTable(Table):
                     for file in small:
                         update.delete_data_file(there[file.path])
                     for file in written:
-                        update.append_data_file(self._described(file, transaction))
+                        update.append_data_file(_described(file, transaction, destination))
         except CommitFailedException as error:
             raise TableError(f"{self.location} was changed while its files were merged: try again") from error
         return Compaction(len(small), len(written))
@@ -198,6 +199,7 @@ class IcebergTable(Table):
         return len(old)
 
     def _append(self, table: Loaded | None, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
+        destination = self.destination()
         try:
             with self._created(schema) if table is None else table.transaction() as transaction:
                 _put_note(transaction, note)
@@ -205,7 +207,7 @@ class IcebergTable(Table):
                     _map_names(transaction)
                 with transaction.update_snapshot(snapshot_properties={NOTE: note.to_text()}).fast_append() as update:
                     for file in files:
-                        update.append_data_file(self._described(file, transaction))
+                        update.append_data_file(_described(file, transaction, destination))
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
             raise Conflict(str(error)) from error
 
@@ -227,29 +229,6 @@ class IcebergTable(Table):
             for index, name in enumerate(self.partition_by)
         ]
         return PartitionSpec(*fields)
-
-    def _described(self, file: DataFile, transaction: Transaction) -> IcebergFile:
-        """A file as a manifest has it, by its footer."""
-        metadata = transaction.table_metadata
-        schema = metadata.schema()
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=read_footer(self.destination(), file),
-            stats_columns=compute_statistics_plan(schema, metadata.properties),
-            parquet_column_mapping=parquet_path_to_id_mapping(schema),
-        )
-        spec = metadata.spec()
-        return IcebergFile.from_args(
-            content=DataFileContent.DATA,
-            file_path=file.path,
-            file_format=FileFormat.PARQUET,
-            partition=Record(*_partition_values(file)),
-            file_size_in_bytes=file.size,
-            sort_order_id=None,
-            spec_id=spec.spec_id,
-            equality_ids=None,
-            key_metadata=None,
-            **statistics.to_serialized_dict(),
-        )
 
     def _load(self) -> Loaded | None:
         try:
@@ -314,6 +293,30 @@ def _partition_values(file: DataFile) -> list[Any]:
 
 def _values(names: Sequence[str], file: IcebergFile) -> PartitionValues:
     return tuple((name, file.partition[index]) for index, name in enumerate(names))
+
+
+def _described(file: DataFile, transaction: Transaction, destination: Destination) -> IcebergFile:
+    """A file as a manifest has it, by its footer."""
+    metadata = transaction.table_metadata
+    schema = metadata.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=read_footer(destination, file),
+        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    spec = metadata.spec()
+    return IcebergFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*_partition_values(file)),
+        file_size_in_bytes=file.size,
+        sort_order_id=None,
+        spec_id=spec.spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )
 
 
 def _put_note(transaction: Transaction, note: Note) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from barnabas.pipelines.tables.destinations import is_remote, local_path
 from barnabas.pipelines.tables.schemas import fitted
 from barnabas.pipelines.tables.writing import TableWriter
 
@@ -43,7 +42,7 @@ def _place(file: DataFile) -> str:
 
 
 def _rows(file: DataFile, destination: Destination, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _opened(file, destination) as stream:
+    with destination.open_file(file.path) as stream:
         for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
             yield fitted(_with_values(batch, file, schema), schema)
 
@@ -55,12 +54,3 @@ def _with_values(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa
             column = pa.repeat(pa.scalar(value, pa.string()), batch.num_rows).cast(kind)
             batch = batch.append_column(name, column)
     return batch
-
-
-def _opened(file: DataFile, destination: Destination) -> Any:
-    address = file.path if destination.whole_paths else destination.address(file.path)
-    if not is_remote(address):
-        return local_path(address).open("rb")
-    from pyiceberg.io import load_file_io
-
-    return load_file_io(dict(destination.io_properties or {}), address).new_input(address).open()

@@ -6,7 +6,6 @@ that it does not have. Nothing that is written here is visible in the table: the
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -225,5 +224,5 @@ def read_footer(destination: Destination, file: DataFile) -> Any:
     """A file's footer: as it came with the file, or from the file."""
     if file.footer is not None:
         return file.footer
-    address = file.path if destination.whole_paths else destination.address(file.path)
-    return pq.read_metadata(os.fspath(address) if "://" not in address else address.removeprefix("file://"))
+    with destination.open_file(file.path) as stream:
+        return pq.read_metadata(stream)
