@@ -97,6 +97,7 @@ LINE_SECONDS: Final = 10.0
 @option("--name", metavar="NAME", help="The pipeline, which owns the table.  [default: load-TOPIC]", section="Job")
 @option("--group", metavar="GROUP", help="The group that shows the progress.  [default: as --name]", section="Job")
 @option("--master", metavar="URL", help="Spark's master.  [default: this machine, all cores]", section="Job")
+@option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.", section="Job")
 @option(
     "--max-offsets-per-commit",
     type=click.IntRange(min=1),
@@ -124,6 +125,7 @@ def command(
     name: str | None,
     group: str | None,
     master: str | None,
+    conf: tuple[str, ...],
     max_offsets_per_commit: int,
     bootstrap_server: str,
     command_config: Path | None,
@@ -160,6 +162,7 @@ def command(
                 max_offsets_per_commit=max_offsets_per_commit,
                 fail_on_data_loss=not allow_data_loss,
                 master=master,
+                spark_config=pairs(conf, "--conf"),
                 client=client_properties(command_config),
                 catalog=catalog,
                 options=pairs(options),

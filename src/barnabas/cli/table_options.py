@@ -44,12 +44,12 @@ def table_options(command: F) -> F:
     return command
 
 
-def pairs(options: tuple[str, ...]) -> dict[str, str] | None:
-    """`--option` as a mapping; None if there is none."""
+def pairs(options: tuple[str, ...], flag: str = "--option") -> dict[str, str] | None:
+    """An option that is given as NAME=VALUE any number of times, as a mapping; None if it never is."""
     found = {}
     for text in options:
         name, equals, value = text.partition("=")
         if not equals:
-            raise click.UsageError(f"--option {text} is not of the form NAME=VALUE.")
+            raise click.UsageError(f"{flag} {text} is not of the form NAME=VALUE.")
         found[name] = value
     return found or None

@@ -39,6 +39,7 @@ def test_spans_of_time(text: str, seconds: float) -> None:
         (["--every", "5s", "--available-now"], "Give --available-now or --every."),
         (["--format", "orc"], "'orc' is not one of"),
         (["--option", "x"], "--option x is not of the form NAME=VALUE."),
+        (["--conf", "y"], "--conf y is not of the form NAME=VALUE."),
     ],
 )
 def test_wrong_words(words: list[str], expected: str) -> None:

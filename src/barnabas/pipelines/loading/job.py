@@ -74,6 +74,7 @@ def load(
     fail_on_data_loss: bool = True,
     spark: SparkSession | None = None,
     master: str | None = None,
+    spark_config: Mapping[str, object] | None = None,
     client: Mapping[str, object] | None = None,
     catalog: str = "default",
     options: Mapping[str, str] | None = None,
@@ -86,7 +87,7 @@ def load(
     `every` it goes on, looking so often (seconds) for more, until it is interrupted. `name` is that of the pipeline,
     which owns the table, `load-TOPIC` unless told otherwise, and the consumer group `group` that shows the progress is
     called the same. `starting_offsets` counts only for a table that is not there yet. `spark` is a session that is
-    there, otherwise one is made for `master`; `client` has Kafka's client properties.
+    there, otherwise one is made for `master` with `spark_config`; `client` has Kafka's client properties.
 
     Raises PipelineError, above all its TableErrors, before anything is written or with nothing half-written.
     """
@@ -109,7 +110,7 @@ def load(
         dead = stack.enter_context(table_of(dead_letters_location(to)))
         job = LoadJob(settings, view, table, dead, on_progress or (lambda _: None))
         job.begin()
-        return job.run(spark or _own_session(stack, pipeline, master), every)
+        return job.run(spark or _own_session(stack, pipeline, master, spark_config or {}), every)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,10 +352,10 @@ def _counter(spark: SparkSession) -> Any:
     return spark.sparkContext.accumulator((0, 0, 0), Sums())
 
 
-def _own_session(stack: ExitStack, pipeline: str, master: str | None) -> SparkSession:
+def _own_session(stack: ExitStack, pipeline: str, master: str | None, config: Mapping[str, object]) -> SparkSession:
     from barnabas.pipelines.session import spark_session
 
-    spark = spark_session(pipeline, master=master or MASTER, config=SPARK)
+    spark = spark_session(pipeline, master=master or MASTER, config={**SPARK, **config})
     stack.callback(spark.stop)
     return spark
 
