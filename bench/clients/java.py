@@ -7,6 +7,7 @@ the records that wait in the producer's buffer when the warm-up ends would be se
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import string
@@ -34,6 +35,7 @@ class Produce:
     topic: str
     records: int
     size: int
+    """Of each record, in bytes; 0 for JSON."""
     acks: str = "1"
     settings: tuple[str, ...] = ()
     """Further properties of the producer."""
@@ -45,7 +47,7 @@ class Produce:
             "org.apache.kafka.tools.ProducerPerformance",
             "--bootstrap-server", f"127.0.0.1:{port}", "--topic", self.topic,
             "--num-records", str(self.records), "--throughput", "-1",
-            "--payload-file", str(payload_file(folder, self.size)),
+            "--payload-file", str(payload_file(folder, self.size) if self.size else json_file(folder)),
             "--command-property", f"acks={self.acks}", *self.settings,
         ]  # fmt: skip
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -93,6 +95,25 @@ def parse_consumed(output: str, status: int, records: int) -> float:
     if int(told["data.consumed.in.nMsg"]) < records:
         raise RuntimeError(f"kafka-consumer-perf-test read {told['data.consumed.in.nMsg']} of {records} records")
     return float(told["fetch.nMsg.sec"])
+
+
+def json_file(folder: Path) -> Path:
+    """A file with JSON objects of about 120 bytes, one on a line."""
+    path = folder / "payloads-json.txt"
+    if not path.exists():
+        chance = random.Random(7)
+        rows = (
+            {
+                "id": number,
+                "city": chance.choice(("Ulm", "Bern", "Graz", "Metz")),
+                "price": round(chance.uniform(1, 500), 2),
+                "paid": chance.random() < 0.5,
+                "note": "".join(chance.choices(string.ascii_lowercase, k=50)),
+            }
+            for number in range(_PAYLOADS)
+        )
+        path.write_text("\n".join(map(json.dumps, rows)))
+    return path
 
 
 def payload_file(folder: Path, size: int) -> Path:

@@ -11,6 +11,7 @@ from bench.rows.consume import CONSUME, TOGETHER
 from bench.rows.groups import COMMITS, GROUP_CONSUME, REBALANCES
 from bench.rows.growth import GROWTH
 from bench.rows.latency import END_TO_END
+from bench.rows.pipelines import PIPELINES
 from bench.rows.produce import PRODUCE, UNBATCHED
 from bench.rows.start import EMPTY, MANY_PARTITIONS
 from bench.rows.tools import PERF, TOPICS_LIST
@@ -38,4 +39,5 @@ ROWS: Final[tuple[Row, ...]] = (
     TOPICS_LIST,
     *PERF,
     *CLUSTER_ROWS,
+    *PIPELINES,
 )

@@ -37,7 +37,8 @@ def loads(spark: SparkSession, kafka: Kafka, place: str) -> Loader:
     """`load` with this test's broker, session and table."""
 
     def call(topic: str, **given: Any) -> LoadReport:
-        return load(topic, given.pop("to", place), bootstrap_servers=kafka.bootstrap_servers, spark=spark, **given)
+        merged: dict[str, Any] = {"to": place, "spark": spark, "bootstrap_servers": kafka.bootstrap_servers, **given}
+        return load(topic, **merged)
 
     return call
 
@@ -156,6 +157,16 @@ def test_partitions_that_come_later_are_loaded_from_their_beginning(loads: Loade
     kafka.send(topic, "after", partition=1)
     assert loads(topic, decode="string").records == 2
     assert sorted(content("parquet", place).column("value").to_pylist()) == ["after", "after", "new"]
+
+
+def test_to_find_that_there_is_nothing_takes_no_spark(
+    loads: Loader, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, "one")
+    loads(topic)
+    monkeypatch.setattr("barnabas.pipelines.loading.job._own_session", lambda *_: pytest.fail("Spark was started"))
+    assert loads(topic, spark=None).records == 0
 
 
 @pytest.mark.parametrize("kind", FORMATS)

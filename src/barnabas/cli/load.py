@@ -181,8 +181,8 @@ def show(report: LoadReport, to: str, *, as_json: bool) -> None:
     dead = f", of which {report.dead:,} are in {to}_dead" if report.dead else ""
     rate = report.records / report.seconds if report.seconds else 0
     click.echo(
-        f"Loaded {report.records:,} records ({_bytes(report.size)}) in {report.seconds:.1f} s ({rate:,.0f}/s) with "
-        f"{report.commits} commits{dead}."
+        f"Loaded {report.records:,} records ({_bytes(report.size)}) in {report.seconds:.1f} s ({rate:,.0f}/s) in "
+        f"{report.commits} {'commit' if report.commits == 1 else 'commits'}{dead}."
     )
 
 

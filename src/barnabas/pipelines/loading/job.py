@@ -12,7 +12,7 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import RequestRefused
@@ -24,7 +24,7 @@ from barnabas.pipelines.errors import InvalidOption, PipelineError
 from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Round, check_position, plan_round
 from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.task import Done, Work, run_task
-from barnabas.pipelines.offsets import OffsetRange, from_text
+from barnabas.pipelines.offsets import OffsetRange, between, from_text
 from barnabas.pipelines.positions import AtOffsets, Edge, Position, offsets_at
 from barnabas.pipelines.selection import Selection
 from barnabas.pipelines.tables.contract import Outbox, Outcome
@@ -110,7 +110,8 @@ def load(
         dead = stack.enter_context(table_of(dead_letters_location(to)))
         job = LoadJob(settings, view, table, dead, on_progress or (lambda _: None))
         job.begin()
-        return job.run(spark or _own_session(stack, pipeline, master, spark_config or {}), every)
+        own = cache(partial(_own_session, stack, pipeline, master, spark_config or {}))
+        return job.run(own if spark is None else lambda: spark, every)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +161,16 @@ class LoadJob:
             self._table.evolve(self._columns(self._decoder.schema))
         self._deliver()
 
-    def run(self, spark: SparkSession, every: float | None) -> LoadReport:
-        """Load until the topic's end as it is now or, with `every`, for as long as the process runs."""
+    def run(self, session: Callable[[], SparkSession], every: float | None) -> LoadReport:
+        """Load until the topic's end as it is now or, with `every`, for as long as the process runs.
+
+        The session is asked for when there is something to load: to find that there is nothing takes no Spark.
+        """
         self._began = time.monotonic()
         upto = None if every is not None else self._ends()
         while True:
             began = time.monotonic()
-            while self._round(spark, upto):
+            while self._round(session, upto):
                 pass
             if every is None:
                 break
@@ -174,15 +178,18 @@ class LoadJob:
         seconds = time.monotonic() - self._began
         return LoadReport(self._records, self._dead_letters, self._size, self._commits, seconds)
 
-    def _round(self, spark: SparkSession, upto: Mapping[TopicPartition, int] | None) -> bool:
+    def _round(self, session: Callable[[], SparkSession], upto: Mapping[TopicPartition, int] | None) -> bool:
         """Load and commit once; whether there was anything."""
         known, start, end = self._look()
         if upto is not None:
             end = {place: min(offset, upto.get(place, start[place])) for place, offset in end.items()}
-        planned = plan_round(start, end, known, spark.sparkContext.defaultParallelism, self._settings.most)
         self._show_in_group(known)
-        if planned is None:
+        if not between(start, end):
             return False
+        spark = session()
+        if not self._commits:
+            self._began = time.monotonic()
+        planned = plan_round(start, end, known, spark.sparkContext.defaultParallelism, self._settings.most)
         lag = sum(max(0, end[place] - start[place]) for place in end)
         with self._ticking(spark, lag) as counted:
             results = self._run_tasks(spark, planned.pieces, self._decoder_for(self._table.schema()), counted)

@@ -29,12 +29,9 @@ class Round:
     """The same for tasks."""
 
 
-def plan_round(start: Offsets, end: Offsets, known: Offsets, tasks: int, most: int = ROUND_OFFSETS) -> Round | None:
-    """The next round for so many tasks at once; None if there is nothing to read."""
-    upto = limited(start, end, most)
-    ranges = between(start, upto)
-    if not ranges:
-        return None
+def plan_round(start: Offsets, end: Offsets, known: Offsets, tasks: int, most: int = ROUND_OFFSETS) -> Round:
+    """The next round for so many tasks at once."""
+    ranges = between(start, limited(start, end, most))
     taken = {each.place for each in ranges}
     new = [OffsetRange(*place, start[place], start[place]) for place in sorted(start) if place not in {*known, *taken}]
     total = sum(each.size for each in ranges)
