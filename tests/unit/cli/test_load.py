@@ -28,14 +28,14 @@ P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("30s", 30), ("500ms", 0.5), ("5m", 300), ("2h", 7200), ("7d", 604800)])
-def test_spans_of_time(text: str, seconds: float) -> None:
+def test_lengths_of_time(text: str, seconds: float) -> None:
     assert DURATION.convert(text, None, None) == datetime.timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--every", "soon"], "soon is not a span of time"),
+        (["--every", "soon"], "is no length of time"),
         (["--every", "5s", "--available-now"], "Give --available-now or --every."),
         (["--format", "orc"], "'orc' is not one of"),
         (["--option", "x"], "--option x is not of the form NAME=VALUE."),
