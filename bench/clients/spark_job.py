@@ -1,0 +1,76 @@
+"""One Spark process that does one job whenever it is told to, and says how long it took. Run by `bench.clients.spark`.
+
+It stands alone, so that another Python with an older Spark can run it: Spark's own connector is not released for the
+newest one. Words: who (connector or barnabas), bootstrap servers, topic, what (count, parquet, delta, iceberg), decode
+(bytes or json), folder, jars. Each line of standard input is a run, answered by a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+DDL = "id BIGINT, city STRING, price DOUBLE, paid BOOLEAN, note STRING"
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key")
+
+
+def main(who: str, servers: str, topic: str, what: str, decode: str, folder: str, jars: str) -> None:
+    """Start Spark, say `ready`, then run on request."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")
+    if jars:
+        builder = builder.config("spark.jars", jars)
+    spark = builder.getOrCreate()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        shutil.rmtree(folder, ignore_errors=True)
+        Path(folder).mkdir()
+        started = time.perf_counter()
+        records = run(spark, who, servers, topic, what, decode, f"{folder}/table")
+        print(json.dumps({"seconds": time.perf_counter() - started, "records": records}), flush=True)
+    spark.stop()
+
+
+def run(spark: Any, who: str, servers: str, topic: str, what: str, decode: str, place: str) -> int | None:
+    """Do the job once; how many records there were, if it says so."""
+    if who == "barnabas" and what != "count":
+        from barnabas.pipelines import load
+
+        report = load(
+            topic,
+            place,
+            format=what,
+            bootstrap_servers=servers,
+            decode=decode,
+            schema=DDL if decode == "json" else None,
+            spark=spark,
+        )
+        return report.records
+    if who == "barnabas":
+        from barnabas.pipelines import register
+
+        register(spark)
+    form = "barnabas" if who == "barnabas" else "kafka"
+    rows = spark.read.format(form).option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
+    if what == "count":
+        counted = rows.selectExpr("count(1) AS records", "sum(length(value)) AS size").first()
+        return int(counted["records"])
+    if decode == "json":
+        rows = rows.selectExpr(*COLUMNS, f"from_json(CAST(value AS STRING), '{DDL}') AS v").select(*COLUMNS, "v.*")
+    else:
+        rows = rows.select(*COLUMNS, "value")
+    rows.write.parquet(place)
+    return None
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
