@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 PARTITIONS = 4
 TOPIC = "numbers"
-PER_SECOND = 2000
+PER_SECOND = 500
 BROKER_EVERY = 4
 """After so many kills the broker's turn comes."""
 

@@ -17,7 +17,7 @@ from tests.support.spark import SETTINGS
 
 
 def main(bootstrap: str, topic: str, folder: str, master: str, when: str) -> None:
-    spark = spark_session("loader", master=master, config=SETTINGS)
+    spark = spark_session("loader", master=master, config=SETTINGS | {"spark.ui.showConsoleProgress": False})
 
     def one(kind: str) -> None:
         try:
@@ -28,7 +28,7 @@ def main(bootstrap: str, topic: str, folder: str, master: str, when: str) -> Non
                 bootstrap_servers=bootstrap,
                 decode="json",
                 every=0.2 if when == "on" else None,
-                max_offsets_per_commit=3000,
+                max_offsets_per_commit=3000 if when == "on" else 4_000_000,
                 spark=spark,
                 on_progress=lambda _: None,
             )
