@@ -148,6 +148,8 @@ class LoadJob:
         self._dead = dead
         self._on_progress = on_progress
         self._topic_ids: dict[str, str] = {}
+        self._shown: dict[TopicPartition, int] = {}
+        """What the group was told."""
         self._records = self._size = self._passed = self._dead_letters = self._commits = 0
         self._began = time.monotonic()
 
@@ -304,10 +306,12 @@ class LoadJob:
             self._dead.commit(self._pipeline, promised.ranges, self._topic_ids, promised.files, DEAD_SCHEMA)
 
     def _show_in_group(self, offsets: Mapping[TopicPartition, int]) -> None:
-        if not offsets:
+        new = {place: offset for place, offset in offsets.items() if self._shown.get(place) != offset}
+        if not new:
             return
+        self._shown |= new
         try:
-            self._view.commit(self._settings.group, offsets)
+            self._view.commit(self._settings.group, new)
         except RequestRefused as error:
             log.warning("the group %s does not show the progress: %s", self._settings.group, error)
 
