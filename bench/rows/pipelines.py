@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bench.lab import Lab, Samples, Scale
 
 SIDES: Final = {"Kafka": "connector", "Barnabas": "barnabas"}
-MEMORY: Final = Metric("peak", "memory of Spark", "MB", Kind.MEMORY, Better.LOWER, Target(1.5), "memory of Spark")
+MEMORY: Final = Metric("family", "memory of Spark", "MB", Kind.MEMORY, Better.LOWER, Target(1.5), "memory of Spark")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class PipelineRow(Row):
                     ran = sides[name].run()
                     if ran.records not in (None, records):
                         raise RuntimeError(f"{name} had {ran.records} of {records} records")
-                    values = {"throughput": records / ran.seconds, "peak": ran.peak_mb}
+                    values = {"throughput": records / ran.seconds, "family": ran.peak_mb}
                     if repetition:
                         samples[name].append(values)
                     show(self.name, name, repetition, values, self.metrics(lab.scale), counts=repetition > 0)
