@@ -18,6 +18,7 @@ from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.output import remark
+from barnabas.cli.progress import progress
 from barnabas.cli.records.filters import Filter
 from barnabas.cli.records.formats import STRING, choose, of_class
 from barnabas.cli.records.options import format_options, old_and_new, one_file, reach
@@ -335,10 +336,12 @@ def run(consumer: Consumer[bytes, bytes], show: Show, options: dict[str, Any]) -
     if most == 0:
         return
     if options["until_end"]:
-        for record in consumer.until_end():
-            show.show(record)
-            if show.count == most:
-                break
+        with progress("Reading", most, wanted=not sys.stdout.isatty()) as watched:
+            for record in consumer.until_end():
+                show.show(record)
+                watched(1)
+                if show.count == most:
+                    break
         sys.stdout.buffer.flush()
         return
     for batch in batches(consumer, show, most, options["timeout_ms"]):

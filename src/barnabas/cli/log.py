@@ -12,6 +12,7 @@ import click
 
 from barnabas.cli.help import Command, Group, option
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
+from barnabas.cli.progress import progress
 
 if TYPE_CHECKING:
     from barnabas.storage.cleaner.report import Overview
@@ -97,9 +98,11 @@ def check(ctx: click.Context, directories: tuple[Path, ...], as_json: bool) -> N
 
     reports = []
     for directory in directories:
-        if service.is_running(directory):
+        if in_use := service.is_running(directory):
             remark(f"A broker is running on {directory}: what it is writing right now may look unfinished.")
-        report = check_directory(directory)
+        size = sum(path.stat().st_size for path in directory.rglob("*.log"))
+        with progress(f"Checking {directory}", size, of_bytes=True) as watched:
+            report = check_directory(directory, watched, in_use=in_use)
         reports.append(report)
         if not as_json:
             for finding in report.findings:

@@ -16,12 +16,13 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.help import Command, option
 from barnabas.cli.output import remark
+from barnabas.cli.progress import progress
 from barnabas.cli.records.formats import choose
 from barnabas.cli.records.lines import JsonReader, LineReader, Outgoing
 from barnabas.cli.records.options import format_options, old_and_new, one_file, reach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
 READERS = (
@@ -235,19 +236,25 @@ def producer_properties(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines(files: tuple[Path, ...]) -> Iterator[str]:
-    """Lines without their ends, of the files or of standard input; a person at a terminal gets a prompt."""
+    """Lines without their ends, of the files or of standard input; a person at a terminal gets a prompt, or a bar."""
     if not files:
-        yield from _lines(sys.stdin.buffer, prompt=sys.stdin.isatty() and sys.stdout.isatty())
-    for file in files:
-        with file.open("rb") as source:
-            yield from _lines(source, prompt=False)
+        prompt = sys.stdin.isatty() and sys.stdout.isatty()
+        yield from _lines(sys.stdin.buffer, prompt=prompt)
+        return
+    size = sum(file.stat().st_size for file in files)
+    with progress("Sending", size, of_bytes=True) as watched:
+        for file in files:
+            with file.open("rb") as source:
+                yield from _lines(source, watched)
 
 
-def _lines(source: BinaryIO, *, prompt: bool) -> Iterator[str]:
+def _lines(source: BinaryIO, watched: Callable[[int], None] | None = None, *, prompt: bool = False) -> Iterator[str]:
     while True:
         if prompt:
             click.echo(">", nl=False)
         line = source.readline()
         if not line:
             return
+        if watched is not None:
+            watched(len(line))
         yield line.rstrip(b"\r\n").decode("utf-8", "surrogateescape")

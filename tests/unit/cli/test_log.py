@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -114,12 +115,19 @@ class TestCheck:
             }
         ]
 
-    def test_a_running_broker_is_remarked(self, run: Run, data: Path) -> None:
+    def test_a_running_broker_is_remarked_and_what_it_writes_at_its_end_is_not_missed(
+        self, run: Run, data: Path
+    ) -> None:
+        (data / "orders-0" / "leader-epoch-checkpoint").unlink()
+        (data / "payments-0").mkdir()
+        shutil.copy(data / "orders-0" / "partition.metadata", data / "payments-0")
+        assert run("log", "check", data).stdout.endswith(": 0 errors, 3 warnings\n")
         with (data / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             result = run("log", "check", data)
         assert result.exit_code == 0
         assert result.stderr.startswith(f"A broker is running on {data}: ")
+        assert result.stdout.endswith(": 0 errors, 0 warnings\n")
 
     def test_a_missing_directory_is_wrong_usage(self, run: Run, tmp_path: Path) -> None:
         assert run("log", "check", tmp_path / "nowhere").exit_code == 2

@@ -19,6 +19,7 @@ from barnabas.storage.check.report import Finding, Report, Severity
 from barnabas.storage.check.text import read_checkpoint, read_number, read_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 __all__ = ["Finding", "Report", "Severity", "check"]
@@ -27,9 +28,13 @@ _PARTITION: Final = re.compile(r"(.+)-(\d+)(\.[^.]+-future)?")
 _GOING: Final = re.compile(r".+-(delete|stray)")
 
 
-def check(path: Path) -> Report:
-    """Check a partition's directory, or a log directory with all its partitions."""
-    report = Report()
+def check(path: Path, watched: Callable[[int], None] = lambda size: None, *, in_use: bool = False) -> Report:
+    """Check a partition's directory, or a log directory with all its partitions.
+
+    `watched` is told of the bytes of each batch when it was checked. What a broker writes when it stops is not missed
+    while the directory is `in_use`.
+    """
+    report = Report(watched=watched, in_use=in_use)
     if not path.is_dir():
         report.error(path, None, "is not a directory")
     elif (path / "leader-epoch-checkpoint").exists() or any(path.glob("[0-9]*.log")):

@@ -96,7 +96,7 @@ class PartitionCheck:
                 self._report.warn(entry, None, "is left over from work that was not finished")
             elif not _OTHER_FILE.fullmatch(entry.name):
                 self._report.warn(entry, None, "does not belong here")
-        if not self._bases:
+        if not self._bases and not self._report.in_use:
             self._report.warn(self._path, None, "holds no segment")
         for name in self._files:
             stem, _, kind = name.partition(".")
@@ -115,7 +115,8 @@ class PartitionCheck:
     def _check_epochs(self) -> None:
         path = self._path / "leader-epoch-checkpoint"
         if not path.exists():
-            self._report.warn(path, None, "is missing")
+            if not self._report.in_use:
+                self._report.warn(path, None, "is missing")
             return
         for row in read_checkpoint(path, 2, self._report):
             epoch, start = read_number(row[0]), read_number(row[1])
@@ -184,6 +185,7 @@ class PartitionCheck:
             if attributes & 7 > _LAST_CODEC:
                 report.error(path, position, f"compression codec {attributes & 7} does not exist")
             self._check_producer(path, position, attributes, fields[9], fields[10], fields[11], delta)
+            report.watched(end - position)
             report.batches += 1
             report.records += max(count, 0)
             yield Batch(position, base_offset, base_offset + delta, max_timestamp, leader_epoch)

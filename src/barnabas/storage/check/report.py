@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 _FINDINGS_PER_FILE: Final = 20
@@ -43,6 +44,10 @@ class Report:
     batches: int = 0
     records: int = 0
     size: int = 0
+    in_use: bool = False
+    """Whether a broker has the directory: then files that it writes when it stops are not missed."""
+    watched: Callable[[int], None] = field(default=lambda size: None, repr=False, compare=False)
+    """Told of the bytes of each batch when it was checked."""
 
     @property
     def errors(self) -> list[Finding]:
