@@ -22,6 +22,7 @@ SLICE: Final = 1.0
 """How long one call may take. librdkafka goes on with it when it is made again, and only then says that the producer
 was fenced meanwhile."""
 RETRY_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 0.001
 
 
 class Transactions:
@@ -58,6 +59,7 @@ class Transactions:
 
     def commit(self) -> None:
         """Wait for the transaction's records, and make them visible."""
+        self._deliver()
         self._call("commit the transaction", lambda: self._client.commit_transaction(SLICE))
         self.open = False
 
@@ -65,6 +67,15 @@ class Transactions:
         """Give the transaction up; what was sent in it will never be visible to readers of committed data."""
         self.open = False
         self._call("abort the transaction", lambda: self._client.abort_transaction(SLICE))
+
+    def _deliver(self) -> None:
+        """Send what waits, and look often whether it has arrived; what takes too long is left to librdkafka.
+
+        librdkafka itself looks every 10 ms, if it was the pump that heard of the last record.
+        """
+        deadline = time.monotonic() + SLICE
+        while self._client.flush(LOOK_SECONDS) and time.monotonic() < deadline:
+            pass
 
     def _call(self, doing: str, call: Callable[[], object]) -> None:
         deadline = time.monotonic() + TIMEOUT
