@@ -7,6 +7,7 @@ Apache Kafka. A broker that would do the same to the Java client is caught.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from contextlib import contextmanager, suppress
@@ -14,8 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
 
 from tests.history.checker import Fate, History, Kind, Send, check
 from tests.history.workload import read_all
@@ -23,7 +26,6 @@ from tests.support.brokers import Barnabas
 from tests.support.group_scenarios import create
 from tests.support.holding import END_TXN, Holding
 from tests.support.java_producers import JavaClients
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,7 +84,7 @@ def test_a_late_end_ends_nothing_of_a_client_that_speaks_v5(tmp_path: Path) -> N
     with behind_a_proxy(tmp_path) as (proxy, bootstrap), JavaClients(tmp_path / "java.log") as clients:
         producer = clients.producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **IMPATIENT})
         assert violations(proxy, bootstrap, producer) == []
-        assert (END_TXN, 5) in proxy.seen
+        assert 5 in spoken(proxy)
 
 
 def test_a_broker_that_lets_it_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,4 +99,31 @@ def test_older_clients_get_kafkas_own_behaviour(tmp_path: Path) -> None:
         settings = {"socket.timeout.ms": 1000, "log_level": 0, "transactional.id": "late"}
         producer = Producer({"bootstrap.servers": bootstrap, **settings})
         assert {violation.kind for violation in violations(proxy, bootstrap, producer)} == {Kind.ABORTED, Kind.TORN}
-        wait_until(lambda: (END_TXN, 1) in proxy.seen, "an EndTxn of librdkafka")
+        assert spoken(proxy) == {1}
+
+
+def spoken(proxy: Holding) -> set[int]:
+    """The versions of EndTxn that came, which are forgotten then."""
+    versions = {version for key, version in proxy.seen if key == END_TXN}
+    proxy.seen.clear()
+    return versions
+
+
+def test_the_guide_says_which_client_speaks_which_version(tmp_path: Path) -> None:
+    """See docs/delivery-semantics.md; those of librdkafka and of Java's client are known from the tests above."""
+    with behind_a_proxy(tmp_path) as (proxy, bootstrap):
+        producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id="kafka-python")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(TOPIC, b"x")
+        producer.commit_transaction()
+        producer.close()
+        assert spoken(proxy) == {3}
+
+        async def send() -> None:
+            settings = {"bootstrap_servers": bootstrap, "transactional_id": "aiokafka"}
+            async with AIOKafkaProducer(**settings) as aio, aio.transaction():
+                await aio.send_and_wait(TOPIC, b"x")
+
+        asyncio.run(send())
+        assert spoken(proxy) == {0}
