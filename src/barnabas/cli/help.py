@@ -13,17 +13,28 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from click.shell_completion import CompletionItem
+
 F = TypeVar("F", bound="Callable[..., Any]")
 Example = tuple[str, str]
 """What one wants to do, and the command line that does it."""
 
 
 class Option(click.Option):
-    """An option that knows the section of the help it belongs to."""
+    """An option that knows the section of the help it belongs to, and names that the shell completes after it."""
 
     def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.section = section
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Topics and groups by name, anything else as click has it."""
+        from click.shell_completion import CompletionItem
+
+        from barnabas.cli.names import names_for
+
+        found = [name for name in names_for(self.opts[0], ctx) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in found] or super().shell_complete(ctx, incomplete)
 
 
 def option(*names: str, **kwargs: Any) -> Callable[[F], F]:
