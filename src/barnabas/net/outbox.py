@@ -16,10 +16,12 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from barnabas.net.reply import release
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.net.reply import Part, Slice
+    from barnabas.net.reply import LeasedFile, Part, Slice
 
 MOST_PER_TURN: Final = 1 << 20
 """Bytes after which a fast reader lets the other connections have their turn."""
@@ -183,24 +185,26 @@ class Outbox:
 
 def _in_one_piece(parts: Sequence[Part]) -> bytes | None:
     """A small answer whose slices are in memory as bytes, its leases given back; None for any other."""
-    size = 0
-    for part in parts:
-        if isinstance(part, bytes):
-            size += len(part)
-        elif part.warm and not part.file.revoked:
-            size += part.length
-        else:
-            return None
-        if size > SMALL:
-            return None
-    pieces = []
+    pieces: list[bytes] = []
+    files: list[LeasedFile] = []
+    left = SMALL
     for part in parts:
         if isinstance(part, bytes):
             pieces.append(part)
+            left -= len(part)
         else:
-            pieces.append(os.pread(part.file.fd, part.length, part.position))
-            part.file.release()
-    whole = b"".join(pieces)
-    if len(whole) != size:
-        raise Broken("the log file is shorter than a response that was being sent")
-    return whole
+            file, length = part.file, part.length
+            if length > left or not part.warm or file.revoked:
+                return None
+            piece = os.pread(file.fd, length, part.position)
+            if len(piece) != length:
+                release(parts)
+                raise Broken("the log file is shorter than a response that was being sent")
+            pieces.append(piece)
+            files.append(file)
+            left -= length
+    if left < 0:
+        return None
+    for file in files:
+        file.release()
+    return b"".join(pieces)

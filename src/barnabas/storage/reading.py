@@ -25,7 +25,7 @@ from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.flushing import Flusher
 from barnabas.storage.producer_state import ProducerStates, Snapshots
-from barnabas.storage.segments import NOTHING, Segments, View, aborted_transactions
+from barnabas.storage.segments import NOTHING, Segments, aborted_transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -279,9 +279,8 @@ class LogReader:
         segments = self._segments or self._open()
         while True:
             with self._lock:
-                view = View(segments.all, segments.active.size, self.log_end_offset)
+                view, size, end_offset = segments.all, segments.active.size, self.log_end_offset
                 truncations, changes = self.truncations, segments.changes
-            end_offset = view.end_offset
             if offset < self.log_start_offset or offset > end_offset:
                 raise OffsetOutOfRange(
                     f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {end_offset}"
@@ -289,7 +288,7 @@ class LogReader:
             if offset >= up_to or offset == end_offset or (max_bytes <= 0 and not min_one):
                 return NOTHING
             try:
-                found = segments.read(view, offset, max_bytes, up_to, min_one=min_one, cached=not may_block)
+                found = segments.read(view, size, end_offset, offset, max_bytes, up_to, min_one, not may_block)
             except FileNotFoundError as error:
                 self._check_removed(segments, changes, error)
                 continue

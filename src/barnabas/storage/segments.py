@@ -40,14 +40,6 @@ class ReadResult(NamedTuple):
 NOTHING: Final = ReadResult((), 0)
 
 
-class View(NamedTuple):
-    """The segments at one moment."""
-
-    segments: tuple[Segment, ...]
-    active_size: int
-    end_offset: int
-
-
 def segment_number(segments: Sequence[Segment], offset: int) -> int:
     """Which segment holds `offset`; -1 when it lies before the first."""
     return bisect_right(segments, offset, key=_base_offset) - 1
@@ -152,16 +144,28 @@ class Segments:
 
     # Reading
 
-    def read(self, view: View, offset: int, max_bytes: int, up_to: int, *, min_one: bool, cached: bool) -> ReadResult:
-        """Bytes from the batch that holds `offset` on, from one segment; see Log.read."""
-        segments = view.segments
+    def read(
+        self,
+        segments: tuple[Segment, ...],
+        active_size: int,
+        end_offset: int,
+        offset: int,
+        max_bytes: int,
+        up_to: int,
+        min_one: bool,
+        cached: bool,
+    ) -> ReadResult:
+        """Bytes from the batch that holds `offset` on, from one segment; see Log.read.
+
+        The first three say what the log was like at one moment.
+        """
         number = len(segments) - 1
         if offset < segments[-1].base_offset:
             number = max(segment_number(segments, offset), 0)
         while number < len(segments):
             segment = segments[number]
             number += 1
-            size, next_base = view.active_size, view.end_offset
+            size, next_base = active_size, end_offset
             if number < len(segments):
                 size, next_base = segment.size, segments[number].base_offset
             end = size if up_to >= next_base else _end_position(segment, size, up_to, cached)

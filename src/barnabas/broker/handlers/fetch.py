@@ -95,6 +95,7 @@ class Fetch:
         "_timer",
         "_unreadable",
         "_version",
+        "_watched",
     )
 
     def __init__(
@@ -112,6 +113,8 @@ class Fetch:
         """Partitions whose copying is slowed down, by their key."""
         self._unreadable: dict[object, ApiError] = {}
         """Partitions that could not be read from disk, by their key."""
+        self._watched: list[Partition | Follower] = []
+        """Partitions that wake this fetch."""
 
     def start(self) -> Answer | Parked:
         """The first look."""
@@ -126,7 +129,8 @@ class Fetch:
         self._parked = Parked(on_abandon=self._forget)
         self._timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, self._look_again, True)
         follower = self._request.replica_id >= 0
-        for partition in self._partitions():
+        self._watched = self._partitions()
+        for partition in self._watched:
             partition.add_watcher(self, follower=follower)
         return self._parked
 
@@ -167,7 +171,7 @@ class Fetch:
     def _forget(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        for partition in self._partitions():
+        for partition in self._watched:
             partition.remove_watcher(self)
 
     def _warm_up(self, cold: Cold) -> None:
