@@ -80,14 +80,14 @@ def produce_error_at(topic: str) -> slice:
     return slice(start, start + 2)
 
 
-def fetch_request(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
-    """A Fetch request outside any session that is answered at once."""
+def fetch_request(topic: str, partition: int, offset: int, max_bytes: int, *, wait: bool = False) -> bytes:
+    """A Fetch request outside any session that is answered at once, or waits until there is something."""
     wanted = fetch.FetchPartition(
         partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes)
     )
     return frame(
         fetch.FetchRequest(
-            max_wait=_NO_WAIT,
+            max_wait=_WAIT if wait else _NO_WAIT,
             min_bytes=i32(1),
             topics=(fetch.FetchTopic(topic=TopicName(topic), partitions=(wanted,)),),
             forgotten_topics_data=(),
