@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def kafka_config() -> Mapping[str, object]:
     """A broker that compacts within moments."""
-    return {"log.cleaner.backoff.ms": 100, "log.initial.task.delay.ms": 100}
+    return {"log.cleaner.backoff.ms": 100}
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import PySparkException, StreamingQueryException
+
+from barnabas.pipelines.markers import group_of
 from tests.support.spark import read_stream, texts
 
 if TYPE_CHECKING:
@@ -19,12 +24,13 @@ def write(frame: DataFrame, kafka: Kafka, mode: str = "append", **options: objec
     writer.options(**texts(options)).save()
 
 
-def pipe(frame: DataFrame, kafka: Kafka, checkpoint: Path, **options: object) -> None:
-    """Write what a stream has now, and wait until it is done."""
+def pipe(frame: DataFrame, kafka: Kafka, checkpoint: Path, **options: object) -> str:
+    """Write what a stream has now, wait until it is done, and return the id of the query."""
     writer = frame.writeStream.format("barnabas").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     writer = writer.option("checkpointLocation", str(checkpoint)).options(**texts(options))
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(100)
+    return str(query.id)
 
 
 def test_rows_of_a_batch_become_records(spark: SparkSession, kafka: Kafka) -> None:
@@ -47,15 +53,51 @@ def test_rows_of_a_batch_become_records(spark: SparkSession, kafka: Kafka) -> No
     )
 
 
-def test_an_exactly_once_stream_writes_each_row_once_and_goes_on_from_its_checkpoint(
+def test_an_exactly_once_stream_writes_each_row_once_however_often_an_epoch_runs(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
-    source, target = kafka.topic(partitions=2), kafka.topic(partitions=2)
-    kafka.send(source, *(f"{number}".encode() for number in range(20)), partition=0)
-    frame = read_stream(spark, kafka, subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    source, target, checkpoint = kafka.topic(partitions=2), kafka.topic(partitions=2), tmp_path / "checkpoint"
     wanted: dict[str, object] = {"topic": target, "deliveryGuarantee": "exactly-once"}
-    pipe(frame.select("key", "value"), kafka, tmp_path / "checkpoint", **wanted)
-    kafka.send(source, *(f"{number}".encode() for number in range(20, 30)), partition=1)
-    pipe(frame.select("key", "value"), kafka, tmp_path / "checkpoint", **wanted)
-    values = sorted(int(value or -1) for value in kafka.values(target))
-    assert values == list(range(30))
+
+    def copy(**options: object) -> str:
+        frame = read_stream(spark, kafka, subscribe=source, startingOffsets="earliest", **options)
+        return pipe(frame.select("key", "value"), kafka, checkpoint, **wanted)
+
+    def written() -> list[int]:
+        return sorted(int(value or -1) for value in kafka.values(target))
+
+    kafka.send(source, *range(20), partition=0)
+    copy(maxOffsetsPerTrigger=10)
+    kafka.send(source, *range(20, 30), partition=0)
+    kafka.send(source, *range(30, 40), partition=1)
+    query = copy()
+    assert written() == list(range(40))
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()  # Spark does not know that the epoch was finished, as if its driver had died just before that
+    (checkpoint / "commits" / f".{last.name}.crc").unlink(missing_ok=True)
+    copy()
+    assert written() == list(range(40))
+
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.delete_consumer_groups([group_of(query)]).values():
+        future.result(30)
+    kafka.send(source, b"40", partition=0)
+    with pytest.raises(StreamingQueryException, match=r"MarkerRefused: .*no note that epoch .* was written"):
+        copy()
+    assert written() == list(range(40))
+
+
+def test_an_at_least_once_stream_and_rows_that_cannot_be_written(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    source, target = kafka.topic(), kafka.topic()
+    kafka.send(source, b"a", b"b")
+    frame = read_stream(spark, kafka, subscribe=source, startingOffsets="earliest")
+    pipe(frame.selectExpr("key", "upper(string(value)) AS value"), kafka, tmp_path / "checkpoint", topic=target)
+    assert kafka.values(target) == ["A", "B"]
+    rows = spark.createDataFrame([("too large" * 200_000,)], "value STRING")
+    with pytest.raises(PySparkException, match="SinkRefused: nothing says where rows go"):
+        write(rows, kafka)
+    with pytest.raises(PySparkException, match=f"NotWritten: topic {target}: .*too large"):
+        write(rows, kafka, topic=target)
+    assert kafka.values(target) == ["A", "B"]

@@ -8,6 +8,7 @@ PipelineError
 ├── ReadStalled        a partition gave nothing for too long, although more was promised
 ├── SinkRefused        rows that cannot be written: a column is missing, has another type, or names no topic
 ├── MarkerRefused      an exactly-once sink cannot prove what it wrote before, so it writes nothing
+├── ReplayChecked      an epoch of an exactly-once sink was written in part; the next start writes the rest
 └── NotWritten         records did not arrive at a broker
 
 Every message says what happened, to what, and what to do about it. Spark shows it as the last line of a Python
@@ -26,6 +27,7 @@ __all__ = [
     "OffsetOutOfRange",
     "PipelineError",
     "ReadStalled",
+    "ReplayChecked",
     "SinkRefused",
     "TopicMissing",
 ]
@@ -61,6 +63,10 @@ class SinkRefused(PipelineError):
 
 class MarkerRefused(PipelineError):
     """What an exactly-once sink wrote before is not known for certain."""
+
+
+class ReplayChecked(PipelineError):
+    """An epoch that was written in part was compared with what is there; the query has to be started again."""
 
 
 class NotWritten(PipelineError):

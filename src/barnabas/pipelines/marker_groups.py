@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from barnabas.clients.config import open_client
 from barnabas.clients.errors import translated
 from barnabas.clients.library import load, load_kafka
+from barnabas.pipelines.markers import EpochNote, TaskNote, task_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
+Note = TypeVar("Note", EpochNote, TaskNote)
 
 PLACE: Final = ("__consumer_offsets", 0)
 ASK_SECONDS: Final = 10.0
@@ -71,16 +73,24 @@ class MarkerGroup:
             time.sleep(RETRY_SECONDS)
 
 
-def groups_beginning_with(prefix: str, client: Mapping[str, str]) -> list[str]:
-    """The names of all groups that begin so."""
+def read_note(kind: type[Note], name: str, client: Mapping[str, str]) -> Note | None:
+    """The note that a group has; None if it has none. Raises MarkerRefused."""
+    with MarkerGroup(name, client) as group:
+        found = group.read()
+    return None if found is None else kind.of(*found)
+
+
+def task_notes(query: str, client: Mapping[str, str]) -> dict[int, TaskNote]:
+    """The notes of all tasks that a query ever had, by their number."""
     load("confluent_kafka.admin", "clients")
     kafka = load_kafka()
     admin = open_client(kafka.admin, "AdminClient", {**client, "log_level": 0})
     try:
-        found = admin.list_consumer_groups(request_timeout=PATIENCE).result()
+        groups = [group.group_id for group in admin.list_consumer_groups(request_timeout=PATIENCE).result().valid]
     except kafka.KafkaException as failure:
         raise translated(failure.args[0], "list the groups") from failure
-    return [group.group_id for group in found.valid if group.group_id.startswith(prefix)]
+    found = {task: read_note(TaskNote, name, client) for name in groups if (task := task_of(name, query)) is not None}
+    return {task: note for task, note in found.items() if note is not None}
 
 
 def _passes(error: Any) -> bool:

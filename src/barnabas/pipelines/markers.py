@@ -10,8 +10,14 @@ In epoch N the note of epoch N-1 has to be there. If it is, a note of this task 
 would not have expired either: where there is none, the rows were not written. If it is not, nobody knows: the sink
 writes nothing. Epoch 0 has no note before it.
 
-A task that was done is not trusted to be the same task: another number of tasks, or a query that makes other rows each
-time, gives it other rows. So the note has a fingerprint of the rows, and a replay that differs is refused.
+A task that was done is not trusted to be the same task: with another number of tasks, or a query that makes other rows
+each time, it has other rows. So its note has a fingerprint of the rows, and a replay that differs is refused.
+
+That is not enough for the other tasks. If an earlier run wrote a part of the epoch, a task without a note may write
+only if those that have one are still the same, and no task knows that of another. So the epoch is replayed in two
+steps. In the first nobody writes: tasks that were done compare, the others note the fingerprint of their rows (a
+survey). The driver, which sees all tasks, approves the survey if every task that was done has compared, and fails the
+query. In the second, tasks write what they have surveyed, and nothing else.
 """
 
 from __future__ import annotations
@@ -25,11 +31,15 @@ from barnabas.pipelines.errors import MarkerRefused
 from barnabas.pipelines.sink_rows import Fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Mapping
 
 PREFIX: Final = "barnabas-sink-"
-_TASK_TEXT: Final = re.compile(r"rows=(\d+) hash=([0-9a-f]{16})")
+_TASK_TEXT: Final = re.compile(r"rows=(\d+) hash=([0-9a-f]{16}) run=(\S*)")
 _EPOCH_TEXT: Final = re.compile(r"tasks=(\d+) run=(\S*)")
+_LAYOUT: Final = (
+    "The number of tasks must not change between a failure and the restart, and a query must make the same rows again; "
+    "restart it as it was before"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +56,37 @@ class TaskOfEpoch:
         """The transactional id of the task, and the group that has its note."""
         return f"{group_of(self.query)}-{self.task}"
 
+    @property
+    def survey(self) -> str:
+        """The group that has the fingerprint of the rows that the task would write."""
+        return f"{group_of(self.query)}-survey-{self.task}"
+
     def __str__(self) -> str:
         return f"epoch {self.epoch}, task {self.task} of query {self.query}"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskNote:
-    """A task's rows of this epoch are written."""
+    """A task's rows of this epoch are written; or, in a survey, would be."""
 
     epoch: int
+    run: str
     fingerprint: Fingerprint
 
     def text(self) -> str:
         """The metadata of the group offset."""
-        return f"rows={self.fingerprint.rows} hash={self.fingerprint.total:016x}"
+        return f"rows={self.fingerprint.rows} hash={self.fingerprint.total:016x} run={self.run}"
 
     @classmethod
     def of(cls, offset: int, text: str) -> TaskNote:
         """From a group offset. Raises MarkerRefused."""
         parts = _parsed(_TASK_TEXT, text)
-        return cls(offset - 1, Fingerprint(int(parts[1]), int(parts[2], 16)))
+        return cls(offset - 1, parts[3], Fingerprint(int(parts[1]), int(parts[2], 16)))
 
 
 @dataclass(frozen=True, slots=True)
 class EpochNote:
-    """All tasks of this epoch are done."""
+    """All tasks of this epoch are done; or, as an approval, surveyed."""
 
     epoch: int
     tasks: int
@@ -91,13 +107,31 @@ class Verdict(Enum):
     """What a task has to do with its rows."""
 
     WRITE = "write them"
+    WRITE_SURVEYED = "write them if they are those of the survey"
+    SURVEY = "note them: an earlier run wrote a part of the epoch"
     COMPARE = "they are written: look whether they are the same"
     SKIP = "the whole epoch is written"
+
+    @property
+    def writes(self) -> bool:
+        """Whether rows are sent."""
+        return self in (Verdict.WRITE, Verdict.WRITE_SURVEYED)
 
 
 def group_of(query: str) -> str:
     """The group that has the note of a query's last epoch."""
     return f"{PREFIX}{query}"
+
+
+def approval_of(query: str) -> str:
+    """The group that has the driver's approval of a survey."""
+    return f"{group_of(query)}-replay"
+
+
+def task_of(group: str, query: str) -> int | None:
+    """The number of the task whose notes a group has; None if it is another group."""
+    number = group.removeprefix(f"{group_of(query)}-")
+    return int(number) if number != group and number.isdecimal() else None
 
 
 def verdict(task: TaskOfEpoch, last: EpochNote | None, own: TaskNote | None) -> Verdict:
@@ -121,19 +155,40 @@ def verdict(task: TaskOfEpoch, last: EpochNote | None, own: TaskNote | None) -> 
     return Verdict.COMPARE if own is not None and own.epoch == task.epoch else Verdict.WRITE
 
 
-def compare(task: TaskOfEpoch, own: TaskNote, found: Fingerprint) -> None:
-    """Whether a task that was done has the same rows now. Raises MarkerRefused."""
-    if own.fingerprint != found:
+def replay_verdict(task: TaskOfEpoch, approval: EpochNote | None, survey: TaskNote | None) -> Verdict:
+    """The same for a task without a note, in an epoch of which an earlier run wrote a part. Raises MarkerRefused."""
+    if approval is None or approval.epoch != task.epoch:
+        return Verdict.SURVEY
+    if survey is None or survey.epoch != task.epoch or survey.run != approval.run:
+        raise MarkerRefused(f"{task}: it had no rows when the replay was surveyed, and now it has. {_LAYOUT}")
+    return Verdict.WRITE_SURVEYED
+
+
+def compare(task: TaskOfEpoch, expected: TaskNote, found: Fingerprint) -> None:
+    """Whether a task has the rows that it had before. Raises MarkerRefused."""
+    if expected.fingerprint != found:
         raise MarkerRefused(
-            f"{task}: it wrote {own.fingerprint.rows} rows before, and now has {found.rows} or others. The number of "
-            "tasks must not change between a failure and the restart, and a query must make the same rows again; "
-            "restart it as it was before"
+            f"{task}: it had {expected.fingerprint.rows} rows before, and now has {found.rows} or others. {_LAYOUT}"
         )
 
 
-def strangers(notes: Iterable[tuple[int, TaskNote]], epoch: int, tasks: int) -> list[int]:
-    """Tasks that wrote in this epoch in an earlier attempt, and are not among its tasks now."""
-    return sorted(task for task, note in notes if task >= tasks and note.epoch == epoch)
+def earlier_writers(notes: Mapping[int, TaskNote], epoch: int, run: str) -> set[int]:
+    """The tasks that wrote their rows of an epoch in an earlier run."""
+    return {task for task, note in notes.items() if note.epoch == epoch and note.run != run}
+
+
+def check_replay(query: str, epoch: int, uncompared: Collection[int], tasks: int, approval: EpochNote | None) -> None:
+    """What only the driver can see: that no task is missing. Raises MarkerRefused."""
+    if uncompared:
+        raise MarkerRefused(
+            f"epoch {epoch} of query {query}: tasks {', '.join(map(str, sorted(uncompared)))} wrote rows of it before, "
+            f"and have none now. {_LAYOUT}"
+        )
+    if approval is not None and approval.epoch == epoch and approval.tasks != tasks:
+        raise MarkerRefused(
+            f"epoch {epoch} of query {query} had {approval.tasks} tasks when it was surveyed, and now has {tasks}. "
+            f"{_LAYOUT}"
+        )
 
 
 def _parsed(form: re.Pattern[str], text: str) -> re.Match[str]:

@@ -58,6 +58,8 @@ class RecordSender:
                 self.transactions.abort()
         self._client.purge()
         self._client.flush(ROOM_SECONDS)
+        # The client knows us by `_note`. It has to be forgotten, or it would live on in a worker that is used again.
+        del self._client, self.transactions
 
     def send(self, record: Outgoing) -> None:
         """Put a record into the buffer, waiting for room. Raises NotWritten if one before it did not arrive."""

@@ -43,12 +43,26 @@ class Outgoing(NamedTuple):
 class Fingerprint:
     """How many records, and the sum of their hashes: equal for equal records in any order."""
 
-    rows: int = 0
-    total: int = 0
+    rows: int
+    total: int
 
-    def with_record(self, record: Outgoing) -> Fingerprint:
-        """With one more."""
-        return Fingerprint(self.rows + 1, (self.total + _hash(record)) & 0xFFFFFFFFFFFFFFFF)
+
+class Tally:
+    """Takes the fingerprint of records that pass by."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+        self._total = 0
+
+    def add(self, record: Outgoing) -> None:
+        """One more."""
+        rest = repr((record.topic, record.key, record.value is None, record.headers, record.partition)).encode()
+        self._rows += 1
+        self._total += xxhash.xxh3_64_intdigest(rest, seed=xxhash.xxh3_64_intdigest(record.value or b""))
+
+    def fingerprint(self) -> Fingerprint:
+        """Of all that passed."""
+        return Fingerprint(self._rows, self._total & 0xFFFFFFFFFFFFFFFF)
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
@@ -98,8 +112,3 @@ def _number(partition: int | None) -> int:
     if partition < 0:
         raise SinkRefused(f"a row has the partition {partition}: it should be 0 or more, or null")
     return partition
-
-
-def _hash(record: Outgoing) -> int:
-    rest = repr((record.topic, record.key, record.value is None, record.headers, record.partition)).encode()
-    return xxhash.xxh3_64_intdigest(rest, seed=xxhash.xxh3_64_intdigest(record.value or b""))

@@ -9,28 +9,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from barnabas.pipelines.errors import MarkerRefused
-from barnabas.pipelines.marker_groups import MarkerGroup, groups_beginning_with
+from barnabas.pipelines.errors import MarkerRefused, ReplayChecked
+from barnabas.pipelines.marker_groups import MarkerGroup, read_note, task_notes
 from barnabas.pipelines.markers import (
     EpochNote,
     TaskNote,
     TaskOfEpoch,
     Verdict,
+    approval_of,
+    check_replay,
     compare,
+    earlier_writers,
     group_of,
-    strangers,
+    replay_verdict,
     verdict,
 )
 from barnabas.pipelines.sending import RecordSender, send_plainly
-from barnabas.pipelines.sink_rows import Fingerprint, check_schema, outgoing
+from barnabas.pipelines.sink_rows import Tally, check_schema, outgoing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -39,14 +42,32 @@ if TYPE_CHECKING:
     from barnabas.pipelines.sink_rows import Outgoing
 
 
+QUERY_ID: Final = "sql.streaming.queryId"
+RUN_ID: Final = "spark.jobGroup.id"
+BATCH_ID: Final = "streaming.sql.batchId"
+"""Properties that Spark gives to the tasks of a stream; a run is also a group of jobs, which can be cancelled."""
+
+
 @dataclass(frozen=True)
 class Sent(WriterCommitMessage):
     """What a task tells the driver."""
 
     task: TaskOfEpoch | None = None
     """Who it was, if it writes exactly once."""
+    verdict: Verdict | None = None
+    """What it did; None if it had no rows."""
     new_run: bool = False
     """Whether the epoch before was written by another run of the query: then this one may be a replay."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the notes say about a task."""
+
+    verdict: Verdict
+    expected: TaskNote | None
+    """What its rows have to be, if that is known."""
+    new_run: bool
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -65,29 +86,35 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return Sent()
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        """Note that the epoch is done. Raises MarkerRefused if it had other tasks in an earlier attempt."""
+        """Note that the epoch is done. Raises MarkerRefused, or ReplayChecked if it has to be replayed once more."""
         done = [message for message in messages if isinstance(message, Sent)]
         if not self._options.exactly_once or not done or done[0].task is None:
             return
-        task = done[0].task
+        query, run = done[0].task.query, done[0].task.run
+        what = {message.task.task: message.verdict for message in done if message.task is not None}
+        if Verdict.SKIP in what.values():
+            return
+        note = EpochNote(batch_id, len(messages), run)
         if any(message.new_run for message in done):
-            self._check_strangers(task.query, batch_id, len(messages))
-        with MarkerGroup(group_of(task.query), self._options.client) as group:
-            group.write(batch_id + 1, EpochNote(batch_id, len(messages), task.run).text())
-
-    def _check_strangers(self, query: str, epoch: int, tasks: int) -> None:
-        prefix = f"{group_of(query)}-"
-        notes = []
-        for name in groups_beginning_with(prefix, self._options.client):
-            with MarkerGroup(name, self._options.client) as group:
-                if (found := group.read()) is not None:
-                    notes.append((int(name.removeprefix(prefix)), TaskNote.of(*found)))
-        if others := strangers(notes, epoch, tasks):
-            raise MarkerRefused(
-                f"epoch {epoch} of query {query} has {tasks} tasks now, and in an earlier attempt tasks "
-                f"{', '.join(map(str, others))} wrote rows of it too: they are in the topic twice. The number of tasks "
-                "must not change between a failure and the restart"
+            self._check_replay(query, note, what)
+        if Verdict.SURVEY in what.values():
+            self._write(approval_of(query), note)
+            raise ReplayChecked(
+                f"epoch {batch_id} of query {query} was written in part before. That part was compared, and all is "
+                "well: start the query again, and it writes the rest"
             )
+        self._write(group_of(query), note)
+
+    def _check_replay(self, query: str, note: EpochNote, what: Mapping[int, Verdict | None]) -> None:
+        client = self._options.client
+        compared = {task for task, verdict in what.items() if verdict is Verdict.COMPARE}
+        before = earlier_writers(task_notes(query, client), note.epoch, note.run)
+        approval = read_note(EpochNote, approval_of(query), client)
+        check_replay(query, note.epoch, before - compared, note.tasks, approval)
+
+    def _write(self, group: str, note: EpochNote) -> None:
+        with MarkerGroup(group, self._options.client) as marker:
+            marker.write(note.epoch + 1, note.text())
 
 
 def send_once(records: Iterator[Outgoing], options: SinkOptions, task: TaskOfEpoch) -> Sent:
@@ -95,45 +122,46 @@ def send_once(records: Iterator[Outgoing], options: SinkOptions, task: TaskOfEpo
     first = next(records, None)
     if first is None:
         return Sent(task)
-    with (
-        MarkerGroup(group_of(task.query), options.client) as epochs,
-        MarkerGroup(task.name, options.client) as own,
-        RecordSender(options.client, task.name) as sender,
-    ):
+    with MarkerGroup(task.name, options.client) as own, RecordSender(options.client, task.name) as sender:
         sender.transactions.begin()
-        last, before = _epoch_note(epochs), _task_note(own)
-        what = verdict(task, last, before)
-        fingerprint = Fingerprint()
-        for record in chain((first,), records) if what is not Verdict.SKIP else ():
-            fingerprint = fingerprint.with_record(record)
-            if what is Verdict.WRITE:
+        found = look(task, options.client)
+        tally = Tally()
+        for record in chain((first,), records):  # all of them, also where they are not needed: Spark waits for that
+            tally.add(record)
+            if found.verdict.writes:
                 sender.send(record)
-        if what is Verdict.WRITE:
-            note = TaskNote(task.epoch, fingerprint)
+        note = TaskNote(task.epoch, task.run, tally.fingerprint())
+        if found.expected is not None:
+            compare(task, found.expected, note.fingerprint)
+        if found.verdict.writes:
             sender.commit_with(own.place(task.epoch + 1, note.text()), own.metadata())
         else:
             sender.transactions.abort()
-            if what is Verdict.COMPARE and before is not None:
-                compare(task, before, fingerprint)
-    return Sent(task, new_run=last is None or last.run != task.run)
+    if found.verdict is Verdict.SURVEY:
+        with MarkerGroup(task.survey, options.client) as survey:
+            survey.write(task.epoch + 1, note.text())
+    return Sent(task, found.verdict, found.new_run)
+
+
+def look(task: TaskOfEpoch, client: Mapping[str, str]) -> Findings:
+    """What the notes say, when the transactional id is ours already. Raises MarkerRefused."""
+    last, own = read_note(EpochNote, group_of(task.query), client), read_note(TaskNote, task.name, client)
+    what = verdict(task, last, own)
+    new_run = last is None or last.run != task.run
+    if what is not Verdict.WRITE:
+        return Findings(what, own if what is Verdict.COMPARE else None, new_run)
+    if not new_run or not earlier_writers(task_notes(task.query, client), task.epoch, task.run):
+        return Findings(what, None, new_run)
+    survey = read_note(TaskNote, task.survey, client)
+    what = replay_verdict(task, read_note(EpochNote, approval_of(task.query), client), survey)
+    return Findings(what, survey if what is Verdict.WRITE_SURVEYED else None, new_run)
 
 
 def this_task() -> TaskOfEpoch:
     """What Spark calls the task that runs here."""
     context = TaskContext.get()
     assert context is not None, "this runs in a task"
-    query, epoch = context.getLocalProperty("sql.streaming.queryId"), context.getLocalProperty("streaming.sql.batchId")
-    if query is None or epoch is None:
-        raise MarkerRefused("Spark does not tell the task which query and which batch it belongs to")
-    run = context.getLocalProperty("spark.jobGroup.id") or ""
+    query, run, epoch = map(context.getLocalProperty, (QUERY_ID, RUN_ID, BATCH_ID))
+    if query is None or run is None or epoch is None:
+        raise MarkerRefused("Spark does not tell the task which query, run and batch it belongs to")
     return TaskOfEpoch(query, run, int(epoch), context.partitionId())
-
-
-def _epoch_note(group: MarkerGroup) -> EpochNote | None:
-    found = group.read()
-    return None if found is None else EpochNote.of(*found)
-
-
-def _task_note(group: MarkerGroup) -> TaskNote | None:
-    found = group.read()
-    return None if found is None else TaskNote.of(*found)

@@ -1,0 +1,90 @@
+"""Epochs of an exactly-once sink that run again, as Spark would run them, with a real broker and without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from barnabas.pipelines.errors import MarkerRefused, ReplayChecked
+from barnabas.pipelines.markers import TaskOfEpoch, Verdict
+from barnabas.pipelines.sink_options import sink_options
+from barnabas.pipelines.sink_rows import Outgoing
+from barnabas.pipelines.stream_sink import Sent, StreamWriter, send_once
+
+if TYPE_CHECKING:
+    from barnabas.testing.kafka import Kafka
+
+
+class Sink:
+    """A query whose tasks are run one by one."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.kafka, self.topic = kafka, kafka.topic()
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        self._options = sink_options(servers | {"topic": self.topic, "deliveryGuarantee": "exactly-once"})
+        self._writer = StreamWriter(self._options, StructType([StructField("value", BinaryType())]))
+
+    def task(self, run: str, epoch: int, task: int, values: str) -> Sent:
+        records = (Outgoing(self.topic, None, value.encode(), None, -1) for value in values)
+        return send_once(records, self._options, TaskOfEpoch(self.kafka.prefix, run, epoch, task))
+
+    def epoch(self, run: str, epoch: int, *tasks: str) -> list[Verdict | None]:
+        done = [self.task(run, epoch, number, values) for number, values in enumerate(tasks)]
+        self._writer.commit(done, epoch)
+        return [message.verdict for message in done]
+
+    def written(self) -> str:
+        return "".join(sorted(value or "" for value in self.kafka.values(self.topic)))
+
+
+def test_an_epoch_that_was_written_in_part_is_compared_and_then_completed(kafka: Kafka) -> None:
+    sink = Sink(kafka)
+    assert sink.epoch("first", 0, "ab", "c") == [Verdict.WRITE, Verdict.WRITE]
+    sink.task("first", 1, 1, "de")  # and the driver is killed
+    with pytest.raises(ReplayChecked, match="start the query again"):
+        sink.epoch("second", 1, "f", "de", "g")
+    assert sink.written() == "abcde"
+    sink.task("third", 1, 0, "f")  # and it is killed again
+    assert sink.epoch("fourth", 1, "f", "ed", "g") == [Verdict.COMPARE, Verdict.COMPARE, Verdict.WRITE_SURVEYED]
+    assert sink.epoch("fourth", 2, "h") == [Verdict.WRITE]
+    assert sink.written() == "abcdefgh"
+    assert sink.epoch("fifth", 2, "h") == [Verdict.SKIP]
+    assert sink.written() == "abcdefgh"
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [("ab", "c", "d"), ("abcd",), ("", "abcd"), ("ab", "", "cd"), ("a", "bcd")],
+    ids=["more tasks", "fewer tasks", "without the task", "another task", "other rows"],
+)
+def test_a_replay_with_other_tasks_writes_nothing(kafka: Kafka, layout: tuple[str, ...]) -> None:
+    sink = Sink(kafka)
+    sink.task("first", 0, 1, "cd")
+    with pytest.raises(MarkerRefused, match="number of tasks must not change"):
+        sink.epoch("second", 0, *layout)
+    assert sink.written() == "cd"
+
+
+def test_a_surveyed_replay_with_other_tasks_writes_nothing(kafka: Kafka) -> None:
+    sink = Sink(kafka)
+    sink.task("first", 0, 0, "ab")
+    with pytest.raises(ReplayChecked):
+        sink.epoch("second", 0, "ab", "cd")
+    for layout in (("ab", "c", "d"), ("ab", "", "cd"), ("abcd",)):
+        with pytest.raises(MarkerRefused, match="number of tasks must not change"):
+            sink.epoch("third", 0, *layout)
+        assert sink.written() == "ab"
+    assert sink.epoch("fourth", 0, "ab", "cd") == [Verdict.COMPARE, Verdict.WRITE_SURVEYED]
+    assert sink.written() == "abcd"
+
+
+def test_a_task_that_failed_before_its_commit_is_written_by_its_next_attempt(kafka: Kafka) -> None:
+    sink = Sink(kafka)
+    sink.epoch("run", 0, "a")
+    sink.task("run", 1, 0, "b")
+    assert sink.task("run", 1, 0, "b").verdict is Verdict.COMPARE, "its result was lost"
+    with pytest.raises(MarkerRefused, match="had 1 rows before, and now has 2"):
+        sink.task("run", 1, 0, "bc")
+    assert sink.written() == "ab"

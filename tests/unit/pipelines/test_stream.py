@@ -1,0 +1,177 @@
+"""How far the batches of a stream go, over a cluster of numbers that grows and shrinks as the test says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from barnabas.clients.errors import RequestRefused
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
+from barnabas.pipelines import stream
+from barnabas.pipelines.errors import DataLost
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.rows import record_schema
+from barnabas.pipelines.source_options import stream_options
+from barnabas.pipelines.stream import StreamReader
+from barnabas.pipelines.tasks import RangeTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.selection import Selection
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ALL = ReadAllAvailable()
+
+
+class Numbers:
+    """Partitions by their ends; all begin at 0."""
+
+    def __init__(self, ends: dict[TopicPartition, int]) -> None:
+        self.ends = ends
+        self.groups: dict[str, list[Offsets]] = {}
+        self.refuses = False
+
+    def partitions(self, _: Selection) -> list[TopicPartition]:
+        return sorted(self.ends)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self.ends[partition] for partition in partitions}
+
+    def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return {partition: min(when, self.ends[partition]) for partition, when in moments.items()}
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        if self.refuses:
+            raise RequestRefused(ErrorCode.unknown_member_id, "the group has members")
+        self.groups.setdefault(group, []).append(offsets)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "DISCOVERY_SECONDS", 0)
+    monkeypatch.setattr(stream, "SHORT_SECONDS", 0)
+    monkeypatch.setattr(stream, "RETRY_SECONDS", 0)
+
+
+def reader(monkeypatch: pytest.MonkeyPatch, cluster: Numbers, **options: object) -> StreamReader:
+    monkeypatch.setattr(stream, "ClusterView", lambda _: cluster)
+    given = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t"}
+    found = stream_options(given | {name: str(value) for name, value in options.items()})
+    return StreamReader(found, from_arrow_schema(record_schema()))
+
+
+def at(*ends: int) -> dict[str, dict[str, int]]:
+    return {"t": {str(partition): end for partition, end in enumerate(ends)}}
+
+
+def test_a_stream_from_the_beginning_reads_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = reader(monkeypatch, Numbers({A: 10, B: 5}), startingOffsets="earliest")
+    assert source.initialOffset() == at(0, 0)
+    assert source.latestOffset(at(0, 0), ALL) == at(10, 5)
+    assert source.partitions(at(0, 0), at(10, 5)) == [
+        RangeTask(OffsetRange("t", 0, 0, 10)),
+        RangeTask(OffsetRange("t", 1, 0, 5)),
+    ]
+    assert source.reportLatestOffset() == at(10, 5)
+
+
+@pytest.mark.parametrize("start", [{}, {"startingTimestamp": 7}, {"startingOffsets": '{"t":{"0":-1}}'}])
+def test_a_start_that_moves_is_pinned_by_an_empty_batch(
+    monkeypatch: pytest.MonkeyPatch, start: dict[str, object]
+) -> None:
+    cluster = Numbers({A: 10})
+    source = reader(monkeypatch, cluster, **start)
+    first = source.initialOffset()
+    cluster.ends[A] = 12
+    assert source.initialOffset() == first, "it is asked twice, and must not move"
+    assert source.latestOffset(first, ALL) == first
+    assert source.latestOffset(first, ALL) == at(12)
+
+
+def test_a_replay_of_the_pinning_batch_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = reader(monkeypatch, Numbers({A: 20}))
+    assert source.initialOffset() == at(20)
+    assert source.partitions(at(20), at(10)) == []
+
+
+def test_a_restart_from_a_checkpoint_reads_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = reader(monkeypatch, Numbers({A: 20}))
+    assert source.latestOffset(at(10), ALL) == at(20)
+
+
+def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 100, B: 300})
+    source = reader(monkeypatch, cluster, startingOffsets="earliest", maxOffsetsPerTrigger=40)
+    assert source.getDefaultReadLimit() == ReadMaxRows(40)
+    assert source.latestOffset(at(0, 0), ReadMaxRows(40)) == at(10, 30)
+    assert source.reportLatestOffset() == at(100, 300)
+    assert source.latestOffset(at(0, 0), ALL) == at(100, 300)
+    assert reader(monkeypatch, cluster).getDefaultReadLimit() == ReadAllAvailable()
+    assert reader(monkeypatch, cluster, minOffsetsPerTrigger=3).getDefaultReadLimit() == ReadMinRows(3)
+
+
+def test_too_little_waits_for_more_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 5})
+    patient = reader(monkeypatch, cluster, startingOffsets="earliest", minOffsetsPerTrigger=6)
+    assert patient.latestOffset(at(0), ReadMinRows(6)) == at(0)
+    assert patient.latestOffset(at(0), ALL) == at(5), "all that is there was asked for"
+    cluster.ends[A] = 6
+    assert patient.latestOffset(at(0), ReadMinRows(6)) == at(6)
+    hasty = reader(monkeypatch, cluster, startingOffsets="earliest", minOffsetsPerTrigger=99, maxTriggerDelay="0s")
+    assert hasty.latestOffset(at(0), ReadMinRows(99)) == at(6)
+
+
+def test_available_now_ends_where_the_topic_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 10})
+    source = reader(monkeypatch, cluster, startingOffsets="earliest", minOffsetsPerTrigger=50)
+    source.prepareForTriggerAvailableNow()
+    cluster.ends |= {A: 20, B: 5}
+    assert source.latestOffset(at(0), ReadMinRows(50)) == at(10), "waiting for more would never end"
+    assert source.latestOffset(at(10), ReadMinRows(50)) == at(10)
+
+
+def test_new_partitions_begin_at_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 10})
+    source = reader(monkeypatch, cluster)
+    cluster.ends[B] = 3
+    assert source.latestOffset(at(10), ALL) == at(10, 3)
+    assert source.partitions(at(10), at(10, 3)) == [RangeTask(OffsetRange("t", 1, 0, 3))]
+
+
+def test_an_end_before_the_start_and_a_partition_that_is_gone_are_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataLost, match="t-0 ends at offset 4, and 9 was to be read next"):
+        reader(monkeypatch, Numbers({A: 4})).latestOffset(at(9), ALL)
+    with pytest.raises(DataLost, match="t-1 is not read or not there any more"):
+        reader(monkeypatch, Numbers({A: 9})).latestOffset(at(9, 9), ALL)
+    careless = reader(monkeypatch, Numbers({A: 4}), failOnDataLoss="false")
+    assert careless.latestOffset(at(9, 9), ALL) == at(4)
+
+
+def test_progress_is_committed_when_the_next_batch_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 10})
+    source = reader(monkeypatch, cluster, progressGroup="g")
+    for _ in range(3):
+        source.latestOffset(at(4), ALL)
+    source.latestOffset(at(10), ALL)
+    assert cluster.groups == {"g": [{A: 4}, {A: 10}]}
+
+
+def test_a_group_that_has_members_does_not_stop_the_stream(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Numbers({A: 10})
+    cluster.refuses = True
+    assert reader(monkeypatch, cluster, progressGroup="g").latestOffset(at(4), ALL) == at(10)
+    assert "progress was not committed to the group g: the group has members" in caplog.text
