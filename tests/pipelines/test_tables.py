@@ -335,3 +335,17 @@ def test_plain_parquet_needs_a_folder(tmp_path: Path) -> None:
         open_table(str(tmp_path / "file"), "parquet")
     with pytest.raises(UnusableTarget, match="Use --format delta or iceberg"):
         open_table("s3://bucket/table", "parquet")
+
+
+def test_a_table_of_a_catalog_that_is_configured(tmp_path: Path) -> None:
+    options = {"type": "sql", "uri": f"sqlite:///{tmp_path / 'catalog.db'}", "warehouse": str(tmp_path / "warehouse")}
+    with open_table("shop.numbers", "iceberg", catalog="main", options=options) as table:
+        add(table, 0, 10)
+    with open_table("shop.numbers", "iceberg", catalog="main", options=options) as table:
+        assert add(table, 0, 10) is Outcome.ALREADY
+        assert table.size().rows == 10
+    assert list((tmp_path / "warehouse" / "shop" / "numbers" / "data").glob("*.parquet"))
+    with pytest.raises(UnusableTarget, match="there is no Iceberg catalog nowhere"):
+        open_table("shop.numbers", "iceberg", catalog="nowhere")
+    with pytest.raises(UnusableTarget, match=r"name it as namespace\.table"):
+        open_table("s3://bucket/table", "iceberg")

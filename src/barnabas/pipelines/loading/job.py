@@ -13,6 +13,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import RequestRefused
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
 SPARK: Final[Mapping[str, object]] = {
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
-    "spark.log.level": "ERROR",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     "spark.driver.memory": "512m",
 }
 """Spark's settings for a session of our own: rows never reach the JVM, so it needs little."""
+ALONE: Final[Mapping[str, object]] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""And those for a session on this machine, which nobody else has to reach."""
 MASTER: Final = "local[*,3]"
 TICK_SECONDS: Final = 0.2
 
@@ -366,7 +369,8 @@ def _counter(spark: SparkSession) -> Any:
 def _own_session(stack: ExitStack, pipeline: str, master: str | None, config: Mapping[str, object]) -> SparkSession:
     from barnabas.pipelines.session import spark_session
 
-    spark = spark_session(pipeline, master=master or MASTER, config={**SPARK, **config})
+    alone = ALONE if (master or MASTER).startswith("local") else {}
+    spark = spark_session(pipeline, master=master or MASTER, config={**SPARK, **alone, **config})
     stack.callback(spark.stop)
     return spark
 
