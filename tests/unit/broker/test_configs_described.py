@@ -93,7 +93,7 @@ class TestDescribeTopic:
 class TestDescribeBroker:
     def test_every_key_of_kafka_and_our_own(self) -> None:
         result = describe(a_broker(), BROKER, "1")
-        assert len(result.configs) == 341
+        assert len(result.configs) == 344
         assert "metadata.store" in [found.name for found in result.configs]
 
     def test_a_key_from_the_file(self) -> None:
@@ -161,7 +161,9 @@ class TestDescribeBroker:
             assert (found.is_sensitive, found.config_type) == (True, kind)
 
     def test_retired_keys_show_when_they_are_set(self) -> None:
-        assert told(entry(a_broker({"zookeeper.set.acl": "true"}), BROKER, "1", "zookeeper.set.acl"))[:2] == ("true", 4)
+        assert told(entry(a_broker({"zookeeper.ssl.crl.enable": "true"}), BROKER, "1", "zookeeper.ssl.crl.enable"))[
+            :2
+        ] == ("true", 4)
 
     def test_numbers_with_a_fraction_are_written_as_in_java(self) -> None:
         found = entry(a_broker(), BROKER, "1", "log.cleaner.io.max.bytes.per.second")

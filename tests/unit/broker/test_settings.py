@@ -199,7 +199,7 @@ class TestChecks:
             {"log.retention.ms": "-1"},
             {"log.retention.ms": "-5"},
             {"foo": "x"},
-            {"zookeeper.set.acl": "true"},
+            {"zookeeper.ssl.crl.enable": "true"},
             {"leader.replication.throttled.rate": "1000"},
             {"listener.name.plaintext.max.connections": "5"},
             {"num.io.threads": "9", "compression.type": "zstd", "log.cleanup.policy": "compact"},

@@ -88,9 +88,9 @@ def test_options_become_configuration(run: Run, broker: FakeBroker, tmp_path: Pa
 def test_keys_without_effect_are_named(
     run: Run, broker: FakeBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run("start", "--data", tmp_path, "--set", "zookeeper.set.acl=true")
+    run("start", "--data", tmp_path, "--set", "zookeeper.ssl.crl.enable=true")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "zookeeper.set.acl" in caplog.text
+    assert "zookeeper.ssl.crl.enable" in caplog.text
 
 
 def test_the_exit_code_is_the_brokers(run: Run, broker: FakeBroker, tmp_path: Path) -> None:
