@@ -160,7 +160,16 @@ def _print_offset_table(group: GroupInfo, rows: list[Progress], *, verbose: bool
         (_for_people(_offset_cells(row, verbose=verbose)) for row in rows),
     )
     if len(rows) > 1:
-        click.echo(f"Lag of all partitions: {sum(row.lag or 0 for row in rows)}")
+        click.echo(total_lag([row.lag for row in rows]))
+
+
+def total_lag(lags: list[int | None]) -> str:
+    """The sum in words; a partition without a committed offset has no lag that could be known."""
+    known = [lag for lag in lags if lag is not None]
+    if not known:
+        return "Lag: not known, as nothing is committed yet"
+    which = "all partitions" if len(known) == len(lags) else f"the {len(known)} partitions with a committed offset"
+    return f"Lag of {which}: {sum(known)}"
 
 
 def show_members(found: Iterable[GroupInfo], style: Style, *, verbose: bool) -> None:

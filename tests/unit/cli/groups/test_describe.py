@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.cli.groups.describe import total_lag
 from barnabas.clients.groups import Committed
 from barnabas.model.ids import TopicPartition
 from tests.unit.cli.groups.conftest import member
@@ -152,4 +153,16 @@ def test_a_person_gets_tables(run: Run, groups: FakeGroups, words: tuple[str, ..
 
 @pytest.mark.usefixtures("terminal")
 def test_a_person_is_told_the_sum(run: Run) -> None:
-    assert "Lag of all partitions: 25" in run("groups", "--describe", "--group", "g").stdout
+    assert "Lag of the 3 partitions with a committed offset: 25" in run("groups", "--describe", "--group", "g").stdout
+
+
+@pytest.mark.parametrize(
+    ("lags", "told"),
+    [
+        ([1, 2], "Lag of all partitions: 3"),
+        ([0, None, 4], "Lag of the 2 partitions with a committed offset: 4"),
+        ([None, None], "Lag: not known, as nothing is committed yet"),
+    ],
+)
+def test_a_lag_that_nobody_knows_is_not_taken_for_none(lags: list[int | None], told: str) -> None:
+    assert total_lag(lags) == told
