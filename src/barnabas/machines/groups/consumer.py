@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatResponse
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from kio.schema.sync_group.v5 import SyncGroupRequest
 
     from barnabas.machines.groups.consumer_member import Partitions
+    from barnabas.machines.groups.settings import GroupSettings
     from barnabas.machines.groups.table import Asker, Group, GroupDraft, GroupOutcome, GroupTable
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
@@ -84,11 +86,12 @@ class ConsumerRules:
         """A member joins, leaves, or tells that it is there and what it has."""
         draft: GroupDraft = Draft()
         try:
-            check_request(request, asker.version, self._table.settings_of(request.group_id).consumer_assignors)
+            settings = self._table.settings_of(request.group_id)
+            check_request(request, asker.version, settings.consumer_assignors)
             if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
                 response = self._leave(request, draft, now_ms)
             else:
-                response = self._beat(request, asker, draft, now_ms)
+                response = self._beat(request, asker, settings, draft, now_ms)
         except ApiError as error:
             draft = Draft()
             response = ConsumerGroupHeartbeatResponse(
@@ -196,12 +199,16 @@ class ConsumerRules:
         return [group for group in self._table.groups.values() if isinstance(group, ConsumerGroup)]
 
     def _beat(
-        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, draft: GroupDraft, now_ms: int
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        asker: Asker,
+        settings: GroupSettings,
+        draft: GroupDraft,
+        now_ms: int,
     ) -> ConsumerGroupHeartbeatResponse:
         joins = request.member_epoch == JOIN_EPOCH
         found = self._table.groups.get(request.group_id)
         group = self._group_of(found, request.group_id, joins, draft, now_ms)
-        settings = self._table.settings_of(request.group_id)
         check_room(group, request.member_id, settings.consumer_max_size)
         owned = _owned(request)
         old = self._member_of(group, request, owned, draft)
@@ -223,7 +230,7 @@ class ConsumerRules:
             error_code=ErrorCode.none,
             member_id=member.member_id,
             member_epoch=i32(member.epoch),
-            heartbeat_interval=i32Timedelta.parse(timedelta(milliseconds=settings.consumer_heartbeat_interval_ms)),
+            heartbeat_interval=_interval(settings.consumer_heartbeat_interval_ms),
             assignment=_assignment(member) if tells else None,
         )
 
@@ -295,6 +302,18 @@ def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Aske
     """The member with everything that the request says about it; what it leaves out stays."""
     timeout = request.rebalance_timeout
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    if (
+        names is None
+        and regex is None
+        and timeout == NOT_GIVEN
+        and request.server_assignor is None
+        and request.rack_id is None
+        and member.client_id == asker.client_id
+        and member.client_host == asker.client_host
+        and member.instance_id == request.instance_id
+        and member.classic is None
+    ):
+        return member  # as almost every heartbeat has it
     return replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
@@ -307,6 +326,11 @@ def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Aske
         client_host=asker.client_host,
         classic=None,
     )
+
+
+@lru_cache(64)
+def _interval(milliseconds: int) -> i32Timedelta:
+    return i32Timedelta.parse(timedelta(milliseconds=milliseconds))
 
 
 def _owned(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:

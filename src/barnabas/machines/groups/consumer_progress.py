@@ -77,7 +77,7 @@ class Progress:
     def subscribe(self, group: ConsumerGroup, old: Member, new: Member, draft: GroupDraft, now_ms: int) -> Change:
         """Write that `old` became `new`, and raise the group's epoch if that changes what anybody is to read."""
         group_id = group.group_id
-        if new != old:
+        if new is not old and new != old:
             draft.changes.append(member_record(group_id, new))
         resolved = self._resolve(group, old, new, draft, now_ms)
         names_changed = new.topics != old.topics
@@ -144,7 +144,7 @@ class Progress:
             ).step(member)
         if change.compared:
             group.metadata_current = True
-        if after == member:
+        if after is member or after == member:
             return member
         draft.changes.append(current_record(group.group_id, after))
         if after.classic is None:
