@@ -42,9 +42,10 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Groups": {
         "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
     },
-    "Tables": {
+    "Pipelines": {
         "load": LazyCommand("barnabas.cli.load", "Load a topic into a table, exactly once."),
         "table": LazyCommand("barnabas.cli.table", "Look at loaded tables, and keep them in shape."),
+        "pipeline": LazyCommand("barnabas.cli.pipeline.command", "Run pipelines on Spark that are written in files."),
     },
     "Speed": {
         "producer-perf": LazyCommand("barnabas.cli.perf.producer", "Measure how fast records can be produced."),

@@ -51,11 +51,13 @@ def describe(
     """Show what a table holds, and for each partition the offset that comes next, and the lag."""
     with _open(place, kind, catalog, options) as table:
         from barnabas.pipelines.decode.ddl import type_name
+        from barnabas.pipelines.tables.contract import BATCHES
         from barnabas.pipelines.tables.table import owned
 
         note, size, columns = owned(table.last_note(), table.location), table.size(), table.schema()
         partition_by = list(table.partition_by)
-    ends = _ends(note.offsets, bootstrap_server, command_config)
+    offsets = {place: offset for place, offset in note.offsets.items() if place != BATCHES}
+    ends = _ends(offsets, bootstrap_server, command_config)
     partitions: list[dict[str, Any]] = [
         {
             "topic": each.topic,
@@ -63,7 +65,7 @@ def describe(
             "offset": offset,
             "lag": None if each not in ends else max(0, ends[each] - offset),
         }
-        for each, offset in sorted(note.offsets.items())
+        for each, offset in sorted(offsets.items())
     ]
     told = {
         "format": kind,
@@ -75,7 +77,7 @@ def describe(
         "bytes": size.size,
         "partition_by": partition_by,
         "columns": {field.name: type_name(field.type) for field in columns or ()},
-        "topics": dict(note.topic_ids),
+        "topics": {topic: id for topic, id in note.topic_ids.items() if topic != BATCHES.topic},
         "partitions": partitions,
     }
     show(told, choose_style(as_json=as_json))

@@ -16,6 +16,7 @@ from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.flows import flow_to, ordered, views_made, views_read
 from barnabas.pipelines.spec.model import (
     AVAILABLE_NOW,
+    BAD,
     DECODINGS,
     FILE_FORMATS,
     MODES,
@@ -49,6 +50,25 @@ def problems_of(pipelines: Sequence[Pipeline]) -> list[Problem]:
     found = [problem for pipeline in pipelines for problem in _of_one(pipeline)]
     found += _named_twice([(f'pipeline "{each.name}"', each.name, each.place) for each in pipelines])
     return found + list(_one_table_each(pipelines))
+
+
+def remarks_on(pipelines: Sequence[Pipeline]) -> list[Problem]:
+    """What is allowed, and perhaps not meant."""
+    found = []
+    for pipeline in pipelines:
+        read = {sink.reads.lower() for sink in pipeline.sinks}
+        read |= {view.lower() for step in pipeline.steps for view in views_read(step)}
+        for source in pipeline.sources:
+            bad = f"{source.name}{BAD}"
+            if isinstance(source, TopicSource) and source.decode == "json" and bad.lower() not in read:
+                found.append(
+                    Problem(
+                        source.place.at("decode"),
+                        f'values of source "{source.name}" that do not fit its schema go nowhere; a sink with '
+                        f'from = "{bad}" keeps them',
+                    )
+                )
+    return found
 
 
 def _of_one(pipeline: Pipeline) -> Iterator[Problem]:
@@ -275,7 +295,7 @@ def _one_table_each(pipelines: Sequence[Pipeline]) -> Iterator[Problem]:
     for pipeline in pipelines:
         for sink in pipeline.sinks:
             if isinstance(sink, TableSink):
-                tables[pipeline.located(sink.table).rstrip("/")].append(sink)
+                tables[pipeline.table(sink.table, sink.format).rstrip("/")].append(sink)
             if (checkpoint := pipeline.checkpoint(sink)) is not None:
                 checkpoints[checkpoint.rstrip("/")].append(sink)
     yield from _shared(tables, "table", lambda sink: sink.place.at("table"))

@@ -7,18 +7,18 @@ depend on what came before, which only Spark's checkpoint knows, and the sink is
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from barnabas.pipelines.spec.model import BAD, FunctionStep, Pipeline, Sink, SqlStep, Step, TopicSource
+from barnabas.pipelines.selection import Selection
+from barnabas.pipelines.spec.model import BAD, FunctionStep, Pipeline, Sink, Source, Step, TopicSource
 from barnabas.pipelines.spec.sql import SqlProblem, examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-
-    from barnabas.pipelines.spec.model import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,16 @@ class Flow:
 
     steps: tuple[Step, ...]
     """In an order in which every view is made before it is read."""
-    topics: tuple[TopicSource, ...]
+    sources: tuple[Source, ...]
     keeps_state: str | None
     """Why rows depend on what came before, as the end of a sentence; None if they do not."""
     grouping: tuple[Step, ...] = ()
     """The steps that aggregate a stream in SQL."""
+
+    @property
+    def topics(self) -> list[TopicSource]:
+        """The sources that are streams."""
+        return [source for source in self.sources if isinstance(source, TopicSource)]
 
     @property
     def by_offsets(self) -> bool:
@@ -59,6 +64,13 @@ def views_made(pipeline: Pipeline) -> dict[str, Source | Step]:
     return made | {step.name.lower(): step for step in pipeline.steps}
 
 
+def selection_of(source: TopicSource) -> Selection:
+    """What a source reads."""
+    return Selection(
+        topics=tuple(source.topics), pattern=None if source.pattern is None else re.compile(source.pattern)
+    )
+
+
 def ordered(steps: Iterable[Step]) -> list[Step]:
     """Steps in an order in which they can be made. Raises graphlib.CycleError."""
     by_name = {step.name.lower(): step for step in steps}
@@ -69,34 +81,33 @@ def ordered(steps: Iterable[Step]) -> list[Step]:
 def flow_to(pipeline: Pipeline, sink: Sink) -> Flow:
     """What leads to a sink, in a pipeline without cycles and unknown views."""
     made = views_made(pipeline)
-    topics, steps = _upstream(sink.reads, made)
-    order = tuple(ordered(steps))
-    remembering = {step.name: words for step in order if (words := _remembers(step, made))}
+    upstream = _upstream(sink.reads, made)
+    steps = ordered(each for each in upstream if isinstance(each, Step))
+    sources = [each for each in upstream if isinstance(each, Source)]
+    remembering = {step.name: words for step in steps if (words := _remembers(step, made))}
     reasons = [f'step "{name}" {words}' for name, words in remembering.items()]
-    reasons += [f"{twice} is read more than once" for twice in _read_twice(topics)]
-    grouping = tuple(step for step in order if remembering.get(step.name) == "has GROUP BY")
-    return Flow(order, tuple({each.name: each for each in topics}.values()), reasons[0] if reasons else None, grouping)
+    reasons += [f"{twice} is read more than once" for twice in _read_twice(sources)]
+    return Flow(
+        tuple(steps),
+        tuple({each.name: each for each in sources}.values()),
+        reasons[0] if reasons else None,
+        tuple(step for step in steps if remembering.get(step.name) == "has GROUP BY"),
+    )
 
 
-def _upstream(view: str, made: Mapping[str, Source | Step]) -> tuple[list[TopicSource], list[Step]]:
-    """The topics and steps that lead to a view, each as often as it is read."""
+def _upstream(view: str, made: Mapping[str, Source | Step]) -> list[Source | Step]:
+    """What leads to a view, each as often as it is read."""
     maker = made[view.lower()]
-    if isinstance(maker, TopicSource):
-        return [maker], []
-    if not isinstance(maker, SqlStep | FunctionStep):
-        return [], []
-    topics: list[TopicSource] = []
-    steps: list[Step] = [maker]
-    for each in views_read(maker):
-        more_topics, more_steps = _upstream(each, made)
-        topics += more_topics
-        steps += more_steps
-    return topics, steps
+    if isinstance(maker, Source):
+        return [maker]
+    return [maker, *(more for each in views_read(maker) for more in _upstream(each, made))]
 
 
 def _remembers(step: Step, made: Mapping[str, Source | Step]) -> str | None:
     """What a step does that needs memory of a stream, as the end of a sentence."""
-    streams = [view for view in views_read(step) if _upstream(view, made)[0]]
+    streams = [
+        view for view in views_read(step) if any(isinstance(each, TopicSource) for each in _upstream(view, made))
+    ]
     if not streams:
         return None
     if isinstance(step, FunctionStep):
@@ -110,9 +121,10 @@ def _remembers(step: Step, made: Mapping[str, Source | Step]) -> str | None:
     return "joins streams" if query.joins and len(streams) > 1 else None
 
 
-def _read_twice(sources: Sequence[TopicSource]) -> list[str]:
-    times = Counter(topic for source in sources for topic in source.topics)
+def _read_twice(sources: Sequence[Source]) -> list[str]:
+    streams = [each for each in sources if isinstance(each, TopicSource)]
+    times = Counter(topic for stream in streams for topic in stream.topics)
     found = [f'topic "{topic}"' for topic, count in times.items() if count > 1]
-    if len(sources) > 1 and any(source.pattern is not None for source in sources):
+    if len(streams) > 1 and any(stream.pattern is not None for stream in streams):
         found.append("a topic that matches a pattern, perhaps,")
     return found

@@ -16,8 +16,9 @@ whether it means anything, and the runner makes Spark's objects of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from barnabas.pipelines.spec.places import Place, here
 
@@ -171,12 +172,32 @@ class Pipeline:
         """A path as it is from anywhere; addresses like `s3://...` and names of tables stay."""
         return path if "://" in path else str(self.folder / path)
 
+    def table(self, path: str, format: str) -> str:
+        """Where a table is: a path, or for Iceberg the name in a catalog, as `sales.orders`."""
+        return path if format == "iceberg" and re.fullmatch(r"\w+(\.\w+)+", path) else self.located(path)
+
     def query(self, sink: Sink) -> str:
         """The name of a sink's query, which is also its consumer group."""
         return f"{self.name}.{sink.name}"
+
+    def target(self, sink: Sink) -> str:
+        """What a sink writes, for people."""
+        if isinstance(sink, TopicSink):
+            return f"topic {sink.topic}"
+        return f"{sink.format} {self.table(sink.table, sink.format)}"
 
     def checkpoint(self, sink: Sink) -> str | None:
         """Where Spark keeps the checkpoint of a sink's query; None if nobody said."""
         if sink.checkpoint is not None:
             return self.located(sink.checkpoint)
         return None if self.checkpoints is None else self.located(f"{self.checkpoints.rstrip('/')}/{sink.name}")
+
+
+def with_changes(pipeline: Pipeline, *, trigger: str | None = None, bootstrap_server: str | None = None) -> Pipeline:
+    """A pipeline with another trigger, or at another cluster, than its file says."""
+    changes: dict[str, Any] = {}
+    if trigger is not None:
+        changes["trigger"] = trigger
+    if bootstrap_server is not None:
+        changes["kafka"] = {**pipeline.kafka, "bootstrap.servers": bootstrap_server}
+    return replace(pipeline, **changes)

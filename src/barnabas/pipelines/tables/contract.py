@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.model.ids import TopicPartition
     from barnabas.pipelines.offsets import OffsetRange
+
+BATCHES: Final = TopicPartition("~batches", 0)
+"""Where a table keeps the number of the next batch, if a query with state fills it; no topic can have this name."""
 
 PartitionValues = tuple[tuple[str, Any], ...]
 """A file's values of the columns that a table is partitioned by, in their order."""

@@ -145,6 +145,10 @@ class IcebergTable(Table):
         told = snapshot.summary
         return Size(*(int(told[name] or 0) for name in ("total-records", "total-data-files", "total-files-size")))
 
+    def read(self) -> pa.Table:
+        """All rows. Raises TableError if there is no table."""
+        return self._existing().scan().to_arrow()
+
     def compact(self, target_bytes: int) -> Compaction:
         """Replace small files by larger ones in one snapshot. Raises TableError if the table has moved on meanwhile."""
         seen, table = self._look()

@@ -1,0 +1,39 @@
+"""Which failures pass by themselves, and which need somebody. Pure.
+
+Spark gives a failure of Python code as text: a traceback somewhere in a long message, in which the class is named with
+its module. What pipelines themselves refuse needs somebody, and says what to do; anything else (a broker that is away,
+a lost executor, a worker that was killed) is worth another try.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_OURS: Final = re.compile(r"\bbarnabas\.(?P<module>[\w.]+)\.(?P<name>[A-Z]\w+): (?P<text>[^\n]+)")
+_PASSING: Final = frozenset({"ReadStalled", "NotWritten"})
+_ANALYSIS: Final = re.compile(r"\b(AnalysisException|ParseException)\b")
+_LINE_LENGTH: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a query ended."""
+
+    text: str
+    """One line, for people."""
+    passes: bool
+    """Whether another try may help."""
+
+
+def understood(error: BaseException) -> Failure:
+    """What an error of a query means."""
+    whole = f"{type(error).__module__}.{type(error).__name__}: {error}"
+    ours = list(_OURS.finditer(whole))
+    if ours:
+        last = ours[-1]
+        lasts = last["module"].startswith("pipelines") and last["name"] not in _PASSING
+        return Failure(last["text"], not lasts)
+    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return Failure(first[:_LINE_LENGTH], not _ANALYSIS.search(whole))

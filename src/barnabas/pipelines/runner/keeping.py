@@ -1,0 +1,111 @@
+"""A query's rows into a table, each once: what a batch is known by, and what a restart goes on from.
+
+Kept by offsets (see `spec.flows`): the ranges of a batch name its commit, as in a plain load. A run begins where the
+table says, with an empty checkpoint of its own; there is nothing to lose.
+
+Kept by batches: what a batch gives depends on the state in Spark's checkpoint, and a batch that only moves a watermark
+has no ranges at all. So the commit is named by the batch's number too, as an offset of a topic that cannot exist, and
+the id of the checkpoint is stored as that topic's id. A replayed batch finds its number and adds nothing. Another
+checkpoint would number other batches alike: it is refused before anything runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.offsets import OffsetRange, between
+from barnabas.pipelines.tables.contract import BATCHES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from barnabas.model.ids import TopicPartition
+    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.tables.contract import Position
+
+
+class CheckpointRefused(PipelineError):
+    """A checkpoint and a table do not belong together, so nobody knows which rows are in the table."""
+
+
+class Log(Protocol):
+    """What is asked of a checkpoint (`checkpoints.Checkpoint`)."""
+
+    @property
+    def location(self) -> str:
+        """Where it is."""
+
+    def id(self) -> str | None:
+        """Its id, None if there is none."""
+
+    def has_batches(self) -> bool:
+        """Whether any batch was finished."""
+
+    def offsets(self, batch: int) -> Mapping[TopicPartition, int]:
+        """Where a batch ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchKey:
+    """What a commit is named by: ranges, and the ids of the topics they are of."""
+
+    ranges: Sequence[OffsetRange]
+    topic_ids: Mapping[str, str]
+
+
+def key_of(batch: int, log: Log, begun: Offsets, topic_ids: Mapping[str, str], *, by_offsets: bool) -> BatchKey:
+    """The key of a batch; `begun` is where the first one begins."""
+    end = log.offsets(batch)
+    start = {**begun, **log.offsets(batch - 1)}
+    ranges = between(start, end)
+    if by_offsets:
+        return BatchKey(ranges, topic_ids)
+    numbered = OffsetRange(*BATCHES, batch, batch + 1)
+    return BatchKey([*ranges, numbered], {**topic_ids, BATCHES.topic: log.id() or ""})
+
+
+def check_checkpoint(position: Position | None, log: Log, table: str) -> None:
+    """Raise CheckpointRefused unless the checkpoint is the one that the table was filled with."""
+    id = log.id()
+    stored = None if position is None else position.topic_ids.get(BATCHES.topic)
+    if position is None:
+        if id is not None and log.has_batches():
+            raise CheckpointRefused(
+                f"the checkpoint {log.location} has finished batches, and {table} has none of their rows. Put the "
+                "table back, or remove the checkpoint to load everything again."
+            )
+    elif stored is None:
+        raise CheckpointRefused(
+            f"{table} was filled without a checkpoint, row by row; the pipeline keeps state now, so the two would not "
+            "fit together. Choose another table."
+        )
+    elif id is None:
+        raise CheckpointRefused(
+            f"{table} was filled with a checkpoint, and there is none at {log.location}. Its state (open windows, rows "
+            "that wait for a join) is not in the table: put the checkpoint back, or begin with another table."
+        )
+    elif id != stored:
+        raise CheckpointRefused(
+            f"{table} was filled with the checkpoint {stored}, and {log.location} is {id}: they count other batches. "
+            "Put the right checkpoint back, or begin with another table."
+        )
+
+
+def where_to_begin(
+    partitions: Sequence[TopicPartition], position: Position | None, earliest: Offsets, edge: Offsets
+) -> dict[TopicPartition, int]:
+    """Where a run begins: where the table says; a partition that is new to it at its beginning; otherwise at `edge`."""
+    known = {} if position is None else position.offsets
+    topics = {partition.topic for partition in known}
+    return {each: known.get(each, (earliest if each.topic in topics else edge)[each]) for each in partitions}
+
+
+def check_kept_by_offsets(position: Position | None, table: str) -> None:
+    """Raise CheckpointRefused if a table has rows that depend on a checkpoint, and the pipeline has none any more."""
+    if position is not None and BATCHES in position.offsets:
+        raise CheckpointRefused(
+            f"{table} was filled by a pipeline that kept state; without its state nobody knows which records are in "
+            "it. Choose another table."
+        )

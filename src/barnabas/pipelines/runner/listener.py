@@ -1,0 +1,80 @@
+"""Reports every batch: a line in the log, and a JSON record in the topic that the pipeline names.
+
+Metrics that cannot be sent are no reason to stop: a warning says so, and the log has them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from barnabas.clients.producer import Producer
+from barnabas.model.errors import BarnabasError
+from barnabas.pipelines.cluster import CLIENT_ONLY
+from barnabas.pipelines.runner.metrics import measured
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+LAST_SECONDS: Final = 10.0
+
+log = logging.getLogger("barnabas.pipelines.metrics")
+
+
+class MetricsListener(StreamingQueryListener):
+    """Reports the batches of the queries of one session."""
+
+    def __init__(self, kafka: Mapping[str, str], topic: str | None) -> None:
+        self._topic = topic
+        self._ended = threading.Event()
+        self._producer: Producer[Any, Any] | None = None
+        if topic is not None:
+            unwanted = ("bootstrap.servers", *CLIENT_ONLY)
+            config = {name: value for name, value in kafka.items() if name not in unwanted}
+            self._producer = Producer(kafka["bootstrap.servers"], when_full="discard", config=config)
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing yet."""
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing to report: there was no batch."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Know that no batch will follow."""
+        self._ended.set()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report a batch."""
+        metrics = measured(json.loads(event.progress.json))
+        log.info("batch %s", metrics.line())
+        if self._producer is None or self._topic is None:
+            return
+        try:
+            self._producer.send(self._topic, json.dumps(asdict(metrics)), key=metrics.query)
+        except BarnabasError as error:
+            log.warning("metrics of batch %s were not sent to %s: %s", metrics.batch, self._topic, error)
+
+    def wait_for_last(self) -> None:
+        """Wait until the last batch of a query that has ended was reported: Spark tells of it a little later."""
+        self._ended.wait(LAST_SECONDS)
+
+    def close(self) -> None:
+        """Send what waits; what cannot be sent is in the log."""
+        if self._producer is None:
+            return
+        try:
+            self._producer.close()
+        except BarnabasError as error:
+            log.warning("the last metrics were not sent to %s: %s", self._topic, error)

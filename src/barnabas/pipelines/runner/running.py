@@ -1,0 +1,70 @@
+"""Runs the pipelines of files: one Spark application, a query for each sink."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.loading.job import ALONE
+from barnabas.pipelines.runner.queries import SinkQuery
+from barnabas.pipelines.runner.supervisor import supervise
+from barnabas.pipelines.session import spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.spec.model import Pipeline
+
+log = logging.getLogger("barnabas.pipelines")
+
+
+def run_pipelines(
+    pipelines: Sequence[Pipeline],
+    *,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    config: Mapping[str, object] | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Run pipelines that were checked until all have read everything, or until `stop` is set. Raises QueryFailed.
+
+    Without a session one is made, with `master` and `config`, and ended with the run.
+    """
+    name = "-".join(each.name for each in pipelines)
+    session = spark or spark_session(name, master=master, config={**_local_defaults(master), **(config or {})})
+    try:
+        queries = [SinkQuery(session, pipeline, sink) for pipeline in pipelines for sink in pipeline.sinks]
+        supervise(queries, stop or threading.Event())
+    finally:
+        if spark is None:
+            session.stop()
+
+
+def _local_defaults(master: str | None) -> dict[str, object]:
+    """On one machine nobody else has to reach Spark, and its 200 tasks for an aggregation take longer than the work."""
+    if master is not None and not master.startswith("local"):
+        return {}
+    return {**ALONE, "spark.sql.shuffle.partitions": max(2, os.cpu_count() or 2)}
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set."""
+    event = threading.Event()
+
+    def stop(number: int, _: object) -> None:
+        log.info("%s: stopping between batches", signal.Signals(number).name)
+        event.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,145 @@
+"""Keeps queries running: starts them, starts them again after a failure that passes, stops them between batches.
+
+Queries are started one after the other: each makes a Python process for its source, for which Spark waits 10 seconds
+and no longer, and a busy machine takes more for many at once.
+
+A query that fails is tried again after a pause that doubles, and is given up after `TRIES` failures without a finished
+batch between them, or at once if the failure needs somebody. Then everything stops: a run in which one pipeline stands
+still must not look healthy.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.runner.failures import Failure, understood
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from threading import Event
+
+TRIES: Final = 6
+FIRST_PAUSE: Final = 1.0
+LOOK_EVERY: Final = 0.1
+FINISH_SECONDS: Final = 60.0
+"""How long a batch that is under way may take to finish after a stop was asked for."""
+
+log = logging.getLogger("barnabas.pipelines")
+
+
+class QueryFailed(PipelineError):
+    """A query failed, and trying again does not help."""
+
+
+class Query(Protocol):
+    """What is supervised (`queries.SinkQuery`)."""
+
+    name: str
+
+    def start(self) -> None:
+        """Start, where the last run ended."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it runs, and is still making its sources."""
+
+    @property
+    def failure(self) -> BaseException | None:
+        """Why it ended."""
+
+    @property
+    def last_batch(self) -> int | None:
+        """The last batch that was finished in this run."""
+
+    @property
+    def is_between_batches(self) -> bool:
+        """Whether a stop interrupts nothing."""
+
+    def close(self) -> None:
+        """Stop, and let go."""
+
+
+def supervise(queries: Sequence[Query], stop: Event, *, now: Callable[[], float] = time.monotonic) -> None:
+    """Run queries until all have ended by themselves or `stop` is set. Raises QueryFailed."""
+    watched = [_Watched(query, now) for query in queries]
+    try:
+        while not all(each.is_done for each in watched):
+            for each in watched:
+                each.look(may_start=not any(query.is_starting for query in queries))
+            if stop.wait(LOOK_EVERY):
+                break
+    finally:
+        _finish(queries, now)
+
+
+class _Watched:
+    """A query, whether it waits, runs or is done, and how often it failed in a row."""
+
+    def __init__(self, query: Query, now: Callable[[], float]) -> None:
+        self._query = query
+        self._now = now
+        self._runs = False
+        self._failures = 0
+        self._due = now()
+        self.is_done = False
+
+    def look(self, *, may_start: bool) -> None:
+        """See what became of it, and start it if it is time to. Raises QueryFailed."""
+        if self.is_done:
+            return
+        if not self._runs:
+            if may_start and self._now() >= self._due:
+                self._start()
+            return
+        if self._query.last_batch is not None:
+            self._failures = 0
+        if not self._query.is_active:
+            self._ended()
+
+    def _start(self) -> None:
+        try:
+            self._query.start()
+        except Exception as error:
+            self._failed(understood(error))
+        else:
+            self._runs = True
+            log.info("query=%s started", self._query.name)
+
+    def _ended(self) -> None:
+        self._runs = False
+        failure = self._query.failure
+        if failure is not None:
+            self._failed(understood(failure))
+            return
+        self.is_done = True
+        log.info("query=%s has read everything", self._query.name)
+
+    def _failed(self, failure: Failure) -> None:
+        self._failures += 1
+        if not failure.passes:
+            raise QueryFailed(f"{self._query.name}: {failure.text}")
+        if self._failures == TRIES:
+            raise QueryFailed(f"{self._query.name} failed {TRIES} times without a finished batch: {failure.text}")
+        pause = FIRST_PAUSE * 2 ** (self._failures - 1)
+        self._due = self._now() + pause
+        log.warning("query=%s failed, trying again in %.0f s: %s", self._query.name, pause, failure.text)
+
+
+def _finish(queries: Sequence[Query], now: Callable[[], float]) -> None:
+    """Stop queries when their batch is finished, or `FINISH_SECONDS` from now."""
+    deadline = now() + FINISH_SECONDS
+    waiting = {query.name: (query, query.last_batch) for query in queries}
+    while waiting:
+        for query, batch in list(waiting.values()):
+            if query.is_between_batches or query.last_batch != batch or now() > deadline:
+                query.close()
+                del waiting[query.name]
+        if waiting:
+            time.sleep(LOOK_EVERY)

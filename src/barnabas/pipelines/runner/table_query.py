@@ -1,0 +1,108 @@
+"""A table as the sink of a query: where the query begins, and what it does with each batch."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.offsets import OffsetRange, to_text
+from barnabas.pipelines.runner.checkpoints import Checkpoint
+from barnabas.pipelines.runner.keeping import check_checkpoint, check_kept_by_offsets, where_to_begin
+from barnabas.pipelines.runner.table_sink import TableBatches, table_schema
+from barnabas.pipelines.runner.views import make_views
+from barnabas.pipelines.spec.flows import selection_of
+from barnabas.pipelines.tables.opening import open_table
+
+if TYPE_CHECKING:
+    from contextlib import ExitStack
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from barnabas.model.ids import TopicPartition
+    from barnabas.pipelines.cluster import ClusterView
+    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.spec.flows import Flow
+    from barnabas.pipelines.spec.model import Pipeline, TableSink
+    from barnabas.pipelines.tables.contract import Position
+    from barnabas.pipelines.tables.table import Table
+
+
+class TableQuery:
+    """Prepares the query of a table; what it opens is closed with `resources`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        cluster: ClusterView,
+        pipeline: Pipeline,
+        sink: TableSink,
+        flow: Flow,
+        resources: ExitStack,
+    ) -> None:
+        """Open the table. Raises TableError."""
+        self._spark = spark
+        self._cluster = cluster
+        self._pipeline = pipeline
+        self._sink = sink
+        self._flow = flow
+        self._resources = resources
+        location = pipeline.table(sink.table, sink.format)
+        self._table: Table = resources.enter_context(open_table(location, sink.format, partition_by=sink.partition_by))
+        self._table.claim()
+
+    def writer(self) -> DataStreamWriter:
+        """The query, ready to start. Raises TableError, CheckpointRefused."""
+        position = self._table.position(self._pipeline.name)
+        checkpoint = Checkpoint(self._spark, self._checkpoint_location())
+        if self._flow.by_offsets:
+            check_kept_by_offsets(position, self._table.location)
+        else:
+            check_checkpoint(position, checkpoint, self._table.location)
+        begun = {source.name: self._begun(source.name, position) for source in self._flow.topics}
+        if self._flow.by_offsets:
+            starts = {name: to_text(offsets) for name, offsets in begun.items()}
+        else:
+            starts = {source.name: source.start for source in self._flow.topics}
+        frame = make_views(self._spark, self._pipeline, self._sink, self._flow, starts)
+        schema = table_schema(frame)
+        everywhere = {place: offset for offsets in begun.values() for place, offset in offsets.items()}
+        if self._flow.by_offsets and position is None:
+            self._pin(schema, everywhere)
+        batches = TableBatches(
+            self._table,
+            self._pipeline.name,
+            checkpoint,
+            schema,
+            begun=everywhere,
+            topic_ids=self._cluster.topic_ids,
+            by_offsets=self._flow.by_offsets,
+        )
+        return frame.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint.location)
+
+    def _checkpoint_location(self) -> str:
+        """The one that was named; where offsets say everything, a folder that lives as long as the run."""
+        if self._flow.by_offsets:
+            folder = tempfile.mkdtemp(prefix="barnabas-checkpoint-")
+            self._resources.callback(shutil.rmtree, folder, ignore_errors=True)
+            return folder
+        location = self._pipeline.checkpoint(self._sink)
+        assert location is not None, "the check has seen to it"
+        return location
+
+    def _begun(self, name: str, position: Position | None) -> dict[TopicPartition, int]:
+        source = next(each for each in self._flow.topics if each.name == name)
+        partitions = self._cluster.partitions(selection_of(source))
+        earliest = self._cluster.earliest(partitions)
+        edge = earliest if source.start == "earliest" else self._cluster.latest(partitions)
+        return where_to_begin(partitions, position, earliest, edge)
+
+    def _pin(self, schema: pa.Schema, begun: Offsets) -> None:
+        """Note where a stream begins that begins at the end: a restart before its first batch would begin elsewhere."""
+        if all(source.start == "earliest" for source in self._flow.topics):
+            return
+        ids = self._cluster.topic_ids(sorted({place.topic for place in begun}))
+        ranges = [OffsetRange(*place, offset, offset) for place, offset in sorted(begun.items())]
+        self._table.commit(self._pipeline.name, ranges, ids, [], schema)

@@ -1,0 +1,136 @@
+"""Sources and steps as views of a Spark session. Each sink's query has a session of its own, so names never meet."""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as fn
+
+from barnabas.pipelines.spec.durations import milliseconds
+from barnabas.pipelines.spec.model import (
+    BAD,
+    FileSource,
+    FunctionStep,
+    Pipeline,
+    Sink,
+    Source,
+    SqlStep,
+    Step,
+    TopicSource,
+)
+from barnabas.pipelines.spec.places import Problem, SpecError
+from barnabas.pipelines.spec.python_file import load_module
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas.pipelines.spec.flows import Flow
+    from barnabas.pipelines.spec.model import Watermark
+
+PLACE: Final = ("topic", "partition", "offset", "timestamp", "key")
+"""What a record has beside its value; the columns of decoded sources are named after these, with _ before them."""
+_CORRUPT: Final = "_corrupt_record"
+
+
+def make_views(spark: SparkSession, pipeline: Pipeline, sink: Sink, flow: Flow, starts: Mapping[str, str]) -> DataFrame:
+    """Make the views that lead to a sink; what it is to write. `starts` has where each topic source begins."""
+    for source in flow.sources:
+        with _told_at(source):
+            if isinstance(source, TopicSource):
+                for name, frame in _topic_views(spark, pipeline, sink, source, starts[source.name]).items():
+                    frame.createOrReplaceTempView(name)
+            else:
+                _file_view(spark, pipeline, source).createOrReplaceTempView(source.name)
+    for step in flow.steps:
+        with _told_at(step):
+            made = _made(spark, pipeline, step)
+            _with_watermark(made, step.watermark).createOrReplaceTempView(step.name)
+    return spark.table(sink.reads)
+
+
+@contextmanager
+def _told_at(element: Source | Step) -> Iterator[None]:
+    """Say where in the file it is what Spark does not understand."""
+    try:
+        yield
+    except AnalysisException as error:
+        text = " ".join(str(error).split("\n\n")[0].split("; line ")[0].split())
+        place = element.place.at("sql") if isinstance(element, SqlStep) else element.place
+        raise SpecError([Problem(place, f'"{element.name}": {text}')]) from error
+
+
+def _topic_views(
+    spark: SparkSession, pipeline: Pipeline, sink: Sink, source: TopicSource, start: str
+) -> dict[str, DataFrame]:
+    selected = (
+        {"subscribe": ",".join(source.topics)} if source.pattern is None else {"subscribePattern": source.pattern}
+    )
+    options: dict[str, Any] = {
+        **{f"kafka.{name}": value for name, value in pipeline.kafka.items()},
+        **selected,
+        "startingOffsets": start,
+        "progressGroup": pipeline.query(sink),
+        **source.options,
+    }
+    records = spark.readStream.format("barnabas").options(**options).load()
+    if source.decode == "raw":
+        return {source.name: _with_watermark(records, source.watermark)}
+    place = [fn.col(name).alias(f"_{name}") for name in PLACE]
+    text = fn.col("value").cast("string")
+    if source.decode == "string":
+        return {source.name: _with_watermark(records.select(text.alias("value"), *place), source.watermark)}
+    parsed = fn.from_json(
+        text, f"{source.schema}, {_CORRUPT} STRING", {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    )
+    decoded = records.select(parsed.alias("_value"), "value", *place)
+    good = fn.col("_value").isNotNull() & fn.col(f"_value.{_CORRUPT}").isNull()
+    names = [f"_{name}" for name in PLACE]
+    fields = decoded.where(good).select("_value.*", *names).drop(_CORRUPT)
+    reason = fn.when(fn.col("value").isNull(), "there is no value").otherwise("the value does not fit the schema")
+    bad = decoded.where(~good).select("value", reason.alias("reason"), *names)
+    return {source.name: _with_watermark(fields, source.watermark), f"{source.name}{BAD}": bad}
+
+
+def _file_view(spark: SparkSession, pipeline: Pipeline, source: FileSource) -> DataFrame:
+    location = pipeline.located(source.path)
+    if source.format == "delta":
+        from deltalake import DeltaTable
+
+        return spark.createDataFrame(DeltaTable(location, storage_options=dict(source.options)).to_pyarrow_table())
+    if source.format == "iceberg":
+        from barnabas.pipelines.tables.iceberg import IcebergTable
+
+        return spark.createDataFrame(IcebergTable(location, (), "default", dict(source.options)).read())
+    reader = spark.read.format(source.format).options(**source.options)
+    return (reader.schema(source.schema) if source.schema else reader).load(location)
+
+
+def _made(spark: SparkSession, pipeline: Pipeline, step: Step) -> DataFrame:
+    if not isinstance(step, FunctionStep):
+        return spark.sql(step.sql)
+    return _function(pipeline, step)(*(spark.table(name) for name in step.reads))
+
+
+def _function(pipeline: Pipeline, step: FunctionStep) -> Callable[..., DataFrame]:
+    """The function of a step; what it sends to executors carries the code of its file along."""
+    if isinstance(step.function, str):
+        file, _, name = step.function.rpartition(":")
+        module = load_module(pipeline.folder / file)
+        function: Callable[..., DataFrame] = getattr(module, name)
+    else:
+        function = step.function
+        module = importlib.import_module(function.__module__)
+    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    return function
+
+
+def _with_watermark(frame: DataFrame, watermark: Watermark | None) -> DataFrame:
+    if watermark is None:
+        return frame
+    return frame.withWatermark(watermark.column, f"{milliseconds(watermark.delay)} milliseconds")

@@ -1,0 +1,43 @@
+"""Which failures are worth another try."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.clients.errors import BrokerUnreachable
+from barnabas.pipelines.errors import DataLost, ReadStalled
+from barnabas.pipelines.runner.failures import Failure, understood
+from barnabas.pipelines.tables.errors import Fenced
+
+IN_SPARK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+Traceback (most recent call last):
+  File "worker.py", line 1, in main
+{}: what happened. What to do
+\tat org.apache.spark.api.python.BasePythonRunner
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (Fenced("what happened. What to do"), False),
+        (DataLost("what happened. What to do"), False),
+        (ReadStalled("what happened. What to do"), True),
+        (BrokerUnreachable("what happened. What to do"), True),
+        (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.DataLost")), False),
+        (RuntimeError(IN_SPARK.format("barnabas.pipelines.tables.errors.TopicReplaced")), False),
+        (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.NotWritten")), True),
+        (RuntimeError(IN_SPARK.format("barnabas.clients.errors.RequestRefused")), True),
+    ],
+)
+def test_what_pipelines_refuse_needs_somebody_and_the_rest_passes(error: Exception, passes: bool) -> None:
+    assert understood(error) == Failure("what happened. What to do", passes)
+
+
+def test_other_failures_are_told_by_their_first_line_and_pass() -> None:
+    assert understood(OSError("\n  Connection reset  \nmore")) == Failure("Connection reset", True)
+    assert understood(KeyboardInterrupt()) == Failure("KeyboardInterrupt", True)
+
+
+def test_what_spark_cannot_analyse_does_not_pass() -> None:
+    assert not understood(RuntimeError("org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN]")).passes
