@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help start check test soak bench bench-quick clean
+.PHONY: help start check test demo soak bench bench-quick clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,6 +28,9 @@ test: .venv/.dev  ## everything: the fast part, then real clients, real Kafkas a
 	$(BIN)/python -m tests.support.jars
 	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
 		--ignore tests/simulation
+
+demo: .venv/.dev  ## a day of orders: produced, joined, summed up by hour, loaded to Delta and drawn (needs Java 17+)
+	@$(BIN)/python -m examples.orders $(ARGS)
 
 soak: .venv/.dev  ## clusters under random faults for hours (ARGS="--minutes 60"); prints seeds and what it found
 	sh scripts/prerequisites.sh

@@ -1,0 +1,1 @@
+"""A day of orders, from a topic to a picture: `make demo`."""
