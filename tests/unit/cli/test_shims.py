@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas import __version__
 from barnabas.cli.failures import Failed
 from barnabas.cli.main import COMMANDS
 from barnabas.cli.shims import running, servers
@@ -200,6 +201,11 @@ def test_what_is_not_there_says_what_to_do(tmp_path: Path, line: str, told: str)
     script, *given = line.split()
     with pytest.raises(Failed, match=told):
         words_for(tmp_path, script, given)
+
+
+def test_the_version_says_whose_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words_for(tmp_path, "kafka-topics", ["--version"]) is None
+    assert capsys.readouterr().out == f"{__version__} (Barnabas, with the protocol of Apache Kafka 4.3.0)\n"
 
 
 def test_the_programs(run: Run, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from barnabas import __version__
 from barnabas.cli.failures import Failed, told_in_one_line
 from barnabas.cli.output import remark
 from barnabas.cli.shims import servers
@@ -15,6 +16,7 @@ from barnabas.cli.shims.scripts import ABSENT
 from barnabas.cli.shims.translation import translate
 
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP_SERVER"
+KAFKA = "4.3.0"
 
 
 def words_for(folder: Path, script: str, given: list[str]) -> list[str] | None:
@@ -37,6 +39,9 @@ def words_for(folder: Path, script: str, given: list[str]) -> list[str] | None:
             servers.zookeeper_shell(given)
     if script in ABSENT:
         raise Failed(ABSENT[script])
+    if "--version" in given:
+        click.echo(f"{__version__} (Barnabas, with the protocol of Apache Kafka {KAFKA})")
+        return None
     words, warnings = translate(script, given, os.environ.get(BOOTSTRAP_VARIABLE))
     for warning in warnings:
         remark(f"WARNING: {warning}")
