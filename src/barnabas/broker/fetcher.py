@@ -354,5 +354,6 @@ class ReplicaFetcher:
             backoff = min(backoff, _NOT_YET_WAIT * 2 ** min(follower.refusals, _DOUBLINGS))
             follower.refusals += 1
         follower.not_before = asyncio.get_running_loop().time() + backoff
-        level = logging.DEBUG if backoff < longest else logging.INFO
+        expected = backoff < longest or code is ErrorCode.fenced_leader_epoch  # the controller tells us next
+        level = logging.DEBUG if expected else logging.INFO
         logger.log(level, "%s: %s; trying again in %g s", follower, code.name, backoff)
