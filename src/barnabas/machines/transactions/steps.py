@@ -8,7 +8,7 @@ A producer epoch is used up one before the largest number: the last one is left 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
 from barnabas.model.ids import TopicPartition
@@ -74,8 +74,10 @@ def register_again(
     before: TransactionLogValue, producer_id: int, epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionLogValue:
     """A producer takes an id over, or begins anew."""
-    return replace(
-        _step(before, TransactionState.EMPTY, now_ms),
+    return _step(
+        before,
+        TransactionState.EMPTY,
+        now_ms,
         producer_id=producer_id,
         producer_epoch=epoch,
         transaction_timeout_ms=timeout_ms,
@@ -90,8 +92,10 @@ def add(
 ) -> TransactionLogValue:
     """Partitions become part of the transaction, the first of which opens it."""
     is_first = state_of(before) is not TransactionState.ONGOING
-    return replace(
-        _step(before, TransactionState.ONGOING, now_ms),
+    return _step(
+        before,
+        TransactionState.ONGOING,
+        now_ms,
         transaction_partitions=_by_topic(partitions if is_first else partitions_of(before) | set(partitions)),
         transaction_start_timestamp_ms=now_ms if is_first else before.transaction_start_timestamp_ms,
         client_transaction_version=version,
@@ -107,8 +111,10 @@ def prepare(
     if version >= EPOCH_BUMPS_SINCE:
         epoch = min(epoch + 1, MAX_EPOCH)
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-    return replace(
-        _step(before, state, now_ms),
+    return _step(
+        before,
+        state,
+        now_ms,
         producer_epoch=epoch,
         next_producer_id=next_producer_id,
         transaction_partitions=before.transaction_partitions or (),
@@ -120,10 +126,11 @@ def prepare(
 def complete(before: TransactionLogValue, now_ms: int) -> TransactionLogValue:
     """All markers are written; a producer id whose epochs are used up gives way to the next one."""
     committed = state_of(before) is TransactionState.PREPARE_COMMIT
-    after = _step(before, TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT, now_ms)
     producer_id, epoch = after_end(before)
-    return replace(
-        after,
+    return _step(
+        before,
+        TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT,
+        now_ms,
         producer_id=producer_id,
         producer_epoch=epoch,
         next_producer_id=NO_PRODUCER_ID,
@@ -156,13 +163,14 @@ def markers(transactional_id: str, prepared: TransactionLogValue) -> Markers:
     )
 
 
-def _step(before: TransactionLogValue, after: TransactionState, now_ms: int) -> TransactionLogValue:
+def _step(before: TransactionLogValue, after: TransactionState, now_ms: int, **changes: Any) -> TransactionLogValue:
     TRANSITIONS.check(state_of(before), after)
     return replace(
         before,
         transaction_status=after,
         previous_producer_id=before.producer_id,
         transaction_last_update_timestamp_ms=now_ms,
+        **changes,
     )
 
 
