@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from barnabas.pipelines.markers import group_of
-from tests.support.spark import read_stream, texts
+from tests.support.spark import Running, read_stream, texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +28,9 @@ def pipe(frame: DataFrame, kafka: Kafka, checkpoint: Path, **options: object) ->
     """Write what a stream has now, wait until it is done, and return the id of the query."""
     writer = frame.writeStream.format("barnabas").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     writer = writer.option("checkpointLocation", str(checkpoint)).options(**texts(options))
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(100)
-    return str(query.id)
+    running = Running(writer.trigger(availableNow=True).start)
+    running.finish()
+    return str(running.query.id)
 
 
 def test_rows_of_a_batch_become_records(spark: SparkSession, kafka: Kafka) -> None:
