@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.end_txn.v5.response import EndTxnResponse
@@ -46,7 +47,7 @@ from barnabas.protocol import transaction_records
 from barnabas.protocol.transaction_records import NO_PRODUCER_ID, TransactionLogKey, TransactionRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from kio.schema.end_txn.v5.request import EndTxnRequest
     from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
@@ -68,6 +69,9 @@ FENCED_SINCE: Final = 2
 """The version of EndTxn from which on clients know PRODUCER_FENCED."""
 TIMEOUT: Final = "timeout"
 EXPIRY: Final = "expiry"
+MOST_FORGOTTEN: Final = 1000
+"""Ids that are forgotten at once; after a pause come the next, so that nobody waits for all of them."""
+PAUSE_MS: Final = 10
 _NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -278,13 +282,9 @@ class TransactionCoordinator:
         """A timer is due."""
         draft: TransactionDraft = Draft()
         if key.kind == EXPIRY:
-            limit = now_ms - self.settings.id_expiration_ms
-            draft.changes.extend(
-                steps.forget(transactional_id, value)
-                for transactional_id, value in self.transactions.items()
-                if not state_of(value).is_open and value.transaction_last_update_timestamp_ms <= limit
-            )
-            draft.set_timer(key, now_ms + self.settings.expiration_check_ms)
+            draft.changes.extend(islice(self._expired(now_ms), MOST_FORGOTTEN))
+            is_full = len(draft.changes) == MOST_FORGOTTEN
+            draft.set_timer(key, now_ms + (PAUSE_MS if is_full else self.settings.expiration_check_ms))
             return draft.outcome()
         before = self.transactions.get(key.transactional_id)
         if before is not None and state_of(before) is TransactionState.ONGOING:
@@ -295,6 +295,12 @@ class TransactionCoordinator:
             )
             self._end(key.transactional_id, before, False, EPOCH_BUMPS_SINCE, NO_PRODUCER_ID, draft, now_ms)
         return draft.outcome()
+
+    def _expired(self, now_ms: int) -> Iterator[TransactionRecord]:
+        limit = now_ms - self.settings.id_expiration_ms
+        for transactional_id, value in self.transactions.items():
+            if not state_of(value).is_open and value.transaction_last_update_timestamp_ms <= limit:
+                yield steps.forget(transactional_id, value)
 
     def loaded(self, now_ms: int) -> TransactionOutcome:
         """Everything was replayed: end what was to be ended, and watch over what is open.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from barnabas.machines.transactions.coordinator import EXPIRY, TIMEOUT, TimerKey
+from barnabas.machines.transactions.coordinator import EXPIRY, MOST_FORGOTTEN, TIMEOUT, TimerKey
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
 from barnabas.machines.transactions.steps import MAX_EPOCH, Markers
@@ -235,6 +235,18 @@ class TestTime:
         assert set(coordinator.machine.transactions) == {"other"}
         assert EXPIRY in {key.kind for key in coordinator.timers}
         assert set(coordinator.copy().transactions) == {"other"}
+
+    def test_many_ids_are_forgotten_in_several_passes(self) -> None:
+        coordinator = Coordinator(TransactionSettings(id_expiration_ms=1000, expiration_check_ms=60_000))
+        coordinator.reload()
+        for number in range(MOST_FORGOTTEN + 1):
+            coordinator.register(f"id-{number}")
+        coordinator.expire(EXPIRY)
+        assert len(coordinator.machine.transactions) == 1
+        assert coordinator.timers[TimerKey(EXPIRY)] < coordinator.now_ms + 1000, "it goes on soon"
+        coordinator.expire(EXPIRY)
+        assert not coordinator.machine.transactions
+        assert coordinator.timers[TimerKey(EXPIRY)] == coordinator.now_ms + 60_000
 
 
 class TestReloading:
