@@ -1,6 +1,6 @@
 """Numbered records, a load into each table format, and kill -9 at random; then every number is in each table once.
 
-    python -m tests.pipelines.kills --kills 30 [--standalone] [--seed 7]
+    python -m tests.pipelines.kills --kills 30 [--minutes 20] [--standalone] [--seed 7]
 
 What dies, at random: the driver, its JVM, both at once, one Python worker, all Python workers, on a standalone cluster
 an executor. A driver that died is started again, with nothing but the tables. Every few kills the broker is killed or
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import math
 import os
 import random
 import signal
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 TOPIC = "numbers"
 PER_SECOND = 500
-BROKER_EVERY = 4
+BROKER_EVERY = 2
 """After so many kills the broker's turn comes."""
 
 
@@ -88,9 +89,12 @@ class Trial:
             self._end_loader()
         self._broker.kill()
 
-    def run(self, kills: int) -> int:
-        """Kill so often, then load the rest and check; how many numbers there were."""
+    def run(self, kills: int, seconds: float = math.inf) -> int:
+        """Kill so often, or for so long, then load the rest and check; how many numbers there were."""
+        over = time.monotonic() + seconds
         for number in range(1, kills + 1):
+            if time.monotonic() > over:
+                break
             self._keep_loading()
             time.sleep(self._chance.uniform(0.2, 2.5))
             self._kill_something()
@@ -142,10 +146,11 @@ class Trial:
         kinds += ["executor"] if self._master.startswith("spark:") else []
         kind = self._chance.choice(kinds)
         victims = self._victims(kind)
+        if not victims:
+            kind, victims = "driver", self._victims("driver")
         for pid in victims:
             _kill(pid)
-        if victims:
-            self.killed[kind] += 1
+        self.killed[kind] += 1
 
     def _victims(self, kind: str) -> list[int]:
         assert self._loader is not None
@@ -180,6 +185,7 @@ class Trial:
             self.killed["broker"] += 1
         else:
             self._broker.stop()
+            self.killed["broker, stopped"] += 1
         self._broker = Barnabas(self._folder, port=self._port)
 
     def _end_loader(self) -> None:
@@ -241,6 +247,7 @@ def main() -> None:
     """Run a trial by hand."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="kill no longer than this")
     parser.add_argument("--standalone", action="store_true")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     given = parser.parse_args()
@@ -254,7 +261,7 @@ def main() -> None:
             master = stack.enter_context(SparkCluster(folder)).url
         trial = Trial(folder, given.seed, master)
         stack.callback(trial.close)
-        total = trial.run(given.kills)
+        total = trial.run(given.kills, given.minutes * 60)
         kills = ", ".join(f"{kind} {count}" for kind, count in sorted(trial.killed.items()))
         print(f"seed {given.seed}, {time.monotonic() - began:.0f} s: {total} numbers, each once in each table; {kills}")
 
