@@ -59,8 +59,10 @@ def run(spark: Any, who: str, servers: str, topic: str, what: str, decode: str, 
         from barnabas.pipelines import register
 
         register(spark)
-    form = "barnabas" if who == "barnabas" else "kafka"
-    rows = spark.read.format(form).option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
+    reader = spark.read.format("barnabas" if who == "barnabas" else "kafka")
+    if who == "barnabas":
+        reader = reader.schema("value BINARY")  # Spark tells a Python source nothing of the columns that a query uses
+    rows = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
     if what == "count":
         counted = rows.selectExpr("count(1) AS records", "sum(length(value)) AS size").first()
         return int(counted["records"])
