@@ -73,10 +73,12 @@ class Holding(Proxy):
 
     def _forward(self, source: socket.socket, sink: socket.socket, answers: bool) -> None:
         if answers:
-            while data := source.recv(1 << 16):
-                if (answered := self._answers.get(source)) is not None:
-                    answered.set()
-                sink.sendall(data)
+            try:
+                while data := source.recv(1 << 16):
+                    self._heard(source)
+                    sink.sendall(data)
+            finally:
+                self._heard(source)
             return
         with source.makefile("rb") as requests:
             while len(head := requests.read(_HEAD.size)) == _HEAD.size:
@@ -103,11 +105,19 @@ class Holding(Proxy):
             sink.sendall(frame)
 
     def _let_go(self, frame: bytes, key: int, sink: socket.socket) -> None:
-        """Send it, and look at its sender again only when it was answered: an end of the connection would overtake."""
+        """Send it, and look at its sender again only when it was answered: the end of its connection would overtake it.
+
+        A broker that was killed meanwhile answers nothing.
+        """
         answered = self._answers[sink] = threading.Event()
         sink.sendall(frame)
-        assert answered.wait(30), f"a request of API {key} that was held up got no answer"
+        answered.wait(30)
         self.held[key] += 1
+
+    def _heard(self, broker: socket.socket) -> None:
+        """A broker answered, or ended."""
+        if (answered := self._answers.get(broker)) is not None:
+            answered.set()
 
     def _later(self, seconds: float, frame: bytes, key: int) -> None:
         """Send a copy to the broker, and throw its answer away."""
