@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 MOST_UNSENT: Final = 64 * 1024
 """Bytes of answers after which the end of the turn is not waited for."""
 SMALLEST_FRAME: Final = HEADER.size
+ESTABLISHED: Final = 1
+"""TCP's state of a connection that neither end has closed or reset."""
 MOST_PARKED: Final = 1000
 """Answers of one connection that may wait before its next request must, too."""
 
@@ -86,6 +88,13 @@ class Connection:
     def idle(self) -> bool:
         """Whether nothing is being answered or sent."""
         return not (self._busy or self._parked or self._outbox)
+
+    @property
+    def left(self) -> bool:
+        """Whether the client has closed its end; what it sent before may still wait to be served. Known on Linux."""
+        if self._closed or not hasattr(socket, "TCP_INFO"):
+            return False
+        return self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != ESTABLISHED
 
     # Receiving
 

@@ -326,6 +326,11 @@ class ClusterFaults(Faults):
                     return None
         return True
 
+    def settle(self) -> None:
+        """Wait until everything is served that clients had asked for when they were closed."""
+        for faults in self._running():
+            faults.settle()
+
     def clear(self) -> None:
         """Remove all faults of all brokers."""
         for faults in self._running():

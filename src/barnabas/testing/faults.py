@@ -212,6 +212,10 @@ class Faults(ABC):
         """
 
     @abstractmethod
+    def settle(self) -> None:
+        """Wait until everything is served that clients had asked for when they were closed."""
+
+    @abstractmethod
     def clear(self) -> None:
         """Remove all faults; requests that were delayed go on. Costs nothing if there were none."""
 
@@ -250,6 +254,10 @@ class BrokerFaults(Faults):
         """
         ahead = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
         return int(self._private.ask("expire", topic=topic, ahead_ms=round(ahead * 1000)))
+
+    def settle(self) -> None:
+        """Wait until everything is served that clients had asked for when they were closed."""
+        self._private.ask("settle")
 
     def log_starts(self, topic: str | None = None) -> dict[str, int]:
         """Where the broker's logs begin, whether it leads them or follows, by topic and partition."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 CLOSE_SECONDS: Final = 5.0
 """How long a producer may still deliver when the test is over."""
 LONGEST_NAME: Final = 80
+MOST_DELETIONS: Final = 3
+"""A client that is still open may ask for a topic again and again."""
 
 
 class KafkaForTest(ABC):
@@ -202,9 +204,15 @@ class KafkaForTest(ABC):
             self.faults.clear()
 
     def _delete_topics(self) -> None:
+        """Again if need be: what a client asked for before it was closed may make a topic anew."""
         if self._brokers.running:
             with self._own_admin as admin:
-                admin.delete_topics(name for name in admin.topic_names() if name.startswith(f"{self.prefix}."))
+                for _ in range(MOST_DELETIONS):
+                    mine = [name for name in admin.topic_names() if name.startswith(f"{self.prefix}.")]
+                    if not mine:
+                        break
+                    admin.delete_topics(mine)
+                    self.faults.settle()
 
 
 class Kafka(KafkaForTest):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import ApiError
 from barnabas.protocol.faults import InvalidFault
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from barnabas.broker.context import Broker
+    from barnabas.net.connection import Connection
     from barnabas.storage.log import Log
+
+
+SETTLE_SECONDS: Final = 5.0
 
 
 def rebalance(broker: Broker, group_id: str) -> str:
@@ -55,6 +60,20 @@ async def move_leader(broker: Broker, topic: str, partition: int) -> int:
         raise InvalidFault(f"the leader of {topic}-{partition} cannot be moved: {moved}")
     await broker.replicas.settled()
     return moved.partitions[partition].leader_epoch
+
+
+async def settle(connections: Collection[Connection]) -> bool:
+    """Wait until everything is served that clients sent before they left; whether it was, in the time that there is.
+
+    A client that leaves may have asked for metadata behind a fetch that waits. When that is answered, perhaps because
+    its topic was deleted, the other is served as well, and a topic may be made again for a client that is gone.
+    """
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while any(connection.left for connection in list(connections)):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.002)
+    return True
 
 
 async def expire(broker: Broker, topic: str | None, ahead_ms: int) -> int:

@@ -119,6 +119,8 @@ class Control:
                 return epoch
             case {"do": "expire", "topic": str() | None as topic, "ahead_ms": int(ahead_ms)}:
                 return await actions.expire(broker, topic, ahead_ms)
+            case {"do": "settle"}:
+                return await actions.settle(self._connections)
             case {"do": "log_starts", "topic": str() | None as topic}:
                 return actions.log_starts(broker, topic)
         raise InvalidFault(f"this broker does not know how to do {dict(words)}")
