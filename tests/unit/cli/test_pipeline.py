@@ -9,27 +9,14 @@ import pytest
 
 from barnabas.cli.pipeline.command import EXAMPLE_FILES
 from barnabas.pipelines.runner import status
-from barnabas.pipelines.runner.metrics import BatchMetrics
 from barnabas.pipelines.runner.status import QueryStatus
+from tests.unit.pipelines.runner.test_metrics import METRICS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.pipelines.spec import Pipeline
     from tests.unit.cli.conftest import Run
-
-METRICS = BatchMetrics(
-    query="orders.revenue",
-    batch=3,
-    at="2026-01-31T10:00:00.000Z",
-    seconds=2.0,
-    rows=500,
-    rows_per_second=250.0,
-    lag=50,
-    state_rows=10,
-    state_bytes=150,
-    watermark=None,
-)
 
 
 @pytest.fixture
