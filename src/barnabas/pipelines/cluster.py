@@ -27,6 +27,10 @@ T = TypeVar("T")
 
 PATIENCE: Final = 60.0
 RETRY_SECONDS: Final = 0.2
+COORDINATOR_IS_COMING: Final = frozenset(
+    {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
+)
+"""Refusals of a cluster in which the group's coordinator is just starting, or moving."""
 CLIENT_ONLY: Final = ("group.id", "isolation.level")
 """Properties of consumers that an admin client does not know; other unknown ones are its business to refuse."""
 
@@ -145,8 +149,9 @@ class ClusterView:
         while True:
             try:
                 return ask()
-            except BrokerUnreachable:
-                if time.monotonic() > deadline:
+            except (BrokerUnreachable, RequestRefused) as error:
+                passes = not isinstance(error, RequestRefused) or error.code in COORDINATOR_IS_COMING
+                if not passes or time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_SECONDS)
 
