@@ -1,0 +1,154 @@
+"""Pipelines from files, run by Spark against a broker: what they write is exact, also after they were interrupted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+from examples.orders.day import orders, revenue
+from examples.orders.job import TABLE, load_customers, pipelines
+from examples.orders.picture import draw
+
+from barnabas.cli.pipeline.command import write_example
+from barnabas.pipelines.runner.running import run_pipelines
+from barnabas.pipelines.runner.status import statuses
+from barnabas.pipelines.runner.supervisor import QueryFailed
+from barnabas.pipelines.runner.table_sink import TableBatches
+from barnabas.pipelines.spec import (
+    Pipeline,
+    SqlStep,
+    TableSink,
+    TopicSource,
+    Watermark,
+)
+from barnabas.pipelines.spec.model import AVAILABLE_NOW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from barnabas.testing.kafka import KafkaForTest
+
+pytestmark = pytest.mark.timeout(400)  # on a busy machine every query takes its time to start
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def rows(table: str | Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
+    return found
+
+
+def test_a_day_of_orders_from_a_topic_to_a_picture(
+    spark_process: SparkSession, kafka: KafkaForTest, tmp_path: Path
+) -> None:
+    """The demo, in two runs: the second goes on where the first ended."""
+    write_example(tmp_path)
+    topic = kafka.topic()
+    file = tmp_path / "pipeline.toml"
+    file.write_text(file.read_text().replace('topic = "orders"', f'topic = "{topic}"'))
+    countries = load_customers(tmp_path)
+    day = list(orders(1_000, countries))
+    with kafka.producer() as producer:
+        for value in ("this is no order", *day[:400]):
+            producer.send(topic, value)
+    run_pipelines(pipelines(tmp_path, kafka.bootstrap_servers), spark=spark_process)
+    with kafka.producer() as producer:
+        for value in (*day[400:], '{"id": "no number"}'):
+            producer.send(topic, value)
+    [again] = pipelines(tmp_path, kafka.bootstrap_servers)
+    run_pipelines([again], spark=spark_process)
+
+    assert sorted(row["id"] for row in rows(tmp_path / "tables/orders")) == list(range(1, 1_002))
+    found = {(row["hour"], row["country"]): (row["orders"], round(row["revenue"], 2)) for row in rows(tmp_path / TABLE)}
+    expected = {key: (count, round(sum, 2)) for key, (count, sum) in revenue(iter(day[:-1]), countries).items()}
+    assert found == expected
+    bad = sorted(bytes(row["value"]) for row in rows(tmp_path / "tables/bad_orders"))
+    assert bad == [b"this is no order", b'{"id": "no number"}']
+
+    draw(tmp_path / TABLE, tmp_path / "revenue.png")
+    assert (tmp_path / "revenue.png").read_bytes().startswith(PNG)
+
+    for status in statuses(again):
+        assert status.lag == 0
+        assert status.last is not None and status.last.lag == 0 and status.last.rows_per_second >= 0
+
+
+def numbers(kafka: KafkaForTest, topic: str, values: range) -> None:
+    """Numbered records, a second apart by their own clock."""
+    with kafka.producer() as producer:
+        for number in values:
+            at = f"2026-01-31T10:{number // 60:02}:{number % 60:02}Z"
+            producer.send(topic, json.dumps({"number": number, "at": at}))
+
+
+def counting(kafka: KafkaForTest, topic: str, folder: Path, **changes: Any) -> Pipeline:
+    """Counts numbers by the minute, and keeps each of them too."""
+    whole: dict[str, Any] = {
+        "name": "counting",
+        "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
+        "trigger": AVAILABLE_NOW,
+        "checkpoints": str(folder / "checkpoints"),
+        "sources": [
+            TopicSource(
+                name="numbers",
+                topics=[topic],
+                decode="json",
+                schema="number INT, at TIMESTAMP",
+                watermark=Watermark(column="at", delay="10 seconds"),
+                options={"maxOffsetsPerTrigger": "100"},
+            )
+        ],
+        "steps": [
+            SqlStep(
+                name="minutes",
+                sql="SELECT window.start AS minute, count(*) AS count, sum(number) AS sum FROM numbers "
+                "GROUP BY window(at, '1 minute')",
+            )
+        ],
+        "sinks": [
+            TableSink(name="each", reads="numbers", table=str(folder / "each"), format="delta"),
+            TableSink(name="minutes", reads="minutes", table=str(folder / "minutes"), format="delta"),
+        ],
+        **changes,
+    }
+    return Pipeline(**whole)
+
+
+def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wrong(
+    spark_process: SparkSession, kafka: KafkaForTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run dies after commits that Spark does not know of, also after one of a batch without records.
+
+    Then the checkpoints are gone: where state is kept that is refused, and where offsets say everything it is nothing.
+    """
+    topic = kafka.topic()
+    numbers(kafka, topic, range(301))
+    commit = TableBatches.__call__
+    failures: list[tuple[str, int]] = []
+
+    def commit_and_fail(self: TableBatches, frame: DataFrame, batch: int) -> None:
+        commit(self, frame, batch)
+        here = (self._table.location, batch)
+        if here not in failures and len(failures) < 6:
+            failures.append(here)
+            raise ConnectionResetError("the line went dead after the commit")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TableBatches, "__call__", commit_and_fail)
+        run_pipelines([counting(kafka, topic, tmp_path)], spark=spark_process)
+    assert len(failures) == 6
+    assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(301))
+    found = sorted((row["minute"].minute, row["count"], row["sum"]) for row in rows(tmp_path / "minutes"))
+    assert found == [(minute, 60, sum(range(60 * minute, 60 * minute + 60))) for minute in range(4)], found
+
+    numbers(kafka, topic, range(301, 320))
+    elsewhere = counting(kafka, topic, tmp_path, checkpoints=str(tmp_path / "elsewhere"))
+    with pytest.raises(QueryFailed, match="was filled with a checkpoint, and there is none at"):
+        run_pipelines([replace(elsewhere, sinks=elsewhere.sinks[1:])], spark=spark_process)
+    run_pipelines([replace(elsewhere, sinks=elsewhere.sinks[:1], checkpoints=None)], spark=spark_process)
+    assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(320))
