@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from examples.orders.day import orders, revenue
@@ -13,18 +14,22 @@ from examples.orders.job import TABLE, load_customers, pipelines
 from examples.orders.picture import draw
 
 from barnabas.cli.pipeline.command import write_example
+from barnabas.pipelines.runner.analysis import analyse
 from barnabas.pipelines.runner.running import run_pipelines
 from barnabas.pipelines.runner.status import statuses
 from barnabas.pipelines.runner.supervisor import QueryFailed
 from barnabas.pipelines.runner.table_sink import TableBatches
 from barnabas.pipelines.spec import (
     Pipeline,
+    SpecError,
     SqlStep,
     TableSink,
     TopicSource,
     Watermark,
+    load_pipelines,
 )
 from barnabas.pipelines.spec.model import AVAILABLE_NOW
+from barnabas.pipelines.tables.iceberg import IcebergTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,3 +157,79 @@ def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wro
         run_pipelines([replace(elsewhere, sinks=elsewhere.sinks[1:])], spark=spark_process)
     run_pipelines([replace(elsewhere, sinks=elsewhere.sinks[:1], checkpoints=None)], spark=spark_process)
     assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(320))
+
+
+def test_a_view_goes_to_all_formats_and_to_a_topic(
+    spark_process: SparkSession, kafka: KafkaForTest, tmp_path: Path
+) -> None:
+    """A Python step between; the stream begins at the end, and what came before is left out."""
+    topic, out = kafka.topic(partitions=2), kafka.topic()
+    numbers(kafka, topic, range(5))
+    file = tmp_path / "pipeline.toml"
+    (tmp_path / "doubling.py").write_text(
+        "from pyspark.sql.functions import udf\n\n"
+        "def twice(number):\n    return 2 * number\n\n"
+        "def double(numbers):\n    return numbers.withColumn('double', udf(twice, 'INT')('number'))\n"
+    )
+    file.write_text(
+        f'''
+name = "formats"
+trigger = "{AVAILABLE_NOW}"
+checkpoints = "checkpoints"
+[kafka]
+"bootstrap.servers" = "{kafka.bootstrap_servers}"
+[sources.numbers]
+topic = "{topic}"
+decode = "json"
+schema = "number INT"
+start = "latest"
+[steps.doubled]
+python = "doubling.py:double"
+reads = "numbers"
+stateless = true
+[steps.wanted]
+sql = "SELECT number, double FROM doubled WHERE number < 1000"
+[sinks.parquet]
+from = "wanted"
+table = "lake/parquet"
+format = "parquet"
+[sinks.iceberg]
+from = "wanted"
+table = "lake/iceberg"
+format = "iceberg"
+[sinks.topic]
+from = "wanted"
+topic = "{out}"
+key = "number"
+'''
+    )
+    run_pipelines(load_pipelines([file]), spark=spark_process)
+    numbers(kafka, topic, range(5, 25))
+    run_pipelines(load_pipelines([file]), spark=spark_process)
+    expected = [{"number": number, "double": 2 * number} for number in range(5, 25)]
+    parquet = pq.read_table(tmp_path / "lake/parquet").to_pylist()
+    iceberg = IcebergTable(str(tmp_path / "lake/iceberg")).read().to_pylist()
+    records = kafka.records(out, 20)
+    for found in (parquet, iceberg, [json.loads(record.value or b"") for record in records]):
+        assert sorted(found, key=lambda row: row["number"]) == expected
+    assert {record.key for record in records} == {str(number).encode() for number in range(5, 25)}
+
+
+def test_what_spark_does_not_understand_is_told_at_its_step(
+    spark: SparkSession, kafka: KafkaForTest, tmp_path: Path
+) -> None:
+    good = counting(kafka, "topics are not asked for", tmp_path)
+    assert analyse([good], spark) == {
+        "counting.each": "number INT, at TIMESTAMP, _topic STRING, _partition INT, _offset BIGINT, "
+        "_timestamp TIMESTAMP, _key BINARY",
+        "counting.minutes": "minute TIMESTAMP, count BIGINT, sum BIGINT",
+    }
+    for sql, text in [
+        ("SELECT nmber FROM numbers", "cannot be resolved. Did you mean one of the following? [`number`"),
+        ("SELECT number,, at FROM numbers", "Syntax error at or near ','"),
+    ]:
+        step = SqlStep(name="minutes", sql=sql)
+        with pytest.raises(SpecError) as caught:
+            analyse([counting(kafka, "numbers", tmp_path, steps=[step])], spark)
+        assert caught.value.problems[0].place == step.place
+        assert text in caught.value.problems[0].text
