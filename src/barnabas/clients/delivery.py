@@ -33,10 +33,13 @@ class Failures:
         self._lock = threading.Lock()
         self._kept: dict[int, BarnabasError] = {}
         self._more = 0
+        self._all_told = False
 
     def add(self, delivery: object, error: BarnabasError) -> None:
         """Keep a failure until somebody sees it."""
         with self._lock:
+            if self._all_told:
+                return
             if len(self._kept) < REMEMBERED:
                 self._kept[id(delivery)] = error
             else:
@@ -54,6 +57,11 @@ class Failures:
             self._kept.clear()
             self._more = 0
         return len(kept) + more, kept
+
+    def all_told(self) -> None:
+        """Keep none from now on: the program was told that nothing more will arrive."""
+        with self._lock:
+            self._all_told = True
 
     def raise_any(self) -> None:
         """Raise NotDelivered for what is there, and forget it."""

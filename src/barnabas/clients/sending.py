@@ -235,6 +235,7 @@ class ProducerBase(Generic[K, V]):
         """Abort a transaction after an error. Of a fenced producer's records nothing will ever come."""
         if isinstance(error, ProducerFenced):
             transactions.open = False
+            self._shared.failures.all_told()
             self._client.purge()
             self._wait_for_all(1.0)
         elif transactions.open:

@@ -111,6 +111,13 @@ def test_failures_that_nobody_looked_at_are_raised_once() -> None:
     shared.failures.raise_any()
 
 
+def test_after_the_program_was_told_of_all_nothing_is_raised() -> None:
+    shared = Settlements()
+    shared.failures.all_told()
+    Delivery(shared, "t", None).fail(BufferFull("it was still in the buffer"))
+    shared.failures.raise_any()
+
+
 def test_a_late_callback_counts_as_a_look() -> None:
     shared = Settlements()
     delivery = Delivery(shared, "t", None)
