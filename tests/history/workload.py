@@ -18,7 +18,16 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.history.checker import Fate, History, Placed, Poll, Record, Reset, Send
 from tests.support.waiting import wait_until
@@ -436,7 +445,7 @@ def read_all(bootstrap: str, topic: str, partitions: int, seconds: float) -> Seq
     found: list[Record] = []
     try:
         places = [TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)]
-        ends = {place.partition: _end(consumer, place, deadline) for place in places}
+        ends = _ends(bootstrap, topic, partitions, deadline)
         missing = {index for index, end in ends.items() if end > 0}
         consumer.assign(places)
         while missing:
@@ -455,12 +464,25 @@ def read_all(bootstrap: str, topic: str, partitions: int, seconds: float) -> Seq
     return [record for record in found if record.offset < ends[record.partition]]
 
 
-def _end(consumer: Consumer, place: TopicPartition, deadline: float) -> int:
+def _ends(bootstrap: str, topic: str, partitions: int, deadline: float) -> dict[int, int]:
+    """Where each partition ends, once no transaction is open: a commit is answered before its markers are written."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
     while True:
         try:
-            _, high = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), 5)
-        except KafkaException:
+            stable, high = (
+                {place.partition: int(found.result(5).offset) for place, found in asked.items()}
+                for asked in (
+                    admin.list_offsets(wanted, isolation_level=level, request_timeout=5)
+                    for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+                )
+            )
+        except (KafkaException, TimeoutError):
             if time.monotonic() > deadline:
                 raise
-        else:
-            return int(high)
+            continue
+        if stable == high:
+            return high
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{topic} has transactions that do not end: {stable} is stable, {high} is there")
+        time.sleep(0.05)
