@@ -171,7 +171,7 @@ class Consumer(ConsumerBase[K, V]):
     def until_end(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records up to where the partitions end now; what is written later is left for later.
 
-        A consumer of a group waits for its partitions first.
+        A consumer of a group waits for its partitions first; those that go to another member meanwhile are that one's.
         """
         reader = self._reader
         while not (assigned := reader.assignment()):
@@ -181,7 +181,7 @@ class Consumer(ConsumerBase[K, V]):
             record = reader.take()
             if record is not None:
                 yield record
-            elif all((reader.position(partition) or 0) >= end for partition, end in ends.items()):
+            elif all((reader.position(place) or 0) >= ends[place] for place in reader.assignment() if place in ends):
                 return
             else:
                 reader.fetch(SLICE)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
+import threading
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +109,34 @@ def test_commits_are_made_when_they_are_asked_for(member: Member, written: str) 
         next(records)
     with member() as consumer:
         assert consumer.committed(TopicPartition(written, 3)) == {TopicPartition(written, 3): 5}
+
+
+def test_the_end_is_reached_without_what_another_member_took_over(member: Member, bootstrap: str, topic: str) -> None:
+    with Producer(bootstrap, linger=0.005) as producer:
+        for number in range(4_000):
+            producer.send(topic, str(number), partition=number % 4)
+    shared = threading.Event()
+
+    def read_to_the_end(consumer: Consumer[bytes, bytes]) -> int:
+        count = 0
+        for _ in consumer.until_end():
+            count += 1
+            shared.wait(0 if shared.is_set() else 0.01)  # so that the other one joins in the middle
+        return count
+
+    with member(topic, max_poll_records=50) as first, member() as second, ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(read_to_the_end, first)
+        wait_until(first.assignment, "the first member's partitions")
+        second.subscribe(topic)
+
+        def goes_on() -> bool:
+            second.poll(0.05)
+            if second.assignment():
+                shared.set()
+            return reading.done()
+
+        wait_until(goes_on, "the first member to reach the end of what it has left", 60)
+        assert reading.result() < 4_000
 
 
 def test_nothing_is_committed_unless_it_is_asked_for(member: Member, written: str) -> None:

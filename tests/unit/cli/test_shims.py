@@ -102,6 +102,11 @@ def test_every_script_and_class_leads_to_a_command() -> None:
             [],
         ),
         ("kafka-e2e-latency --topic t --num-records 10", "latency --topic t --num-records 10", []),
+        (
+            "kafka-consumer-perf-test --broker-list a:1 --topic t --messages 9",
+            "consumer-perf --bootstrap-server a:1 --topic t --messages 9",
+            ["--broker-list is --bootstrap-server now."],
+        ),
         ("kafka-log-dirs --describe --broker-list 0,1", "log-dirs --describe --broker-list 0,1", []),
         ("kafka-dump-log --files 0.log --print-data-log", "log dump --files 0.log --print-data-log", []),
     ],

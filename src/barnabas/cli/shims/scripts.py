@@ -71,7 +71,8 @@ SCRIPTS: Final[dict[str, Script]] = {
     ),
     "kafka-consumer-perf-test": Script(
         ("consumer-perf",),
-        dropped={
+        _BROKER_LIST,
+        {
             "--zookeeper": ZOOKEEPER,
             "--new-consumer": _NEW_CONSUMER,
             "--threads": _THREADS,

@@ -68,7 +68,7 @@ class AsyncConsumer(ConsumerBase[K, V]):
     async def until_end(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records up to where the partitions end now; what is written later is left for later.
 
-        A consumer of a group waits for its partitions first.
+        A consumer of a group waits for its partitions first; those that go to another member meanwhile are that one's.
         """
         reader = self._reader
         while not (assigned := await self.assignment()):
@@ -78,10 +78,11 @@ class AsyncConsumer(ConsumerBase[K, V]):
             record = reader.take()
             if record is not None:
                 yield record
-            elif all((reader.position(partition) or 0) >= end for partition, end in ends.items()):
+                continue
+            ours = await self.assignment()
+            if all((reader.position(place) or 0) >= ends[place] for place in ours if place in ends):
                 return
-            else:
-                await self._fetch(SLICE)
+            await self._fetch(SLICE)
 
     async def poll(
         self,
