@@ -130,6 +130,8 @@ class TransactionCoordinator:
             return value
         state = state_of(before)
         expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
+        if _is_successor(before, request.producer_id, request.producer_epoch):
+            raise _concurrent(transactional_id)
         if expected is not None and not _may_be(before, request.producer_id, request.producer_epoch):
             raise _fenced(transactional_id)
         if state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
@@ -204,6 +206,8 @@ class TransactionCoordinator:
     def _check(self, transactional_id: str, producer_id: int, epoch: int) -> TransactionLogValue:
         """The state of an id whose transaction may go on. Raises ApiError."""
         before = self.transactions.get(transactional_id)
+        if before is not None and _is_successor(before, producer_id, epoch):
+            raise _concurrent(transactional_id)
         if before is None or before.producer_id != producer_id:
             raise _not_mapped(transactional_id, producer_id)
         if before.producer_epoch != epoch:
@@ -372,6 +376,8 @@ def _is_done(request: EndTxnRequest, before: TransactionLogValue) -> bool:
 
 def _is_done_bumping(request: EndTxnRequest, before: TransactionLogValue) -> bool:
     """As `_is_done`, for clients that get a new epoch with each end; a repeated request has the one before."""
+    if _is_successor(before, request.producer_id, request.producer_epoch):
+        raise _concurrent(request.transactional_id)
     state = state_of(before)
     overflowed = (
         before.previous_producer_id == request.producer_id != before.producer_id
@@ -380,7 +386,9 @@ def _is_done_bumping(request: EndTxnRequest, before: TransactionLogValue) -> boo
     )
     if before.producer_id != request.producer_id and not overflowed:
         raise _not_mapped(request.transactional_id, request.producer_id)
-    repeated = overflowed or before.producer_epoch == request.producer_epoch + 1
+    # The largest epoch without a new id is nobody's: it was taken to fence a producer.
+    has_bumped = before.producer_epoch < MAX_EPOCH or before.next_producer_id != NO_PRODUCER_ID
+    repeated = overflowed or (has_bumped and before.producer_epoch == request.producer_epoch + 1)
     is_current = not overflowed and before.producer_epoch == request.producer_epoch
     if state in (TransactionState.ONGOING, TransactionState.EMPTY):
         if not is_current:
@@ -411,6 +419,14 @@ def _check_same_end(request: EndTxnRequest, state: TransactionState) -> None:
 def _may_be(before: TransactionLogValue, producer_id: int, epoch: int) -> bool:
     """Whether a producer may still have the id: by its number, or by the one before, whose epochs were used up."""
     return producer_id == before.producer_id or (producer_id == before.previous_producer_id and steps.is_used_up(epoch))
+
+
+def _is_successor(before: TransactionLogValue, producer_id: int, epoch: int) -> bool:
+    """Whether a producer has the new id that its last end gave it, and the markers of that end are still being written.
+
+    It was answered before them, and nothing of the new id is stored yet.
+    """
+    return before.next_producer_id != NO_PRODUCER_ID and (producer_id, epoch) == steps.after_end(before)
 
 
 def _not_registered(code: ErrorCode) -> InitProducerIdResponse:

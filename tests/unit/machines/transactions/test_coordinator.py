@@ -178,6 +178,19 @@ class TestEndingWithEpochs:
         assert coordinator.end(old).producer_id == new[0], "it asks again, having heard no answer"
         assert coordinator.add(new) is ErrorCode.none
 
+    def test_a_new_id_has_to_wait_for_the_markers_of_the_old_one(self, coordinator: Coordinator) -> None:
+        coordinator.register()
+        old = put_epoch(coordinator, MAX_EPOCH - 1)
+        coordinator.add(old)
+        response = coordinator.end(old)
+        new = response.producer_id, response.producer_epoch
+        assert coordinator.add(new) is ErrorCode.concurrent_transactions
+        assert coordinator.verify(new) == [ErrorCode.concurrent_transactions]
+        assert coordinator.end(new, commit=False).error_code is ErrorCode.concurrent_transactions
+        assert coordinator.init(new).error_code is ErrorCode.concurrent_transactions
+        coordinator.write_markers()
+        assert coordinator.add(new) is ErrorCode.none
+
 
 class TestEndingWithoutEpochs:
     def test_the_epoch_stays(self, coordinator: Coordinator) -> None:
@@ -220,6 +233,16 @@ class TestTime:
         assert coordinator.state() is TransactionState.PREPARE_ABORT
         coordinator.write_markers()
         assert coordinator.end(producer, version=4).error_code is ErrorCode.producer_fenced
+
+    def test_the_epoch_that_fences_is_given_to_nobody(self, coordinator: Coordinator) -> None:
+        coordinator.register()
+        slow = put_epoch(coordinator, MAX_EPOCH - 1)
+        coordinator.add(slow)
+        coordinator.expire(TIMEOUT, ID)
+        coordinator.write_markers()
+        assert coordinator.value().producer_epoch == MAX_EPOCH
+        assert coordinator.end(slow, commit=False).error_code is ErrorCode.producer_fenced
+        assert coordinator.register()[1] == 0
 
     def test_an_end_stops_the_clock(self, coordinator: Coordinator) -> None:
         coordinator.end(opened(coordinator))
