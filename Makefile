@@ -26,7 +26,7 @@ test: .venv/.dev  ## everything: the fast part, then real clients, real Kafkas a
 	sh scripts/prerequisites.sh
 	$(MAKE) check
 	$(BIN)/python -m tests.support.jars
-	$(PYTEST) -n 3 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
+	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
 		--ignore tests/simulation
 
 demo: .venv/.dev  ## a day of orders: produced, joined, summed up by hour, loaded to Delta and drawn (needs Java 17+)

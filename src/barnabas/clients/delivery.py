@@ -59,7 +59,8 @@ class Failures:
         return len(kept) + more, kept
 
     def all_told(self) -> None:
-        """Keep none from now on: the program was told that nothing more will arrive."""
+        """Keep none any more: the program was told that nothing of this producer will arrive."""
+        self.forget()
         with self._lock:
             self._all_told = True
 

@@ -233,13 +233,19 @@ class ProducerBase(Generic[K, V]):
 
     def _give_up(self, transactions: Transactions, error: BaseException) -> None:
         """Abort a transaction after an error. Of a fenced producer's records nothing will ever come."""
-        if isinstance(error, ProducerFenced):
-            transactions.open = False
-            self._shared.failures.all_told()
-            self._client.purge()
-            self._wait_for_all(1.0)
-        elif transactions.open:
-            transactions.abort()
+        fenced = isinstance(error, ProducerFenced)
+        try:
+            if transactions.open and not fenced:
+                transactions.abort()
+        except ProducerFenced:
+            fenced = True
+            raise
+        finally:
+            if fenced:
+                transactions.open = False
+                self._shared.failures.all_told()
+                self._client.purge()
+                self._wait_for_all(1.0)
 
     def _end(self, timeout: float | None) -> None:
         """Wait for what is on its way, give up what is late, and stop the pump."""
