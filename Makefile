@@ -15,16 +15,17 @@ help:  ## list these targets
 start: .venv/.broker  ## run a broker on localhost:9092 with its data in ./data
 	@exec $(BIN)/barnabas start --listen localhost:9092 --data ./data
 
-check: .venv/.dev  ## the fast part: format, lint, types, layers, unit and property tests, simulated clusters
+check: .venv/.dev  ## the fast part: format, lint, types, layers, unit tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -n 2 tests/unit tests/properties tests/simulation
+	$(PYTEST) -n 2 tests/unit
 
-test: .venv/.dev  ## everything: the fast part, then real clients, real Kafkas and crashes
+test: .venv/.dev  ## everything: the fast part, properties and simulations, then real clients, real Kafkas and crashes
 	sh scripts/prerequisites.sh
 	$(MAKE) check
+	$(PYTEST) -n 2 tests/properties tests/simulation
 	$(BIN)/python -m tests.support.jars
 	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
 		--ignore tests/simulation
