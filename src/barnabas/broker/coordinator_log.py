@@ -1,14 +1,15 @@
 """A coordinator's log: a partition of an internal topic, as records instead of batches.
 
-`append` writes the records of one decision as one batch: all of them or none. `replay_log` reads a whole log, oldest
-first, when a broker takes a partition over; records of transactions that clients wrote are handed on with their
-producer's id, and so are the markers that end them.
+`append` writes records as one batch: all of them or none. Its size has the limit that clients' batches have.
+`replay_log` reads a whole log, oldest first, when a broker takes a partition over; records of transactions that clients
+wrote are handed on with their producer's id, and so are the markers that end them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from barnabas.model.errors import MessageTooLarge
 from barnabas.protocol.records.batch import HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
 from barnabas.protocol.records.builder import NO_PRODUCER_EPOCH, build_batch
 from barnabas.protocol.records.compression import decompress
@@ -16,12 +17,14 @@ from barnabas.protocol.records.control import ControlType, control_type
 from barnabas.protocol.records.records import Record, read_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.broker.partition import Partition
     from barnabas.storage.log import Log
 
 _MAX_UNPACKED: Final = 1 << 30
+_RECORD_OVERHEAD: Final = 24
+"""Bytes of a record beside its key and value, at most."""
 
 
 class Replayed(Protocol):
@@ -34,6 +37,32 @@ class Replayed(Protocol):
     def end_transaction(self, producer_id: int, commit: bool) -> None:
         """The marker that ends a producer's transaction."""
         ...
+
+
+def size_of(records: Iterable[tuple[bytes, bytes | None]]) -> int:
+    """How much records add to a batch, at most."""
+    return sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records)
+
+
+def room(partition: Partition) -> int:
+    """How much records of `size_of` a batch has room for."""
+    config = partition.log.config
+    return min(config.max_message_bytes, config.segment_bytes) - HEADER_SIZE
+
+
+def divided(records: Iterable[tuple[bytes, bytes | None]], size: int) -> Iterator[list[tuple[bytes, bytes | None]]]:
+    """The records in parts of at most this size, unless one record alone is larger."""
+    part: list[tuple[bytes, bytes | None]] = []
+    left = size
+    for record in records:
+        needed = size_of([record])
+        if part and needed > left:
+            yield part
+            part, left = [], size
+        part.append(record)
+        left -= needed
+    if part:
+        yield part
 
 
 def append(
@@ -57,6 +86,11 @@ def append(
         producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer[1],
         transactional=producer is not None,
     )
+    limit = partition.log.config.max_message_bytes
+    if len(batch) > limit:
+        raise MessageTooLarge(
+            f"{len(records)} records make a batch of {len(batch)} bytes, max.message.bytes is {limit}"
+        )
     return partition.append(batch, read_header(batch), now_ms).last_offset + 1
 
 

@@ -9,8 +9,9 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from barnabas.broker.calls import Call
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
-from barnabas.broker.runtime import Call, Runtime
+from barnabas.broker.runtime import Runtime
 from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.model.config.group import number
@@ -123,11 +124,10 @@ class Groups:
         gone = {topic.name for topic in delta.deleted}
         for shard, machine in self.runtime.machines():
             machine.table.image = delta.after
+            if gone:
+                shard.tell(lambda machine, now_ms: machine.topics_deleted(gone, now_ms))
             if names:
-                now_ms = self.runtime.clock.now_ms()
-                if gone:
-                    shard.apply(machine, machine.topics_deleted(gone, now_ms))
-                shard.apply(machine, machine.topics_changed(names, now_ms))
+                shard.tell(lambda machine, now_ms: machine.topics_changed(names, now_ms))
 
 
 def overridden(common: GroupSettings, own: Mapping[str, str], settings: Settings) -> GroupSettings:

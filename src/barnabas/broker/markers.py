@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
     from barnabas.broker.peers import Peers
     from barnabas.broker.replicas import ReplicaManager
-    from barnabas.broker.runtime import Shard
+    from barnabas.broker.shard import Shard
     from barnabas.machines.transactions.coordinator import TransactionCoordinator
     from barnabas.machines.transactions.steps import Markers
     from barnabas.metadata.cache import MetadataCache
@@ -230,7 +230,7 @@ class _Delivery:
     def _finish(self) -> None:
         machine, shard = self._machine, self._shard
         if machine is not None and shard.machine is machine:
-            shard.apply(machine, machine.markers_written(self._markers, self._writer.clock.now_ms()))
+            shard.tell(lambda machine, now_ms: machine.markers_written(self._markers, now_ms))
 
 
 def _request(partitions: list[TopicPartition], markers: Markers, coordinator_epoch: int) -> WriteTxnMarkersRequest:

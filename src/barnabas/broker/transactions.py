@@ -10,8 +10,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker.calls import Call
 from barnabas.broker.internal_topics import TRANSACTION_STATE
-from barnabas.broker.runtime import Call, Runtime
+from barnabas.broker.runtime import Runtime
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode
 from barnabas.net.channel import ChannelBroken
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from barnabas.broker.markers import MarkerWriter
     from barnabas.broker.peers import Peers
     from barnabas.broker.replicas import ReplicaManager
-    from barnabas.broker.runtime import Shard
     from barnabas.broker.settings import Settings
+    from barnabas.broker.shard import Shard
     from barnabas.machines.transactions.coordinator import TransactionCoordinator, TransactionOutcome
     from barnabas.metadata.cache import MetadataCache
     from barnabas.model.clock import Clock

@@ -8,10 +8,10 @@ hears of what a crash could take back, and a machine that replays what was store
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable
 
 Change = TypeVar("Change")
 Asker = TypeVar("Asker")
@@ -37,18 +37,29 @@ class Outcome(Generic[Change, Asker, Answer]):
     sends: tuple[object, ...] = ()
     """Messages to others, of the machine's own kinds."""
     timers: tuple[Timer, ...] = ()
+    is_divisible: bool = False
+    """Whether each change may be stored without the others; else it is all of them or none."""
+    otherwise: Callable[[], Outcome[Change, Asker, Answer]] | None = None
+    """What is decided instead if the changes are more than can be stored at once; whoever was to be answered is told of
+    that. None: the machine is changed already, and only reading what is stored undoes it."""
+
+
+def as_before() -> Outcome[Any, Any, Any]:
+    """For `otherwise`, where deciding changed nothing: there is nothing to undo."""
+    return Outcome()
 
 
 class Draft(Generic[Change, Asker, Answer]):
     """A decision in the making: rules that call each other add to one draft."""
 
-    __slots__ = ("changes", "replies", "sends", "timers")
+    __slots__ = ("changes", "otherwise", "replies", "sends", "timers")
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.replies: list[tuple[Asker, Answer]] = []
         self.sends: list[object] = []
         self.timers: list[Timer] = []
+        self.otherwise: Callable[[], Outcome[Change, Asker, Answer]] | None = None
 
     def reply(self, asker: Asker, answer: Answer) -> None:
         """Answer somebody."""
@@ -69,4 +80,5 @@ class Draft(Generic[Change, Asker, Answer]):
             replies=tuple(self.replies),
             sends=tuple(self.sends),
             timers=tuple(self.timers),
+            otherwise=self.otherwise,
         )

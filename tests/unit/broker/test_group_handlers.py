@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
 from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
 from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
-from kio.schema.heartbeat.v4.request import HeartbeatRequest
-from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestProtocol
 from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
-from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.offset_delete.v0.request import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -24,7 +20,6 @@ from kio.schema.offset_delete.v0.request import (
 )
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 
-from barnabas.broker import internal_topics
 from barnabas.broker.handlers import group_admin, group_offsets, groups
 from barnabas.broker.handlers.topics import create_partitions
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
@@ -32,146 +27,26 @@ from barnabas.machines.acls import GROUP_OPERATIONS
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.group_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from tests.support.group_handlers import (
+    answer,
+    commit,
+    committed,
+    coordinating,
+    heartbeat,
+    join_request,
+    joined,
+    listed,
+    reload,
+)
 from tests.support.images import CALLER
-from tests.support.parts import make_topic, running_parts
+from tests.support.parts import make_topic
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
-    from uuid import UUID
-
-    from barnabas.broker.context import Broker
-
-PROPERTIES = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
-
-
-@asynccontextmanager
-async def coordinating(path: Path, **properties: str) -> AsyncIterator[Broker]:
-    """A broker with topic `t` of two partitions, ready to coordinate."""
-    settings = PROPERTIES | {name.replace("_", "."): text for name, text in properties.items()}
-    async with running_parts(path, settings) as broker:
-        await make_topic(broker, "t", 2)
-        await internal_topics.make(broker, CONSUMER_OFFSETS)
-        await broker.groups.runtime.loaded()
-        yield broker
-
-
-async def answer(result: Any) -> Any:
-    return await asyncio.wait_for(result, 5) if asyncio.isfuture(result) or asyncio.iscoroutine(result) else result
-
-
-async def reload(broker: Broker) -> None:
-    """Drop every coordinator and build it again from its log."""
-    runtime = broker.groups.runtime
-    for shard in list(runtime.shards()):
-        runtime._lost(shard.partition)
-        runtime._led(shard.partition)
-    await runtime.loaded()
-
-
-def join_request(group: str, member_id: str = "") -> JoinGroupRequest:
-    protocol = JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff")
-    request = zero(
-        JoinGroupRequest,
-        group_id=group,
-        member_id=member_id,
-        session_timeout=timedelta(seconds=10),
-        rebalance_timeout=timedelta(seconds=10),
-        protocol_type="consumer",
-        protocols=(protocol,),
-    )
-    return cast("JoinGroupRequest", request)
-
-
-async def joined(broker: Broker, group: str) -> tuple[str, int]:
-    """A member that is alone in its group and has its assignment; its id and generation."""
-    first = await answer(groups.join_group(broker, join_request(group), CALLER, 9))
-    assert first.error_code is ErrorCode.member_id_required
-    member = first.member_id
-    second = await answer(groups.join_group(broker, join_request(group, member), CALLER, 9))
-    assert second.error_code is ErrorCode.none
-    assert second.leader == member
-    synced = await answer(
-        groups.sync_group(
-            broker,
-            zero(
-                SyncGroupRequest,
-                group_id=group,
-                member_id=member,
-                generation_id=second.generation_id,
-                protocol_type="consumer",
-                protocol_name="range",
-                assignments=(SyncGroupRequestAssignment(member_id=member, assignment=b"all of it"),),
-            ),
-            CALLER,
-            5,
-        )
-    )
-    assert (synced.error_code, synced.assignment) == (ErrorCode.none, b"all of it")
-    return member, second.generation_id
-
-
-async def heartbeat(broker: Broker, group: str, member: str, generation: int) -> ErrorCode:
-    request = zero(HeartbeatRequest, group_id=group, member_id=member, generation_id=generation)
-    code: ErrorCode = (await answer(groups.heartbeat(broker, request, CALLER, 4))).error_code
-    return code
-
-
-async def commit(
-    broker: Broker,
-    group: str,
-    offsets: dict[int, int],
-    *,
-    topic: str = "t",
-    topic_id: UUID | None = None,
-    member: str = "",
-    generation: int = -1,
-    metadata: str = "",
-    version: int = 9,
-) -> dict[int, ErrorCode]:
-    request = OffsetCommitRequest(
-        group_id=group,
-        member_id=member,
-        generation_id_or_member_epoch=generation,
-        topics=(
-            OffsetCommitRequestTopic(
-                name=topic if topic_id is None else "",
-                topic_id=topic_id,
-                partitions=tuple(
-                    OffsetCommitRequestPartition(
-                        partition_index=index, committed_offset=offset, committed_metadata=metadata
-                    )
-                    for index, offset in offsets.items()
-                ),
-            ),
-        ),
-    )
-    response = await answer(group_offsets.offset_commit(broker, request, CALLER, version))
-    return {part.partition_index: part.error_code for topic in response.topics for part in topic.partitions}
-
-
-async def committed(broker: Broker, group: str, version: int = 9) -> dict[tuple[str, int], int]:
-    """Everything that the group has committed."""
-    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=None),))
-    response = await answer(group_offsets.offset_fetch(broker, request, CALLER, version))
-    (only,) = response.groups
-    assert only.error_code is ErrorCode.none
-    return {
-        (topic.name, part.partition_index): part.committed_offset for topic in only.topics for part in topic.partitions
-    }
-
-
-async def listed(broker: Broker, **filters: Any) -> dict[str, tuple[str, str]]:
-    response = await answer(group_admin.list_groups(broker, zero(ListGroupsRequest, **filters), CALLER))
-    assert response.error_code is ErrorCode.none
-    return {group.group_id: (group.group_type, group.group_state) for group in response.groups}
 
 
 async def test_a_member_joins_commits_and_leaves(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker import coordinator_log
+from barnabas.broker.calls import Call
 from barnabas.broker.coordinator_log import _batches
-from barnabas.broker.runtime import Call, Runtime
+from barnabas.broker.runtime import Runtime
 from barnabas.machines.outcome import Outcome, Timer
 from barnabas.model.errors import (
     ApiError,
@@ -49,6 +50,11 @@ class Counters:
         waiting, self.waiting = self.waiting, []
         replies = tuple((each, "counted") for each in waiting)
         return Outcome(changes=((name, number, size),), replies=((call, number), *replies))
+
+    def count_all(self, names: list[str], call: Call) -> Outcome[Any, Call, Any]:
+        """Each for itself: some may be stored without the others."""
+        changes = tuple((name, self.counts.get(name, 0) + 1, 0) for name in names)
+        return Outcome(changes=changes, replies=((call, len(names)),), is_divisible=True)
 
     def wait(self, call: Call, at_ms: int) -> Outcome[Any, Call, Any]:
         self.waiting.append(call)
@@ -235,6 +241,68 @@ async def test_a_machine_that_raises_disturbs_nobody_else(tmp_path: Path, caplog
         assert isinstance(call.result(), UnknownServerError)
         assert "failed to decide" in caplog.text
         assert await ask(runtime, "a") == 1
+        runtime.resign()
+
+
+async def test_a_machine_that_is_half_changed_is_built_again(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 1
+        shard, call = runtime.find("a"), new_call()
+        before = shard.machine
+
+        def decide(machine: Counters, now_ms: int) -> Outcome[Any, Call, Any]:
+            machine.counts["a"] = 99
+            raise ValueError("planted")
+
+        shard.ask(decide, call)
+        assert isinstance(call.result(), UnknownServerError)
+        assert isinstance(await ask(runtime, "a"), CoordinatorLoadInProgress)
+        await runtime.loaded()
+        assert shard.machine is not before
+        assert await ask(runtime, "a") == 2
+        runtime.resign()
+
+
+async def test_a_machine_whose_timer_raises_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 1
+        shard, call = runtime.find("a"), new_call()
+        before = shard.machine
+        with monkeypatch.context() as broken:
+            broken.setattr(Counters, "expire", lambda *_: 1 // 0)
+            shard.ask(lambda machine, now_ms: machine.wait(call, now_ms), call)
+            assert await asyncio.wait_for(call.result(), 5) == "coordinator_not_available"
+        await runtime.loaded()
+        assert shard.machine is not before
+        assert await read(runtime, "a") == 1
+        runtime.resign()
+
+
+async def test_no_batch_is_larger_than_the_topic_allows(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC, max_message_bytes="1000")
+        await runtime.loaded()
+        one, all_of_them = new_call(), new_call()
+        names = [f"name {number}" for number in range(100)]
+        shard = runtime.find("a")
+        shard.ask(counting("a", one), one)
+        shard.ask(lambda machine, now_ms: machine.count_all(names, all_of_them), all_of_them)
+        results = [call.result() for call in (one, all_of_them)]
+        assert [await asyncio.wait_for(each, 5) if asyncio.isfuture(each) else each for each in results] == [1, 100]
+        batches = [header for header, _ in _batches(broker.replicas.find(TOPIC, 0).log, 1 << 20)]
+        assert sum(header.record_count for header in batches) == 101
+        assert max(header.size for header in batches) <= 1_000
+        assert len(batches) < 15
+        assert isinstance(await ask(runtime, "a", size=1_000), UnknownServerError)
+        await runtime.loaded()
+        assert await ask(runtime, "a", size=500) == 2
         runtime.resign()
 
 

@@ -1,7 +1,8 @@
 """ListGroups v0–5, DescribeGroups v0–6, ConsumerGroupDescribe v0–1 and DeleteGroups v0–2: groups seen from outside.
 
 - ListGroups lists the groups that this broker coordinates; v4+ by state, v5 by type (classic, consumer), both without
-  regard to case.
+  regard to case. If one of its coordinators cannot answer, there is its error and no list; one that has just gone to
+  another broker is left out, because that broker lists its groups.
 - DescribeGroups is for classic groups. Any other, and one that does not exist, is described as Dead; from v6 on it has
   GROUP_ID_NOT_FOUND as well. v3+: authorized operations, when asked for.
 - ConsumerGroupDescribe is for groups whose partitions the coordinator assigns; others are GROUP_ID_NOT_FOUND.
@@ -22,10 +23,10 @@ from kio.schema.describe_groups.v6 import response as classic
 from kio.schema.list_groups.v5.response import ListGroupsResponse
 from kio.static.primitive import i32
 
-from barnabas.broker.runtime import Call
+from barnabas.broker.calls import Call
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.acls import GROUP_OPERATIONS
-from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound
+from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, NotCoordinator
 from barnabas.protocol.conversion import zero
 
 if TYPE_CHECKING:
@@ -35,10 +36,11 @@ if TYPE_CHECKING:
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
     from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
     from kio.schema.list_groups.v5.request import ListGroupsRequest
+    from kio.schema.list_groups.v5.response import ListedGroup
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.broker.runtime import Shard
+    from barnabas.broker.shard import Shard
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.table import GroupOutcome
 
@@ -51,17 +53,20 @@ async def list_groups(broker: Broker, request: ListGroupsRequest, caller: Caller
     """List groups."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    calls = []
-    for shard in broker.groups.runtime.shards():
-        if shard.machine is None:
-            return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=shard.failure.code, groups=())
-        calls.append(_ask_for_groups(shard, states, types))
-    groups = [group for answer in await _all(call.result() for call in calls) for group in answer]
-    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, groups=tuple(groups))
+    calls = [_ask_for_groups(shard, states, types) for shard in broker.groups.runtime.shards()]
+    groups: list[ListedGroup] = []
+    code = ErrorCode.none
+    for answer in await _all([call.result() for call in calls]):
+        if not isinstance(answer, ApiError):
+            groups += answer
+        elif not isinstance(answer, NotCoordinator):  # else another broker lists them
+            code = answer.code
+    listed = tuple(groups) if code is ErrorCode.none else ()
+    return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=code, groups=listed)
 
 
 def _ask_for_groups(shard: Shard[GroupCoordinator], states: Collection[str], types: Collection[str]) -> Call:
-    call = Call("", "", 0, lambda error: ())
+    call = Call("", "", 0, lambda error: error)
     shard.ask(lambda machine, now_ms: machine.list_groups(states, types, call, now_ms), call)
     return call
 

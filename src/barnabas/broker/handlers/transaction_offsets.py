@@ -19,7 +19,7 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
-from barnabas.broker.runtime import Call
+from barnabas.broker.calls import Call
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
 from barnabas.model.errors import ApiError, ErrorCode, InvalidGroupId, InvalidRequest

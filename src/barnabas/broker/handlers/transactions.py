@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from kio.static.primitive import TZAware
 
     from barnabas.broker.caller import Caller
+    from barnabas.broker.calls import Call
     from barnabas.broker.context import Broker
-    from barnabas.broker.runtime import Call
     from barnabas.machines.transactions.coordinator import TransactionCoordinator, TransactionOutcome
     from barnabas.protocol.transaction_records import TransactionLogValue
 

@@ -21,6 +21,7 @@ from barnabas.machines.groups import classic_replies as replies
 from barnabas.machines.groups.classic_group import InitialDelay
 from barnabas.machines.groups.states import ClassicGroupState
 from barnabas.machines.groups.table import TimerKey
+from barnabas.machines.outcome import Draft
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.machines.groups.classic_group import ClassicGroup
     from barnabas.machines.groups.classic_members import ClassicMember
     from barnabas.machines.groups.settings import GroupSettings
-    from barnabas.machines.groups.table import Asker, GroupDraft
+    from barnabas.machines.groups.table import Asker, GroupDraft, GroupOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -202,11 +203,18 @@ class Turn:
         """Hand out the leader's assignments: the record makes the group Stable. Who got nothing gets empty bytes."""
         group = self.group
         self.draft.changes.append(group.record(self.now_ms, assignments))
+        self.draft.otherwise = self._assignments_refused
         for member in group.members.values():
             asker, member.sync_asker = member.sync_asker, None
             if asker is not None:
                 self.draft.reply(asker, replies.synced(group, assignments.get(member.member_id, b"")))
                 self.heard_of(member)
+
+    def _assignments_refused(self) -> GroupOutcome:
+        """The group with its assignments is more than can be stored: it tries again."""
+        turn = Turn(self.group, self.settings, Draft(), self.now_ms)
+        turn.prepare("the assignments are too large to be stored")
+        return turn.draft.outcome()
 
     def sync_time_over(self) -> None:
         """The timer fired: members that did not ask for their assignments are gone."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatResponse
@@ -219,6 +219,8 @@ class ConsumerRules:
         self._hold_session(group, member, draft, now_ms)
         if isinstance(found, ClassicGroup):
             self._conversion.dissolve(found, draft)
+        else:
+            draft.otherwise = partial(_compare_again, group)
         is_full = (
             request.rebalance_timeout != NOT_GIVEN
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -296,6 +298,12 @@ class ConsumerRules:
         else:
             timeout_ms = member.classic.session_timeout_ms
         draft.set_timer(TimerKey(SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
+
+
+def _compare_again(group: ConsumerGroup) -> GroupOutcome:
+    """A heartbeat came to nothing: whether the topics changed is still to be seen to."""
+    group.metadata_current = False
+    return Outcome()
 
 
 def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> Member:

@@ -143,7 +143,7 @@ class GroupCoordinator:
         except ApiError as error:
             return _answer(asker, error.code)
         changes = (*self._offsets.tombstones(group_id), *group.tombstones())
-        return Outcome(changes=changes, replies=((asker, ErrorCode.none),))
+        return Outcome(changes=changes, replies=((asker, ErrorCode.none),), is_divisible=True)
 
     # What happens by itself
 

@@ -7,6 +7,7 @@ and offsets of deleted topics that a stop left behind go when they are old.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.machines.groups.table import TimerKey
@@ -61,7 +62,7 @@ class OffsetExpiry:
         self._unchecked = unchecked
         interval_ms = 0 if unchecked else self._table.settings.offsets_retention_check_interval_ms
         one_pass.draft.set_timer(EXPIRE_TIMER, now_ms + interval_ms)
-        return one_pass.draft.outcome()
+        return one_pass.outcome()
 
     def topics_deleted(self, names: Collection[str], now_ms: int) -> GroupOutcome:
         """Remove the offsets of these topics."""
@@ -101,7 +102,7 @@ class OffsetExpiry:
                 break
         else:
             self._deleted_topics.clear()
-        return one_pass.draft.outcome()
+        return one_pass.outcome()
 
     def _is_of_deleted_topic(self, name: str, value: OffsetCommitValue) -> bool:
         """Whether it is not of a topic that was made since under the same name."""
@@ -121,6 +122,10 @@ class _Pass:
         """Remove an offset."""
         self.draft.changes.append(CoordinatorRecord(key, None))
         self._bytes += len(key.group.encode()) + len(key.topic) + RECORD_OVERHEAD
+
+    def outcome(self) -> GroupOutcome:
+        """What was decided; each offset is removed for itself."""
+        return replace(self.draft.outcome(), is_divisible=True)
 
     @property
     def is_full(self) -> bool:

@@ -31,7 +31,7 @@ from barnabas.machines.groups.offset_expiry import OffsetExpiry
 from barnabas.machines.groups.offset_table import NO_PRODUCER, OffsetTable
 from barnabas.machines.groups.states import ClassicGroupState
 from barnabas.machines.groups.table import TimerKey
-from barnabas.machines.outcome import Outcome, Timer
+from barnabas.machines.outcome import Outcome, Timer, as_before
 from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, IllegalGeneration, StaleMemberEpoch
 from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.group_offsets import (
@@ -120,6 +120,7 @@ class OffsetRules:
             changes=tuple(changes),
             replies=((asker, OffsetCommitResponse(topics=tuple(topics))),),
             timers=_session(group, request.member_id, now_ms),
+            otherwise=as_before,
         )
 
     # TxnOffsetCommit.
@@ -206,7 +207,7 @@ class OffsetRules:
         except ApiError as error:
             code = error.code
         response = OffsetDeleteResponse(error_code=code, throttle_time=_NO_THROTTLE, topics=tuple(topics))
-        return Outcome(changes=tuple(changes), replies=((asker, response),))
+        return Outcome(changes=tuple(changes), replies=((asker, response),), otherwise=as_before)
 
     def _delete_topic(
         self, group: Group, topic: OffsetDeleteRequestTopic, changes: list[CoordinatorRecord]
