@@ -19,6 +19,7 @@ from kio.static.primitive import i32, i32Timedelta
 from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
 from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.consumer_group import ConsumerGroup
+from barnabas.machines.groups.consumer_states import GROUP_TRANSITIONS, ConsumerGroupState
 from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable, TimerKey
@@ -27,7 +28,6 @@ from barnabas.protocol.coordinator_records import decode, encode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from barnabas.machines.groups.consumer_states import ConsumerGroupState
     from barnabas.machines.groups.table import GroupOutcome
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
@@ -77,8 +77,11 @@ class Coordinator:
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.now_ms = 1_000_000
+        self.steps: set[tuple[ConsumerGroupState, ConsumerGroupState]] = set()
+        """What followed what, while the group was a consumer group; all of it is in the table."""
         for record in log:
             self._store(record)
+        self._last_state = self._state()
 
     def _new_id(self) -> str:
         self._ids += 1
@@ -106,6 +109,7 @@ class Coordinator:
         """Do what was decided, and give everybody their answers."""
         for record in outcome.changes:
             self._store(record)
+        self._note_step()
         for timer in outcome.timers:
             assert isinstance(timer.key, TimerKey)
             if timer.at_ms is None:
@@ -155,6 +159,18 @@ class Coordinator:
         fresh.now_ms, fresh._ids = self.now_ms, self._ids
         fresh.run(fresh.rules.loaded(fresh.now_ms))
         return fresh
+
+    def _state(self) -> ConsumerGroupState | None:
+        group = self.table.groups.get(GROUP)
+        return group.state if isinstance(group, ConsumerGroup) else None
+
+    def _note_step(self) -> None:
+        before, after = self._last_state, self._state()
+        self._last_state = after
+        step = before or GROUP_TRANSITIONS.initial, after or ConsumerGroupState.DEAD
+        if before is not after and step[0] is not step[1]:
+            GROUP_TRANSITIONS.check(*step)
+            self.steps.add(step)
 
     def _store(self, record: CoordinatorRecord) -> None:
         self.log.append(record)

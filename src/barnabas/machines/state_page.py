@@ -1,6 +1,6 @@
 """Pages that draw transition tables: a picture, what each state means, and the cause of each step.
 
-They are made from the tables that the rules are held to, so they cannot say anything else.
+They are made from the tables that the rules are held to: a test compares page and tables.
 """
 
 from __future__ import annotations

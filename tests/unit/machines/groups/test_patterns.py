@@ -6,6 +6,7 @@ import random
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +26,9 @@ from tests.support.consumer_groups import GROUP, Consumer, Coordinator, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 def by_pattern(coordinator: Coordinator, member_id: str, regex: str) -> Consumer:
@@ -50,6 +54,19 @@ class TestMatching:
         with pytest.raises(InvalidRegularExpression, match="not a valid regular expression"):
             compile_pattern(pattern)
         assert matching(pattern, ["a"]) == frozenset()
+
+    @pytest.mark.parametrize("page", ["groups.md", "coming-from-kafka.md"])
+    def test_the_bounds_are_documented(self, page: str) -> None:
+        text = " ".join((DOCS / page).read_text(encoding="utf-8").split())
+        assert f"{patterns.MAX_LENGTH:,} characters" in text
+        assert f"{patterns.MAX_SIZE} instructions" in text
+        assert ErrorCode.invalid_regular_expression.name.upper() in text
+
+    def test_the_answer_says_what_is_too_large(self) -> None:
+        answer = by_pattern(Coordinator({"orders": 1}), "m1", "(a|b.)?" * 30).beat()
+        assert answer.error_code is ErrorCode.invalid_regular_expression
+        assert answer.error_message is not None
+        assert f"instructions of at most {patterns.MAX_SIZE}" in answer.error_message
 
     def test_patterns_that_hang_other_matchers_do_not(self) -> None:
         assert matching("(a*)*b", ["a" * 249]) == frozenset()
