@@ -10,7 +10,7 @@ after a message whose answer was lost, everything is told (type FULL), and what 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from kio.static.primitive import i8, i16, i32, i64
 
@@ -111,12 +111,12 @@ def _leadership(
 
 def _leadership_state(partition: PartitionImage, controller_epoch: int) -> internal.LeaderAndIsrPartitionState:
     return internal.LeaderAndIsrPartitionState(
-        partition_index=i32(partition.index),
-        controller_epoch=i32(controller_epoch),
-        leader=i32(partition.leader),
-        leader_epoch=i32(partition.leader_epoch),
+        partition_index=_i32(partition.index),
+        controller_epoch=_i32(controller_epoch),
+        leader=_i32(partition.leader),
+        leader_epoch=_i32(partition.leader_epoch),
         isr=_ids(partition.isr),
-        partition_epoch=i32(partition.partition_epoch),
+        partition_epoch=_i32(partition.partition_epoch),
         replicas=_ids(partition.replicas),
         adding_replicas=_ids(partition.adding),
         removing_replicas=_ids(partition.removing),
@@ -196,12 +196,12 @@ def _state(
     partition: PartitionImage, controller_epoch: int, leader: int, offline: Iterable[int] = ()
 ) -> internal.UpdateMetadataPartitionState:
     return internal.UpdateMetadataPartitionState(
-        partition_index=i32(partition.index),
-        controller_epoch=i32(controller_epoch),
-        leader=i32(leader),
-        leader_epoch=i32(partition.leader_epoch),
+        partition_index=_i32(partition.index),
+        controller_epoch=_i32(controller_epoch),
+        leader=_i32(leader),
+        leader_epoch=_i32(partition.leader_epoch),
         isr=_ids(partition.isr),
-        zk_version=i32(partition.partition_epoch),
+        zk_version=_i32(partition.partition_epoch),
         replicas=_ids(partition.replicas),
         offline_replicas=_ids(offline),
     )
@@ -223,5 +223,10 @@ def _broker(broker: BrokerImage) -> internal.UpdateMetadataBroker:
     )
 
 
+def _i32(number: int) -> i32:
+    """A number of an image, which is not checked again: for thousands of partitions that took longer than the rest."""
+    return cast("i32", number)
+
+
 def _ids(ids: Iterable[int]) -> tuple[i32, ...]:
-    return tuple(map(i32, ids))
+    return cast("tuple[i32, ...]", tuple(ids))

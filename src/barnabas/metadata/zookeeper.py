@@ -16,6 +16,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from barnabas.metadata.bulk_reads import ReadChildren, ReadMany, ReadNode, ReadNodes
 from barnabas.metadata.store import (
     ANY_VERSION,
     BadVersion,
@@ -47,8 +48,8 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 15.0
 _RETRY_SECONDS = 1.0
-_UNDER_WAY = 1000
-"""Requests sent ahead of their answers: many, because each waits for the network; bounded, for memory and timeouts."""
+_AT_ONCE = 1000
+"""Nodes that are read with one request: ZooKeeper takes at most 1 MB in one by default, and a path may be long."""
 
 
 class Login(NamedTuple):
@@ -174,58 +175,50 @@ class ZooKeeperStore:
             return None
 
     async def find_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Read many nodes, with many requests under way at once."""
-        answers = await self._call_all(self._client.get_async, paths)
-        return [_node(path, *answer) if answer else None for path, answer in zip(paths, answers, strict=True)]
+        """Read many nodes, with many in each request."""
+        found = await self._read_many(ReadNodes, paths)
+        return [None if read is None else _found(path, read) for path, read in zip(paths, found, strict=True)]
 
     async def children(self, path: str) -> list[str]:
         """Names of a node's children, sorted; raises NoNode."""
         return sorted(await self._call(path, self._client.get_children_async, path))
 
     async def subtree(self, path: str) -> list[Node]:
-        """Everything below `path`, level by level with all requests of a level under way at once."""
+        """Everything below `path`, level by level."""
         nodes: list[Node] = []
         parents = [path.rstrip("/")]
         while parents:
-            names = await self._call_all(self._client.get_children_async, [parent or "/" for parent in parents])
+            names = await self._read_many(ReadChildren, [parent or "/" for parent in parents])
             paths = [f"{parent}/{name}" for parent, found in zip(parents, names, strict=True) for name in found or ()]
-            read = await self._call_all(self._client.get_async, paths)
-            level = [(_node(child, *answer), answer[1]) for child, answer in zip(paths, read, strict=True) if answer]
-            nodes += [node for node, _ in level]
-            parents = [node.path for node, stat in level if stat.numChildren]
+            nodes_read = await self._read_many(ReadNodes, paths)
+            level = [(child, read) for child, read in zip(paths, nodes_read, strict=True) if read is not None]
+            nodes += [_found(child, read) for child, read in level]
+            parents = [child for child, read in level if read.child_count]
         return sorted(nodes)
 
-    async def _call_all(self, send: Callable[[str], Any], paths: Sequence[str]) -> list[Any]:
-        """The answers for many nodes, None for those that are not there."""
-        answers: list[Any] = []
-        for at in range(0, len(paths), _UNDER_WAY):
-            answers += await self._call_together(send, paths[at : at + _UNDER_WAY])
-        return answers
+    async def _read_many(self, request: type[ReadMany[T]], paths: Sequence[str]) -> list[T | None]:
+        """What was read of many nodes, None for those that are not there."""
+        found: list[T | None] = []
+        for at in range(0, len(paths), _AT_ONCE):
+            some = paths[at : at + _AT_ONCE]
+            whole = [(self._client.chroot + path).rstrip("/") or "/" for path in some]
+            answers = await self._call(some[0], self._send, request(whole))
+            found += [self._read_if_any(path, answer) for path, answer in zip(some, answers, strict=True)]
+        return found
 
-    async def _call_together(self, send: Callable[[str], Any], paths: Sequence[str]) -> list[Any]:
-        """Send requests without waiting in between; the loop is woken once, when all are answered."""
-        loop = self._connected()
-        future: asyncio.Future[Any] = loop.create_future()
-        waiting = len(paths)
+    def _send(self, request: object) -> Any:
+        """Have kazoo send what it has no method for."""
+        result = self._client.handler.async_result()
+        self._client._call(request, result)
+        return result
 
-        def count(_: object) -> None:
-            nonlocal waiting
-            waiting -= 1
-            if not waiting:
-                _hand_over(loop, _finish, future)
-
-        results = [send(path) for path in paths]
-        for result in results:
-            result.rawlink(count)
-        await self._answer(future)
-        return [self._value_if_any(path, result) for path, result in zip(paths, results, strict=True)]
-
-    def _value_if_any(self, path: str, result: Any) -> Any:
-        if result.successful():
-            return result.value
-        if isinstance(result.exception, self._errors.NoNodeError):
+    def _read_if_any(self, path: str, answer: T | int) -> T | None:
+        if not isinstance(answer, int):
+            return answer
+        error = self._errors.EXCEPTIONS[answer]()
+        if isinstance(error, self._errors.NoNodeError):
             return None
-        raise self._translate(path, result.exception, creating=False) from result.exception
+        raise self._translate(path, error, creating=False)
 
     async def create(
         self,
@@ -345,6 +338,8 @@ class ZooKeeperStore:
                 return NoChildrenForEphemerals(parent)
             case errors.SessionExpiredError():
                 return SessionExpired(f"the session with the ZooKeeper at {self._hosts} has expired")
+            case errors.UnimplementedError():
+                return StoreRefused(f"the ZooKeeper at {self._hosts} is older than 3.6: use a newer one")
             case errors.NoAuthError() | errors.AuthFailedError():
                 return StoreRefused(
                     f"the ZooKeeper at {self._hosts} does not let this broker have {path}: "
@@ -398,10 +393,9 @@ def _deliver(future: asyncio.Future[Any], result: Any) -> None:
         future.set_exception(result.exception)
 
 
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
 def _node(path: str, data: bytes | None, stat: Any) -> Node:
     return Node(path, data or b"", stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+
+
+def _found(path: str, read: ReadNode) -> Node:
+    return Node(path, read.data, read.version, read.czxid, read.mzxid, read.owner)

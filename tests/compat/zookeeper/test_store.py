@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient  # type: ignore[import-untyped]  # kazoo has no types
 
+from barnabas.metadata.bulk_reads import ReadMany
 from barnabas.metadata.store import Create, MetadataStore, StoreError, StoreRefused, StoreUnavailable
 from barnabas.metadata.zookeeper import Login, ZooKeeperStore
 from barnabas.model.errors import StartupError
@@ -100,6 +101,8 @@ def test_what_is_private_is_for_its_login_alone(zookeeper: ZooKeeper, scheme: st
             for name in ("", "/kept", "/also"):
                 with pytest.raises(StoreRefused, match=r"does not let this broker have .*zookeeper\.auth\.username"):
                     await stranger.get(path + name)
+                with pytest.raises(StoreRefused, match="does not let this broker have"):
+                    await stranger.find_many(["/", path + name])
         finally:
             for store in stores:
                 await store.close()
@@ -113,6 +116,21 @@ def test_a_login_that_zookeeper_does_not_know_is_refused(chroot: str) -> None:
         with pytest.raises(StoreError):
             await store.start()
         await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_server_that_cannot_read_many_nodes_at_once_is_too_old(chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadMany, "type", 99)  # which no server knows, as servers before 3.6 do not know 22
+
+    async def main() -> None:
+        store = ZooKeeperStore(chroot)
+        await store.start()
+        try:
+            with pytest.raises(StoreRefused, match=r"is older than 3\.6"):
+                await store.find_many(["/"])
+        finally:
+            await store.close()
 
     asyncio.run(main())
 
