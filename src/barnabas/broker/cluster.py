@@ -67,8 +67,10 @@ class Cluster:
         )
         self._failed_logs = FailedLogs(broker_id, replicas, self.link, metadata)
         self._lookout = Lookout(broker_id, controller, self.peers, metadata)
-        controller.couriers = Couriers(
-            broker_id, self.peers, settings, lambda lost_by, keys: controller.decide(LogDirFailed(lost_by, keys))
+        controller.employ(
+            Couriers(
+                broker_id, self.peers, settings, lambda lost_by, keys: controller.decide(LogDirFailed(lost_by, keys))
+            )
         )
         controller.standing.actor = replicas
         replicas.replication = self._replication

@@ -1,13 +1,8 @@
-"""The shell around the controller's rules: membership, election, writes to the tree, and the image that clients see.
+"""A broker's part in the cluster: its session with the metadata store, its registration, elections, and requests.
 
 Every broker runs one. It registers the broker, takes part in elections, and keeps the `MetadataCache` up to date. While
-it is in office, requests go through `ControllerMachine` one at a time: decide, store (guarded by the term), replay,
-publish the new image, tell the other brokers (`couriers`), answer. So what a client was told is stored, and what is
-stored is known to the cache's subscribers before the client hears of it.
-
-If the store refuses a write because the tree is not what the image says, the tree is loaded anew and the request is
-decided again. Out of office the broker loads the tree once, when it starts, and from then on believes what the
-controller tells it (`news`).
+it is in office, requests are decided (`office`). Out of office the broker loads the tree once, when it starts, and from
+then on believes what the controller tells it (`news`).
 
 A broker acts on its image only while it stands (`standing`). When its session is over, or its registration was removed,
 it stands no longer, registers again, and waits to be told.
@@ -19,15 +14,13 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.broker.lookout import is_accepted
 from barnabas.broker.news import News
+from barnabas.broker.office import Office
 from barnabas.broker.standing import Standing
-from barnabas.machines.controller.changes import ConfigChanged, TopicChanged
-from barnabas.machines.controller.image import NO_LEADER, ClusterImage, ConfigResource, TopicImage
-from barnabas.machines.controller.machine import Answer, ControllerMachine, Key
+from barnabas.machines.controller.image import ClusterImage, ConfigResource, TopicImage
 from barnabas.machines.controller.requests import (
     AlterConfigs,
     CreatePartitions,
@@ -36,29 +29,25 @@ from barnabas.machines.controller.requests import (
     MoveLeader,
     NewPartitions,
     NewTopic,
-    Registered,
     Request,
 )
 from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.metadata import config_changes
-from barnabas.metadata.election import Term, campaign, in_office
-from barnabas.metadata.layout import lay_out, make_folders, unfinished_deletions
-from barnabas.metadata.loading import Loaded, load, load_brokers
+from barnabas.metadata.election import campaign, in_office
+from barnabas.metadata.layout import lay_out
+from barnabas.metadata.loading import Loaded, load
 from barnabas.metadata.membership import register
 from barnabas.metadata.store import (
     BadVersion,
-    NodeError,
     NodeExists,
     NoNode,
     SessionExpired,
     StoreError,
 )
-from barnabas.metadata.writes import operations, portions
 from barnabas.metadata.znodes import (
     BrokerNode,
     BrokersNode,
     ConfigChangesNode,
-    ControllerEpochNode,
     ControllerNode,
     FeaturesNode,
     ProducerIds,
@@ -69,21 +58,19 @@ from barnabas.model.errors import ApiError, BarnabasError, NotController, Reques
 from barnabas.model.ids import METADATA_TOPIC_ID, NO_ID, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.broker.couriers import Couriers
-    from barnabas.machines.controller.changes import Change
-    from barnabas.machines.controller.image import BrokerImage, PartitionKey
+    from barnabas.machines.controller.machine import Answer, Key
     from barnabas.metadata.cache import MetadataCache
-    from barnabas.metadata.store import MetadataStore, Operation
+    from barnabas.metadata.store import MetadataStore
     from barnabas.model.clock import Clock
     from barnabas.protocol.internal import UpdateMetadataRequest
 
 logger = logging.getLogger(__name__)
 
 PRODUCER_ID_BLOCK = 1000
-_ATTEMPTS = 3
 _RETRY_SECONDS = 1.0
 _DELIVERY_SECONDS = 1.0
 """How long an answer waits for the other brokers to know of what was done."""
@@ -117,26 +104,30 @@ class Controller:
         self.cache = cache
         self._open_store = open_store
         self._clock = clock
-        self._defaults = defaults or TopicDefaults()
         self._previous_incarnation: UUID | None = None
         self._patience = patience
         self._make_id = make_id
         self._store: MetadataStore | None = None
         self._registration: Registration | None = None
-        self._term: Term | None = None
-        self._machine: ControllerMachine | None = None
-        self._active = False
         self._loaded: Loaded | None = None
-        self._restarted: Mapping[PartitionKey, frozenset[int]] = {}
-        """Replicas that were away while nobody was looking: what the tree showed when it was loaded last."""
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
         self._expired = False
         self._following: asyncio.Task[None] | None = None
         self.news = News(cache, lambda: self._store)
-        self.couriers: Couriers | None = None
-        """Who tells the other brokers; None where there are none."""
         self.standing = Standing(self.news)
+        self._office = Office(
+            cache,
+            self.news,
+            self.standing,
+            defaults=defaults or TopicDefaults(),
+            make_id=make_id,
+            left=self._news.set,
+        )
+
+    def employ(self, couriers: Couriers) -> None:
+        """Have the other brokers told what is decided in office."""
+        self._office.couriers = couriers
 
     @property
     def broker_epoch(self) -> int:
@@ -146,7 +137,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        return self._active
+        return self._office.is_active
 
     async def open(self) -> ClusterImage:
         """Open the store and load the tree, without taking part yet: what a broker must know to open its logs.
@@ -186,7 +177,7 @@ class Controller:
                 await self._following
             self._following = None
         async with self._lock:
-            self._end_term()
+            self._office.close()
             if self._store is not None:
                 await self._store.close()
                 self._store = None
@@ -228,7 +219,7 @@ class Controller:
         A broker's own settings are written by itself, whether or not it is in office. Raises NotController,
         RequestTimedOut.
         """
-        if not self._active and all(resource.kind == "brokers" and resource.name for resource in settings):
+        if not self.is_active and all(resource.kind == "brokers" and resource.name for resource in settings):
             return await self._write_own_settings(settings)
         answers = await self.decide(AlterConfigs(settings))
         return {resource: _error(answers[resource]) for resource in settings}
@@ -267,83 +258,20 @@ class Controller:
 
     async def delivered(self) -> None:
         """Give the other brokers a moment to take over what was decided."""
-        if self.couriers is not None:
-            await self.couriers.delivered(_DELIVERY_SECONDS)
+        if self._office.couriers is not None:
+            await self._office.couriers.delivered(_DELIVERY_SECONDS)
 
     async def decide(self, request: Request) -> dict[Key, Answer]:
         """Let the controller's rules decide, and do it. Raises NotController, RequestTimedOut."""
         async with self._lock:
             try:
-                return await self._decide(request)
+                return await self._office.decide(request)
             except SessionExpired as error:
-                self._leave_office()
-                raise self._not_controller() from error
+                self._office.leave()
+                raise NotController("The session with the metadata store is over, and this broker's office.") from error
             except StoreError as error:
-                self._machine = None
-                self._active = False
-                self._news.set()
+                self._office.doubt()
                 raise RequestTimedOut(f"the metadata store did not take the change: {error}") from error
-
-    async def _decide(self, request: Request) -> dict[Key, Answer]:
-        """Let the machine decide, store what it decided, and publish it."""
-        for _ in range(_ATTEMPTS):
-            if self._term is not None and self.cache.image.controller_epoch > self._term.epoch:
-                self._leave_office()
-            if self._machine is None:
-                raise self._not_controller()
-            outcome = self._machine.handle(request)
-            try:
-                await self._write(outcome.changes)
-            except NodeError as error:
-                if error.path == ControllerEpochNode.path:
-                    self._leave_office()
-                else:
-                    logger.warning("the tree is not what it was, loading it again: %s", error)
-                    await self._load_in_office()
-                continue
-            if outcome.changes:
-                self._machine.replay(outcome.changes)
-            self._publish(self._machine.image)
-            await self._note_settings(outcome.changes)
-            return dict(outcome.replies)
-        raise RequestTimedOut("the metadata tree kept changing: another program writes to it; try again")
-
-    def _publish(self, image: ClusterImage) -> None:
-        """Act on a new image here, and have it told to the others."""
-        self.cache.replace(image)
-        if self.couriers is not None:
-            self.couriers.publish(image)
-        own = None if self._registration is None else image.brokers.get(self._registration.broker_id)
-        if own is not None and own.epoch == self.broker_epoch:
-            self.standing.rise()
-
-    async def _note_settings(self, changes: Sequence[Change]) -> None:
-        """Leave notes of changed settings; topics that come or go need none."""
-        touched = {change.before or change.after for change in changes if isinstance(change, TopicChanged)}
-        names = {topic.name for topic in touched if topic is not None}
-        await config_changes.note(
-            self.store,
-            [
-                change.resource
-                for change in changes
-                if isinstance(change, ConfigChanged)
-                and not (change.resource.kind == "topics" and change.resource.name in names)
-            ],
-        )
-
-    def _not_controller(self) -> NotController:
-        return NotController(f"This broker is not the controller; that is broker {self.cache.image.controller_id}.")
-
-    # Writing
-
-    async def _write(self, changes: Iterable[Change]) -> None:
-        if self._term is not None:
-            await self._write_operations(await operations(self.store, changes, self._term.epoch))
-
-    async def _write_operations(self, wanted: Iterable[Operation]) -> None:
-        if self._term is not None:
-            for portion in portions(wanted, self._term.guard):
-                await self.store.multi(portion)
 
     # Sessions and offices
 
@@ -391,7 +319,7 @@ class Controller:
         logger.warning("the session with the metadata store is over; registering again")
         self._expired = True
         self.standing.fall()
-        self._leave_office()
+        self._office.leave()
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> None:
         """The controller tells of all partitions and brokers. Raises StaleControllerEpoch, StaleBrokerEpoch."""
@@ -429,84 +357,18 @@ class Controller:
             logger.warning("this broker's registration was removed; registering again")
             self.standing.fall()
             await self._register()
-        if self._term is not None and not await in_office(self.store):
-            self._leave_office()
-        if self._term is None and self._registration is not None:
-            self._term = await campaign(self.store, self._registration.broker_id, self._clock.now_ms())
-        if self._term is None:
+        office, registration = self._office, self._registration
+        if office.term is not None and not await in_office(self.store):
+            office.leave()
+        if office.term is None and registration is not None:
+            office.term = await campaign(self.store, registration.broker_id, self._clock.now_ms())
+        if office.term is None or registration is None:
             await self.news.follow_settings(self.store)
-        elif self._machine is None:
-            await self._take_office(self._term)
+        elif office.is_ready:
+            await office.follow()
         else:
-            brokers = await load_brokers(self.store)
-            if brokers != self._machine.image.brokers or self._restarted:
-                await self._decide(self._registered(brokers))
-            await self._follow_settings_in_office()
-
-    async def _follow_settings_in_office(self) -> None:
-        """Brokers write their own settings themselves."""
-        configs, _ = await self.news.changes.news(self.store)
-        if self._machine is not None:
-            known = self._machine.image.configs
-            changes = [
-                ConfigChanged(resource, known.get(resource), settings)
-                for resource, settings in configs.items()
-                if resource.kind == "brokers" and settings != known.get(resource)
-            ]
-            if changes:
-                self._machine.replay(changes)
-                self._publish(self._machine.image)
-
-    async def _take_office(self, term: Term) -> None:
-        loaded, self._loaded = self._loaded, None
-        if loaded is not None and not _untouched_until(loaded.image, term):
-            loaded = None
-        try:
-            await self._load_in_office(loaded)
-            self._active = True
-            await self._decide(self._registered(await load_brokers(self.store)))
-        except BaseException:
-            self._machine, self._active = None, False
-            raise
-        logger.info("became controller with epoch %d", term.epoch)
-
-    def _registered(self, brokers: Mapping[int, BrokerImage]) -> Registered:
-        restarted, self._restarted = self._restarted, {}
-        return Registered(brokers, restarted)
-
-    def _leave_office(self) -> None:
-        if self._term is not None:
-            logger.info("no longer controller (epoch %d)", self._term.epoch)
-            self.news.forget_settings()
-        self._end_term()
-        self._news.set()
-
-    def _end_term(self) -> None:
-        self._term = self._machine = None
-        self._active = False
-        if self.couriers is not None:
-            self.couriers.dismiss()
-
-    async def _load_in_office(self, loaded: Loaded | None = None) -> None:
-        """Load the tree, unless it is known, and finish what a predecessor could not."""
-        loaded = loaded or await load(self.store)
-        if loaded.deleting:
-            async for wanted in unfinished_deletions(self.store, loaded):
-                await self._write_operations(wanted)
-            loaded = await load(self.store)
-        await make_folders(self.store, loaded.image)
-        self._machine = self._new_machine(loaded.image)
-        self._restarted = loaded.restarted
-
-    def _new_machine(self, image: ClusterImage) -> ControllerMachine:
-        if self._term is not None and self._registration is not None:
-            image = replace(image, controller_id=self._registration.broker_id, controller_epoch=self._term.epoch)
-        return ControllerMachine(image, self._defaults, self._make_id)
-
-
-def _untouched_until(image: ClusterImage, term: Term) -> bool:
-    """Whether nobody was in office, and so nobody wrote, between loading the image and this term."""
-    return image.controller_id == NO_LEADER and image.controller_epoch == term.epoch - 1
+            loaded, self._loaded = self._loaded, None
+            await office.take(self.store, registration.broker_id, loaded)
 
 
 def _by_topic(answers: Mapping[Key, Answer]) -> dict[str, TopicImage | ApiError]:

@@ -1,0 +1,239 @@
+"""The controller's office while this broker holds it: deciding, writing to the tree, and telling everyone.
+
+Requests go through `ControllerMachine` one at a time: decide, store (guarded by the term), replay, publish the new
+image, tell the other brokers (`couriers`), answer. So what a client was told is stored, and what is stored is known to
+the cache's subscribers before the client hears of it.
+
+If the store refuses a write because the tree is not what the image says, the tree is loaded anew and the request is
+decided again.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.changes import ConfigChanged, TopicChanged
+from barnabas.machines.controller.image import NO_LEADER
+from barnabas.machines.controller.machine import ControllerMachine
+from barnabas.machines.controller.requests import Registered
+from barnabas.metadata import config_changes
+from barnabas.metadata.layout import make_folders, unfinished_deletions
+from barnabas.metadata.loading import load, load_brokers
+from barnabas.metadata.store import NodeError, StoreError
+from barnabas.metadata.writes import operations, portions
+from barnabas.metadata.znodes import ControllerEpochNode
+from barnabas.model.errors import NotController, RequestTimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from barnabas.broker.couriers import Couriers
+    from barnabas.broker.news import News
+    from barnabas.broker.standing import Standing
+    from barnabas.machines.controller.changes import Change
+    from barnabas.machines.controller.image import BrokerImage, ClusterImage, PartitionKey
+    from barnabas.machines.controller.machine import Answer, Key
+    from barnabas.machines.controller.requests import Request
+    from barnabas.machines.controller.topics import TopicDefaults
+    from barnabas.metadata.cache import MetadataCache
+    from barnabas.metadata.election import Term
+    from barnabas.metadata.loading import Loaded
+    from barnabas.metadata.store import MetadataStore, Operation
+
+logger = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+
+
+class Office:
+    """Held by this broker or not; whoever calls sees to it that one call comes at a time.
+
+    `left` is called when the office is found to be another broker's, or its state to be in doubt.
+    """
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        news: News,
+        standing: Standing,
+        *,
+        defaults: TopicDefaults,
+        make_id: Callable[[], UUID],
+        left: Callable[[], None],
+    ) -> None:
+        self._cache = cache
+        self._news = news
+        self._standing = standing
+        self._defaults = defaults
+        self._make_id = make_id
+        self._left = left
+        self._store: MetadataStore | None = None
+        self._broker_id = NO_LEADER
+        self._machine: ControllerMachine | None = None
+        self._restarted: Mapping[PartitionKey, frozenset[int]] = {}
+        """Replicas that were away while nobody was looking: what the tree showed when it was loaded last."""
+        self.term: Term | None = None
+        """The time for which this broker was elected."""
+        self.is_active = False
+        """Whether requests are decided here now."""
+        self.couriers: Couriers | None = None
+        """Who tells the other brokers; None where there are none."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the tree is known as this term found it."""
+        return self._machine is not None
+
+    async def take(self, store: MetadataStore, broker_id: int, loaded: Loaded | None = None) -> None:
+        """Begin to decide; a tree that was `loaded` before the election need not be read again, if nobody wrote."""
+        if self.term is None:
+            raise self._not_controller()
+        self._store, self._broker_id = store, broker_id
+        if loaded is not None and not _untouched_until(loaded.image, self.term):
+            loaded = None
+        try:
+            await self._load(loaded)
+            self.is_active = True
+            await self.decide(self._registered(await load_brokers(store)))
+        except BaseException:
+            self._machine, self.is_active = None, False
+            raise
+        logger.info("became controller with epoch %d", self.term.epoch)
+
+    def leave(self) -> None:
+        """Another broker is in office, or may be."""
+        if self.term is not None:
+            logger.info("no longer controller (epoch %d)", self.term.epoch)
+            self._news.forget_settings()
+        self.close()
+        self._left()
+
+    def close(self) -> None:
+        """Decide and tell nothing more."""
+        self.term = self._machine = self._store = None
+        self.is_active = False
+        if self.couriers is not None:
+            self.couriers.dismiss()
+
+    def doubt(self) -> None:
+        """Whether a write took place is not known: the tree must be read again."""
+        self._machine, self.is_active = None, False
+        self._left()
+
+    # Deciding
+
+    async def decide(self, request: Request) -> dict[Key, Answer]:
+        """Let the machine decide, store what it decided, and publish it. Raises NotController, StoreError."""
+        for _ in range(_ATTEMPTS):
+            if self.term is not None and self._cache.image.controller_epoch > self.term.epoch:
+                self.leave()
+            machine = self._machine
+            if machine is None:
+                raise self._not_controller()
+            outcome = machine.handle(request)
+            try:
+                await self._write(outcome.changes)
+            except NodeError as error:
+                if error.path == ControllerEpochNode.path:
+                    self.leave()
+                else:
+                    logger.warning("the tree is not what it was, loading it again: %s", error)
+                    await self._load()
+                continue
+            if machine is not self._machine:
+                continue  # the session ended meanwhile, and the office with it
+            if outcome.changes:
+                machine.replay(outcome.changes)
+            self._publish(machine.image)
+            await self._note_settings(outcome.changes)
+            return dict(outcome.replies)
+        raise RequestTimedOut("the metadata tree kept changing: another program writes to it; try again")
+
+    async def follow(self) -> None:
+        """Decide about brokers that came or went, and learn of settings that brokers wrote themselves."""
+        brokers = await load_brokers(self._open_store())
+        if self._machine is not None and (brokers != self._machine.image.brokers or self._restarted):
+            await self.decide(self._registered(brokers))
+        configs, _ = await self._news.changes.news(self._open_store())
+        if self._machine is None:
+            return
+        known = self._machine.image.configs
+        changes = [
+            ConfigChanged(resource, known.get(resource), settings)
+            for resource, settings in configs.items()
+            if resource.kind == "brokers" and settings != known.get(resource)
+        ]
+        if changes:
+            self._machine.replay(changes)
+            self._publish(self._machine.image)
+
+    def _registered(self, brokers: Mapping[int, BrokerImage]) -> Registered:
+        restarted, self._restarted = self._restarted, {}
+        return Registered(brokers, restarted)
+
+    def _publish(self, image: ClusterImage) -> None:
+        """Act on a new image here, and have it told to the others."""
+        self._cache.replace(image)
+        if self.couriers is not None:
+            self.couriers.publish(image)
+        own = image.brokers.get(self._broker_id)
+        if own is not None and own.epoch == self._standing.broker_epoch:
+            self._standing.rise()
+
+    async def _note_settings(self, changes: Sequence[Change]) -> None:
+        """Leave notes of changed settings; topics that come or go need none."""
+        touched = {change.before or change.after for change in changes if isinstance(change, TopicChanged)}
+        names = {topic.name for topic in touched if topic is not None}
+        await config_changes.note(
+            self._open_store(),
+            [
+                change.resource
+                for change in changes
+                if isinstance(change, ConfigChanged)
+                and not (change.resource.kind == "topics" and change.resource.name in names)
+            ],
+        )
+
+    def _not_controller(self) -> NotController:
+        return NotController(f"This broker is not the controller; that is broker {self._cache.image.controller_id}.")
+
+    # The tree
+
+    def _open_store(self) -> MetadataStore:
+        if self._store is None:
+            raise StoreError("the metadata store is not open")
+        return self._store
+
+    async def _write(self, changes: Iterable[Change]) -> None:
+        if self.term is not None:
+            await self._write_operations(await operations(self._open_store(), changes, self.term.epoch))
+
+    async def _write_operations(self, wanted: Iterable[Operation]) -> None:
+        if self.term is not None:
+            for portion in portions(wanted, self.term.guard):
+                await self._open_store().multi(portion)
+
+    async def _load(self, loaded: Loaded | None = None) -> None:
+        """Load the tree, unless it is known, and finish what a predecessor could not."""
+        store = self._open_store()
+        loaded = loaded or await load(store)
+        if loaded.deleting:
+            async for wanted in unfinished_deletions(store, loaded):
+                await self._write_operations(wanted)
+            loaded = await load(store)
+        await make_folders(store, loaded.image)
+        self._machine = self._new_machine(loaded.image)
+        self._restarted = loaded.restarted
+
+    def _new_machine(self, image: ClusterImage) -> ControllerMachine:
+        if self.term is not None:
+            image = replace(image, controller_id=self._broker_id, controller_epoch=self.term.epoch)
+        return ControllerMachine(image, self._defaults, self._make_id)
+
+
+def _untouched_until(image: ClusterImage, term: Term) -> bool:
+    """Whether nobody was in office, and so nobody wrote, between loading the image and this term."""
+    return image.controller_id == NO_LEADER and image.controller_epoch == term.epoch - 1
