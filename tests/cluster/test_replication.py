@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.support.clusters import Cluster, Node
@@ -80,6 +81,37 @@ def test_a_follower_that_hangs_leaves_the_isr_and_comes_back(cluster: Cluster) -
     finally:
         cluster.nodes[follower].thaw()
     cluster.wait_for_isr("hangs", {1, 2, 3})
+
+
+def test_deleted_records_are_gone_on_every_replica_when_that_is_answered(cluster: Cluster) -> None:
+    cluster.create("shortened", 1, 3)
+    sender = Sender(cluster, "shortened")
+    sender.send(100)
+    sender.finish()
+    before = TopicPartition("shortened", 0, 40)
+    assert cluster.admin.delete_records([before])[before].result(10).low_watermark == 40
+    leader = cluster.leader("shortened")
+    cluster.nodes[leader].kill()
+    cluster.leader("shortened", other_than=leader)
+    with closing(Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none"})) as consumer:
+        assert consumer.get_watermark_offsets(TopicPartition("shortened", 0), timeout=10) == (40, 100)
+
+
+def test_a_deletion_that_a_replica_does_not_hear_of_is_not_answered_as_done(cluster: Cluster) -> None:
+    cluster.create("kept", 1, 3)
+    sender = Sender(cluster, "kept")
+    sender.send(10)
+    sender.finish()
+    leader = cluster.leader("kept")
+    follower = next(each for each in cluster.nodes if each not in (leader, cluster.controller()))
+    before = TopicPartition("kept", 0, 5)
+    cluster.nodes[follower].freeze()
+    try:
+        with pytest.raises(KafkaException, match="REQUEST_TIMED_OUT"):
+            cluster.admin.delete_records([before], operation_timeout=0.5)[before].result(10)
+    finally:
+        cluster.nodes[follower].thaw()
+    assert cluster.admin.delete_records([before])[before].result(10).low_watermark == 5
 
 
 def test_too_few_in_sync_refuse_acks_all(cluster: Cluster) -> None:

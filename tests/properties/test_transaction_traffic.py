@@ -53,6 +53,9 @@ class Host:
     def isr_may_grow(self, partition: Partition) -> None:
         """There is one replica."""
 
+    def brokers_up(self) -> frozenset[int]:
+        return frozenset()
+
 
 class Sent(NamedTuple):
     """A batch on its way."""

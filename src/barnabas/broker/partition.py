@@ -30,7 +30,7 @@ from barnabas.protocol.records.control import ControlType, EndOfTransaction, bui
 from barnabas.storage import validation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
     from concurrent.futures import Future
 
     from barnabas.machines.partition import PartitionLeader
@@ -95,6 +95,10 @@ class Host(Protocol):
 
     def isr_may_grow(self, partition: Partition) -> None:
         """A follower has caught up: ask the controller to take it in."""
+        ...
+
+    def brokers_up(self) -> Container[int]:
+        """The brokers that are registered."""
         ...
 
 
@@ -240,18 +244,30 @@ class Partition:
             del self._verifying[marker.producer_id]
         return self.append(batch, read_header(batch), now_ms).last_offset + 1
 
-    def fetched_by(self, replica: int, broker_epoch: int, offset: int, now: float) -> None:
-        """A follower, in one of its registrations, asks from `offset` on: it has everything before.
+    def fetched_by(self, replica: int, broker_epoch: int, log_start: int, offset: int, now: float) -> None:
+        """A follower, in one of its registrations, asks from `offset` on: it has everything from `log_start` to there.
 
         `now` is on a clock that never goes back.
         """
         leader = self.leader
         if replica not in leader.replicas or replica == leader.broker_id:
             raise NotLeaderOrFollower(f"broker {replica} is no replica of {self.tp}")
-        if leader.fetched(replica, offset, now, broker_epoch):
+        if leader.fetched(replica, offset, now, broker_epoch, log_start):
             self._committed()
         if replica not in leader.isr and leader.may_join(replica):
             self._host.isr_may_grow(self)
+
+    def delete_before(self, offset: int) -> None:
+        """Let the log begin at `offset`, and tell the followers at once; `low_watermark` shows when they did the same.
+
+        Raises OffsetOutOfRange.
+        """
+        self.log.delete_records_before(offset)
+        self._host.wake_soon(self)
+
+    def low_watermark(self) -> int:
+        """Where the log begins on every broker that is up."""
+        return self.leader.low_watermark(self.log.log_start_offset, self._host.brokers_up())
 
     def commit_isr(self, isr: tuple[int, ...], partition_epoch: int) -> None:
         """The controller decided who is in sync."""

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import ErrorCode, FencedLeaderEpoch, UnknownLeaderEpoch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Container
 
 NO_EPOCH: Final = -1
 """As a client's current leader epoch: it names none, and nothing is checked."""
 UNKNOWN_OFFSET: Final = -1
-"""The log end of a replica that has not fetched since this leader took over."""
+"""Where the log of a replica begins and ends that has not fetched since this leader took over."""
 NO_BROKER_EPOCH: Final = -1
 """As a broker's epoch: not known, and nothing is checked."""
 _LEAVES_DOUBT: Final = frozenset(
@@ -75,6 +75,7 @@ class PartitionLeader:
         "_log_end_offset",
         "_pending",
         "_progress",
+        "_starts",
         "_waiting",
         "broker_id",
         "epoch_start_offset",
@@ -115,6 +116,7 @@ class PartitionLeader:
         """Whether an earlier proposal never got one."""
         self._epochs: dict[int, int] = {}
         self._ends = {replica: UNKNOWN_OFFSET for replica in replicas if replica != broker_id}
+        self._starts = dict.fromkeys(self._ends, UNKNOWN_OFFSET)
         self._progress = {replica: Progress(now, now, UNKNOWN_OFFSET) for replica in self._ends}
         self._advance()
 
@@ -128,12 +130,6 @@ class PartitionLeader:
         """Whether the high watermark has reached this leadership's start; before, the last leader knew more."""
         return self.high_watermark >= self.epoch_start_offset
 
-    def last_stable_offset(self, first_unstable_offset: int | None) -> int:
-        """Up to here every transaction is decided, if the oldest open one begins at `first_unstable_offset`."""
-        if first_unstable_offset is None:
-            return self.high_watermark
-        return min(first_unstable_offset, self.high_watermark)
-
     def appended(self, log_end_offset: int) -> bool:
         """The leader's own log grew; True if the high watermark moved."""
         self._log_end_offset = log_end_offset
@@ -142,8 +138,15 @@ class PartitionLeader:
             return True
         return self._advance()
 
-    def fetched(self, replica: int, log_end_offset: int, now: float = 0.0, broker_epoch: int = NO_BROKER_EPOCH) -> bool:
-        """A follower asks from this offset on, so it has all before; True if the high watermark moved.
+    def fetched(
+        self,
+        replica: int,
+        log_end_offset: int,
+        now: float = 0.0,
+        broker_epoch: int = NO_BROKER_EPOCH,
+        log_start_offset: int = UNKNOWN_OFFSET,
+    ) -> bool:
+        """A follower asks from this offset on, so it has all from its start to there; True if the high watermark moved.
 
         It was caught up now if it has all there is, and when it last fetched if it has all that there was then. What it
         said before it registered anew is of no account: its disk may have lost what it had.
@@ -153,6 +156,7 @@ class PartitionLeader:
                 return False
             self._epochs[replica] = broker_epoch
         self._ends[replica] = log_end_offset
+        self._starts[replica] = log_start_offset
         caught_up, fetched_at, end_then = self._progress[replica]
         if log_end_offset >= self._log_end_offset:
             caught_up = now
@@ -164,6 +168,13 @@ class PartitionLeader:
     def end_of(self, replica: int) -> int:
         """How far a follower is known to be; UNKNOWN_OFFSET before it has fetched."""
         return self._ends.get(replica, UNKNOWN_OFFSET)
+
+    def low_watermark(self, log_start_offset: int, up: Container[int]) -> int:
+        """Nothing before this is left on any broker that is up, if the leader's own log begins at `log_start_offset`.
+
+        Unknown until all of them have fetched.
+        """
+        return min((log_start_offset, *(start for replica, start in self._starts.items() if replica in up)))
 
     def may_join(self, replica: int) -> bool:
         """Whether a follower outside the ISR has everything that is committed, and all of earlier leaderships."""

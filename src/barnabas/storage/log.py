@@ -258,7 +258,10 @@ class Log(LogReader):
     def _note_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
         """A batch, of a producer, of its transaction, or the marker that ends one, was written to `segment`."""
         payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
-        recovery.replay(self._producers, header, payload, segment.txn_index)
+        ended = recovery.replay(self._producers, header, payload, segment.txn_index)
+        if ended is not None:
+            self._forget_ended(self.high_watermark)
+            self._ended.append(ended)
         if header.is_transactional:
             self._find_unstable()
             self.has_aborted = self.has_aborted or not segment.txn_index.is_empty
@@ -319,6 +322,8 @@ class Log(LogReader):
         self.log_start_offset = min(self.log_start_offset, end_offset)
         first_offset = segments.all[0].base_offset
         self._producers = recovery.load_producers(segments.all, self._snapshots, first_offset, end_offset)
+        while self._ended and self._ended[-1].last_offset >= end_offset:
+            self._ended.pop()
         self._find_unstable()
 
     def truncate_fully(self, start_offset: int) -> None:
@@ -333,6 +338,7 @@ class Log(LogReader):
         self._snapshots.remove_after(-1)
         self._epochs.clear()
         self._producers = ProducerStates(start_offset)
+        self._ended.clear()
         self.cleaned_to = None
         logger.info("%s: dropped all, to go on at offset %d", self._path, start_offset)
         self.log_start_offset = self.log_end_offset = self.recovery_point = self.high_watermark = start_offset

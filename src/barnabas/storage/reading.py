@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.epochs import EpochEnd
-    from barnabas.storage.producer_state import ProducerInfo
+    from barnabas.storage.producer_state import CompletedTransaction, ProducerInfo
     from barnabas.storage.search import TimestampOffset
     from barnabas.storage.segment import Segment
     from barnabas.storage.segments import ReadResult
@@ -52,6 +53,7 @@ class LogReader:
     __slots__ = (
         "_closed",
         "_closed_at",
+        "_ended",
         "_epochs",
         "_flush_lock",
         "_flusher",
@@ -99,6 +101,8 @@ class LogReader:
         """Set by the broker whenever it moves; retention and checkpoints use it."""
         self.first_unstable_offset: int | None = None
         """Where the oldest open transaction begins, if there is one; known once the log is open."""
+        self._ended: deque[CompletedTransaction] = deque()
+        """Transactions whose markers were not known to be committed, in the order of their markers."""
         self.has_aborted = False
         """Whether a transaction was ever aborted; known once the log is open."""
         self.cleaned_to: int | None = None
@@ -267,6 +271,25 @@ class LogReader:
     def _find_unstable(self) -> None:
         first = self._producers.first_open_transaction()
         self.first_unstable_offset = None if first is None else max(first, self.log_start_offset)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Up to here every transaction is decided, and the decision is committed, as is all before `high_watermark`.
+
+        A marker that is not committed is of no account: if the next leader does not have it, the transaction is open
+        again, and what readers were told would be taken back.
+        """
+        unstable = self.first_unstable_offset
+        stable = high_watermark if unstable is None else min(unstable, high_watermark)
+        if self._ended:
+            self._forget_ended(high_watermark)
+            for ended in self._ended:
+                stable = min(stable, max(ended.first_offset, self.log_start_offset))
+        return stable
+
+    def _forget_ended(self, high_watermark: int) -> None:
+        ended = self._ended
+        while ended and ended[0].last_offset < high_watermark:
+            ended.popleft()
 
     # Reading
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.producer_state import CompletedTransaction
     from barnabas.storage.txn_index import TransactionIndex
 
 logger = logging.getLogger(__name__)
@@ -169,11 +170,17 @@ def load_producers(
     return states
 
 
-def replay(states: ProducerStates, header: BatchHeader, payload: bytes, txn_index: TransactionIndex | None) -> None:
-    """Note a batch of the log in the producer state; `payload` is only looked at in control batches."""
+def replay(
+    states: ProducerStates, header: BatchHeader, payload: bytes, txn_index: TransactionIndex | None
+) -> CompletedTransaction | None:
+    """Note a batch of the log in the producer state; `payload` is only looked at in control batches.
+
+    Returns the transaction that the batch ends, if it does.
+    """
+    ended = None
     if header.producer_id >= 0:
         if header.is_control:
-            _replay_control(states, header, payload, txn_index)
+            ended = _replay_control(states, header, payload, txn_index)
         else:
             states.record(
                 header.producer_id,
@@ -185,21 +192,23 @@ def replay(states: ProducerStates, header: BatchHeader, payload: bytes, txn_inde
                 header.is_transactional,
             )
     states.end_offset = header.last_offset + 1
+    return ended
 
 
 def _replay_control(
     states: ProducerStates, header: BatchHeader, payload: bytes, txn_index: TransactionIndex | None
-) -> None:
+) -> CompletedTransaction | None:
     if header.record_count == 0:
-        return
+        return None
     record = next(read_records(payload, header.record_count))
     if control_type(record.key) not in (ControlType.ABORT, ControlType.COMMIT):
-        return
+        return None
     ended = states.end_transaction(header, read_marker(record))
     if ended is not None and ended.aborted and txn_index is not None:
         stable = states.first_open_transaction()
         stable = ended.last_offset + 1 if stable is None else stable
         txn_index.append(AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable))
+    return ended
 
 
 def _load_epochs(directory: LogDirectory, path: str, segments: Sequence[Segment]) -> LeaderEpochs:

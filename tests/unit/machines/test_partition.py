@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.machines.partition import NO_EPOCH, PartitionLeader
+from barnabas.machines.partition import NO_EPOCH, UNKNOWN_OFFSET, PartitionLeader
 from barnabas.model.errors import ErrorCode, FencedLeaderEpoch, UnknownLeaderEpoch
 
 
@@ -27,7 +27,7 @@ class TestOneReplica:
     def test_what_is_appended_is_committed(self) -> None:
         alone = leader((1,), (1,), end=0)
         assert alone.appended(3)
-        assert (alone.high_watermark, alone.last_stable_offset(None)) == (3, 3)
+        assert alone.high_watermark == 3
 
 
 class TestHighWatermark:
@@ -192,15 +192,21 @@ class TestProposals:
         assert partition.broker_epochs((1, 2, 3)) == (-1, 8, -1)
 
 
-class TestStability:
-    def test_an_open_transaction_holds_the_last_stable_offset(self) -> None:
-        alone = leader((1,), (1,), end=10)
-        assert alone.last_stable_offset(4) == 4
-        assert alone.last_stable_offset(None) == 10
+class TestDeletedRecords:
+    def test_what_every_broker_that_is_up_has_deleted_is_gone(self) -> None:
+        partition = leader(isr=(1, 2))
+        everyone = frozenset({1, 2, 3})
+        assert partition.low_watermark(5, everyone) == UNKNOWN_OFFSET
+        partition.fetched(2, 10, log_start_offset=5)
+        assert partition.low_watermark(5, everyone) == UNKNOWN_OFFSET
+        assert partition.low_watermark(5, {1, 2}) == 5
+        partition.fetched(3, 10, log_start_offset=4)
+        assert partition.low_watermark(5, everyone) == 4
+        partition.fetched(3, 10, log_start_offset=6)
+        assert partition.low_watermark(5, everyone) == 5
 
-    def test_it_does_not_pass_the_high_watermark(self) -> None:
-        partition = leader(isr=(1, 2), high_watermark=3)
-        assert partition.last_stable_offset(7) == 3
+    def test_a_leader_without_followers_decides_alone(self) -> None:
+        assert leader((1,), (1,)).low_watermark(7, {1}) == 7
 
 
 class TestLeaderEpochs:

@@ -17,6 +17,7 @@ from barnabas.model.ids import NO_ID
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import LOG_APPEND_TIME, read_header
 from barnabas.protocol.records.checksum import crc32c
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage import validation
 from barnabas.storage.log import AppendInfo, Log
 from tests.support.logs import (
@@ -469,3 +470,36 @@ def test_descriptors_stay_few(tmp_path: Path) -> None:
 def log_in(home: LogDirectory, number: int) -> Log:
     tp = TP._replace(partition=number)
     return Log.create(tp, home, f"{home.path}/{tp}", LogConfig(), TOPIC_ID)
+
+
+class TestStability:
+    def end(self, log: Log, kind: ControlType = ControlType.COMMIT) -> None:
+        log.append(build_marker(EndOfTransaction(kind, 0), timestamp=NOW, producer_id=7, producer_epoch=0), 0, NOW)
+
+    @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
+    def test_a_transaction_is_over_when_its_end_is_committed(self, tmp_path: Path, kind: ControlType) -> None:
+        log = new_log(tmp_path)
+        append(log, batch(2))
+        append(log, batch(2, producer_id=7, transactional=True))
+        assert [log.last_stable_offset(committed) for committed in (1, 3, 4)] == [1, 2, 2]
+        self.end(log, kind)
+        append(log, batch(2))
+        assert [log.last_stable_offset(committed) for committed in (1, 3, 4, 5, 7)] == [1, 2, 2, 5, 7]
+
+    def test_an_end_that_was_cut_away_is_none(self, tmp_path: Path) -> None:
+        log = new_log(tmp_path)
+        append(log, batch(2, producer_id=7, transactional=True))
+        self.end(log)
+        log.truncate_to(2)
+        append(log, batch(2))
+        assert log.last_stable_offset(4) == 0
+        self.end(log)
+        assert [log.last_stable_offset(committed) for committed in (4, 5)] == [0, 5]
+
+    def test_nothing_is_stable_before_the_log_begins(self, tmp_path: Path) -> None:
+        log = new_log(tmp_path)
+        append(log, batch(2, producer_id=7, transactional=True))
+        self.end(log)
+        log.high_watermark = 2
+        log.delete_records_before(1)
+        assert log.last_stable_offset(2) == 1

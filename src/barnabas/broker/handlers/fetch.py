@@ -10,7 +10,7 @@
 - v12+: a fetcher that names the epoch of its last record is told where its log leaves ours. v13+: topics by id.
 
 - Followers, which say which replica they are, get everything there is, and what they ask for tells how far they are.
-  They are believed on the listener that brokers use among themselves.
+  They are believed on the listener that brokers use among themselves. That records were deleted they are told at once.
 - v11+: with replica.selector.class, a consumer that names its rack is sent from the leader to a replica in sync in that
   rack. Any replica is read from, up to the high watermark that it knows.
 """
@@ -22,6 +22,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.broker.cold_logs import open_all
+from barnabas.machines.fetch_session import UNKNOWN
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -193,6 +194,7 @@ class Fetch:
         left = self._limit
         total = 0
         urgent = False
+        follows = self._request.replica_id >= 0
         for wanted in self._context.partitions:
             try:
                 result = self._read_one(wanted, left, total == 0)
@@ -202,6 +204,8 @@ class Fetch:
             total += result.size
             left -= result.size
             urgent = urgent or result.diverging_epoch is not None or result.preferred_read_replica >= 0
+            if follows and UNKNOWN < wanted.told_log_start_offset < result.log_start_offset:
+                urgent = True  # somebody waits for the records to be gone everywhere
             results.append(result)
         return results, total, urgent
 
@@ -244,8 +248,7 @@ class Fetch:
         offset, read_committed = wanted.fetch_offset, self._request.read_committed
         if not log.is_open and (read_committed or offset < high_watermark or wanted.last_fetched_epoch >= 0):
             raise self._closed(wanted, log)
-        unstable = log.first_unstable_offset
-        stable = high_watermark if unstable is None else min(unstable, high_watermark)
+        stable = log.last_stable_offset(high_watermark)
         visible = stable if read_committed else high_watermark
         start = log.log_start_offset
         aborted: Sequence[tuple[int, int]] | None = () if read_committed else None
@@ -281,7 +284,9 @@ class Fetch:
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {end}, not {offset}")
         now = asyncio.get_running_loop().time()
-        partition.fetched_by(self._request.replica_id, self._request.replica_epoch, offset, now)
+        partition.fetched_by(
+            self._request.replica_id, self._request.replica_epoch, wanted.log_start_offset, offset, now
+        )
         most = min(wanted.max_bytes, left)
         if offset == end or (most <= 0 and not first) or self._holds_back(wanted, partition, now):
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)

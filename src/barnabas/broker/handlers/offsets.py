@@ -16,15 +16,16 @@ OffsetForLeaderEpoch
 DeleteRecords
 - Moves the log's start; -1 means up to the high watermark. The space is freed by retention.
 - A topic that is only compacted refuses with POLICY_VIOLATION, one of the brokers' own with INVALID_TOPIC_EXCEPTION.
-- The answer is the lowest log start over all replicas, for which the timeout would be waited.
-
-Not implemented: replicas on other brokers, so nothing waits for a timeout.
+- The answer is the low watermark, the lowest log start over all replicas whose brokers are up. It comes when the low
+  watermark has reached what was asked for, or with REQUEST_TIMED_OUT after the request's timeout; the leader's log has
+  its new start then all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.delete_records.v2 import response as deleting
@@ -43,6 +44,7 @@ from kio.static.primitive import i32, i64
 from barnabas.broker.cold_logs import open_logs
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import INTERNAL_TOPICS
+from barnabas.machines.partition import UNKNOWN_OFFSET
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -73,6 +75,8 @@ TIERED: Final = frozenset({-5, -6})
 CONSUMER: Final = -1
 READ_COMMITTED: Final = 1
 HIGH_WATERMARK: Final = -1
+_LOOK_AGAIN: Final = 0.02
+"""Seconds between two looks at the low watermark: followers move it, and brokers that come and go."""
 NOTHING: Final = TimestampOffset(-1, -1, -1)
 
 
@@ -176,7 +180,7 @@ def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
     if request.isolation_level != READ_COMMITTED:
         return leader.high_watermark
     log.open()
-    return leader.last_stable_offset(log.first_unstable_offset)
+    return log.last_stable_offset(leader.high_watermark)
 
 
 def _told(index: i32, found: TimestampOffset | ApiError) -> ListOffsetsPartitionResponse:
@@ -225,28 +229,51 @@ def _epoch_end(broker: Broker, topic: str, part: OffsetForLeaderPartition) -> Ep
 async def delete_records(
     broker: Broker, request: DeleteRecordsRequest, caller: Caller
 ) -> deleting.DeleteRecordsResponse:
-    """Move the start of logs."""
+    """Move the start of logs, and wait for the other replicas to do the same."""
     await open_logs(
         broker, ((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     )
+    wanted = [(topic.name, part) for topic in request.topics for part in topic.partitions]
+    moved = [_delete_before(broker, topic, part) for topic, part in wanted]
+    deadline = asyncio.get_running_loop().time() + request.timeout.total_seconds()
+    results = [
+        await _result(broker, topic, part.partition_index, offset, deadline)
+        for (topic, part), offset in zip(wanted, moved, strict=True)
+    ]
+    told = iter(results)
     return deleting.DeleteRecordsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            deleting.DeleteRecordsTopicResult(
-                name=topic.name, partitions=tuple(_delete_before(broker, topic.name, part) for part in topic.partitions)
-            )
+            deleting.DeleteRecordsTopicResult(name=topic.name, partitions=tuple(islice(told, len(topic.partitions))))
             for topic in request.topics
         ),
     )
 
 
-def _delete_before(broker: Broker, topic: str, part: DeleteRecordsPartition) -> deleting.DeleteRecordsPartitionResult:
+def _delete_before(broker: Broker, topic: str, part: DeleteRecordsPartition) -> int | ApiError:
+    """Where the partition is to begin."""
     try:
-        start, error = _new_start(broker, topic, part), ErrorCode.none
+        return _new_start(broker, topic, part)
     except ApiError as refusal:
-        start, error = -1, refusal.code
+        return refusal
+
+
+async def _result(
+    broker: Broker, topic: str, index: i32, offset: int | ApiError, deadline: float
+) -> deleting.DeleteRecordsPartitionResult:
+    low_watermark, error = UNKNOWN_OFFSET, ErrorCode.none
+    try:
+        if isinstance(offset, ApiError):
+            raise offset
+        while (low_watermark := broker.replicas.find(topic, index).low_watermark()) < offset:
+            if asyncio.get_running_loop().time() >= deadline:
+                error = ErrorCode.request_timed_out
+                break
+            await asyncio.sleep(_LOOK_AGAIN)
+    except ApiError as refusal:
+        low_watermark, error = UNKNOWN_OFFSET, refusal.code
     return deleting.DeleteRecordsPartitionResult(
-        partition_index=part.partition_index, low_watermark=i64(start), error_code=error
+        partition_index=index, low_watermark=i64(low_watermark), error_code=error
     )
 
 
@@ -260,4 +287,5 @@ def _new_start(broker: Broker, topic: str, part: DeleteRecordsPartition) -> int:
     offset = high_watermark if part.offset == HIGH_WATERMARK else part.offset
     if not 0 <= offset <= high_watermark:
         raise OffsetOutOfRange(f"{partition.tp} can start at 0 to {high_watermark}, not at {offset}")
-    return log.delete_records_before(offset)
+    partition.delete_before(offset)
+    return offset
