@@ -30,74 +30,22 @@ _POM: Final = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>barnabas</groupId>
-  <artifactId>kafka</artifactId>
+  <artifactId>{name}</artifactId>
   <version>{version}</version>
   <packaging>pom</packaging>
   <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka_2.13</artifactId>
-      <version>{version}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-tools</artifactId>
-      <version>{version}</version>
-      <exclusions>
-        <exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId></exclusion>
-      </exclusions>
-    </dependency>
-    <dependency>
-      <groupId>{logging[0]}</groupId>
-      <artifactId>{logging[1]}</artifactId>
-      <version>{logging[2]}</version>
-    </dependency>
+{dependencies}
   </dependencies>
 </project>
 """
-_STREAMS_POM: Final = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>barnabas</groupId>
-  <artifactId>streams</artifactId>
-  <version>{version}</version>
-  <packaging>pom</packaging>
-  <dependencies>
+_DEPENDENCY: Final = """\
     <dependency>
-      <groupId>org.apache.kafka</groupId>
-      <artifactId>kafka-streams-examples</artifactId>
-      <version>{version}</version>
-    </dependency>
-    <dependency>
-      <groupId>{logging[0]}</groupId>
-      <artifactId>{logging[1]}</artifactId>
-      <version>{logging[2]}</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
+      <groupId>{0}</groupId>
+      <artifactId>{1}</artifactId>
+      <version>{2}</version>{exclusions}
+    </dependency>"""
+_EXCLUSION: Final = "        <exclusion><groupId>{0}</groupId><artifactId>{1}</artifactId></exclusion>"
 STREAMS: Final = "4.3.0"
-_CONNECTOR_POM: Final = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>barnabas</groupId>
-  <artifactId>connector</artifactId>
-  <version>{version}</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.spark</groupId>
-      <artifactId>spark-sql-kafka-0-10_2.13</artifactId>
-      <version>{version}</version>
-      <exclusions>
-        <exclusion><groupId>org.apache.hadoop</groupId><artifactId>*</artifactId></exclusion>
-        <exclusion><groupId>org.slf4j</groupId><artifactId>*</artifactId></exclusion>
-        <exclusion><groupId>org.scala-lang</groupId><artifactId>*</artifactId></exclusion>
-      </exclusions>
-    </dependency>
-  </dependencies>
-</project>
-"""
 CONNECTOR: Final = "4.0.0"
 NEWEST_CONNECTOR: Final = "4.2.0"
 """The newest release on Maven Central; it runs in Spark 4.3 as well."""
@@ -108,25 +56,6 @@ _NEWEST_CONNECTOR_PARTS: Final = (
     ("org.apache.commons", "commons-pool2", "2.13.1"),
 )
 """What it needs beside the jars of Spark itself, by name: its own pom leads to a second repository."""
-_NEWEST_CONNECTOR_POM: Final = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>barnabas</groupId>
-  <artifactId>connector</artifactId>
-  <version>{version}</version>
-  <packaging>pom</packaging>
-  <dependencies>
-    {dependencies}
-  </dependencies>
-</project>
-"""
-_ALONE: Final = """\
-<dependency>
-      <groupId>{0}</groupId>
-      <artifactId>{1}</artifactId>
-      <version>{2}</version>
-      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
-    </dependency>"""
 
 
 class MissingProgram(Exception):
@@ -144,31 +73,46 @@ def program(name: str) -> str:
 @functools.cache
 def kafka(version: str) -> Path:
     """The folder with the jars of this version of Apache Kafka, fetched if need be."""
-    return _folder(f"kafka-{version}", _POM.format(version=version, logging=_LOGGING[version]))
+    return _folder(
+        "kafka",
+        version,
+        _dependency("org.apache.kafka", "kafka_2.13", version),
+        _dependency("org.apache.kafka", "kafka-tools", version, ("org.apache.kafka", "connect-runtime")),
+        _dependency(*_LOGGING[version]),
+    )
 
 
 @functools.cache
 def streams() -> Path:
     """The folder with the jars of Kafka Streams and its examples, fetched if need be."""
-    return _folder(f"streams-{STREAMS}", _STREAMS_POM.format(version=STREAMS, logging=_LOGGING[STREAMS]))
+    examples = _dependency("org.apache.kafka", "kafka-streams-examples", STREAMS)
+    return _folder("streams", STREAMS, examples, _dependency(*_LOGGING[STREAMS]))
 
 
 @functools.cache
 def spark_connector() -> Path:
     """The folder with the jars of Spark's own Kafka connector, without what Spark itself has, fetched if need be."""
-    return _folder(f"connector-{CONNECTOR}", _CONNECTOR_POM.format(version=CONNECTOR))
+    in_spark = [(group, "*") for group in ("org.apache.hadoop", "org.slf4j", "org.scala-lang")]
+    connector = _dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR, *in_spark)
+    return _folder("connector", CONNECTOR, connector)
 
 
 @functools.cache
 def newest_spark_connector() -> Path:
     """The same of a version that runs in the newest Spark."""
-    parts = "\n    ".join(_ALONE.format(*part) for part in _NEWEST_CONNECTOR_PARTS)
-    pom = _NEWEST_CONNECTOR_POM.format(version=NEWEST_CONNECTOR, dependencies=parts)
-    return _folder(f"connector-{NEWEST_CONNECTOR}", pom)
+    alone = (_dependency(*part, ("*", "*")) for part in _NEWEST_CONNECTOR_PARTS)
+    return _folder("connector", NEWEST_CONNECTOR, *alone)
 
 
-def _folder(name: str, pom: str) -> Path:
-    folder = CACHE / f"{name}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
+def _dependency(group: str, artifact: str, version: str, *without: tuple[str, str]) -> str:
+    """A jar with all that it needs, but for what is left out."""
+    lines = ["", "      <exclusions>", *(_EXCLUSION.format(*each) for each in without), "      </exclusions>"]
+    return _DEPENDENCY.format(group, artifact, version, exclusions="\n".join(lines) if without else "")
+
+
+def _folder(name: str, version: str, *dependencies: str) -> Path:
+    pom = _POM.format(name=name, version=version, dependencies="\n".join(dependencies))
+    folder = CACHE / f"{name}-{version}-{hashlib.sha256(pom.encode()).hexdigest()[:8]}"
     if folder.exists():
         return folder
     CACHE.mkdir(exist_ok=True)

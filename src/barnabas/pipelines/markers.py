@@ -23,9 +23,10 @@ query. In the second, tasks write what they have surveyed, and nothing else.
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from barnabas.pipelines.errors import MarkerRefused
 from barnabas.pipelines.sink_rows import Fingerprint
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 PREFIX: Final = "barnabas-sink-"
-_TASK_TEXT: Final = re.compile(r"rows=(\d+) hash=([0-9a-f]{16}) run=(\S*)")
-_EPOCH_TEXT: Final = re.compile(r"tasks=(\d+) run=(\S*)")
 _LAYOUT: Final = (
     "The number of tasks must not change between a failure and the restart, and a query must make the same rows again; "
     "restart it as it was before"
@@ -66,41 +65,62 @@ class TaskOfEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskNote:
-    """A task's rows of this epoch are written; or, in a survey, would be."""
+class Note(ABC):
+    """What a group's offset says: its number is that of the epoch after, its metadata has the rest."""
 
     epoch: int
     run: str
+    """The run of the query that made the note."""
+    form: ClassVar[re.Pattern[str]]
+
+    @classmethod
+    def of(cls, offset: int, text: str) -> Self:
+        """From a group offset. Raises MarkerRefused."""
+        parts = cls.form.fullmatch(text)
+        if parts is None:
+            raise MarkerRefused(f"a note of an exactly-once sink says {text!r}: somebody else committed to its group")
+        return cls(epoch=offset - 1, run=parts["run"], **cls._content(parts))
+
+    @abstractmethod
+    def text(self) -> str:
+        """The metadata of the group offset."""
+
+    @staticmethod
+    @abstractmethod
+    def _content(parts: re.Match[str]) -> dict[str, Any]:
+        """The fields of this kind of note."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskNote(Note):
+    """A task's rows of this epoch are written; or, in a survey, would be."""
+
     fingerprint: Fingerprint
+    form = re.compile(r"rows=(?P<rows>\d+) hash=(?P<hash>[0-9a-f]{16}) run=(?P<run>\S*)")
 
     def text(self) -> str:
         """The metadata of the group offset."""
         return f"rows={self.fingerprint.rows} hash={self.fingerprint.total:016x} run={self.run}"
 
-    @classmethod
-    def of(cls, offset: int, text: str) -> TaskNote:
-        """From a group offset. Raises MarkerRefused."""
-        parts = _parsed(_TASK_TEXT, text)
-        return cls(offset - 1, parts[3], Fingerprint(int(parts[1]), int(parts[2], 16)))
+    @staticmethod
+    def _content(parts: re.Match[str]) -> dict[str, Any]:
+        return {"fingerprint": Fingerprint(int(parts["rows"]), int(parts["hash"], 16))}
 
 
 @dataclass(frozen=True, slots=True)
-class EpochNote:
+class EpochNote(Note):
     """All tasks of this epoch are done; or, as an approval, surveyed."""
 
-    epoch: int
     tasks: int
-    run: str
+    form = re.compile(r"tasks=(?P<tasks>\d+) run=(?P<run>\S*)")
 
     def text(self) -> str:
         """The metadata of the group offset."""
         return f"tasks={self.tasks} run={self.run}"
 
-    @classmethod
-    def of(cls, offset: int, text: str) -> EpochNote:
-        """From a group offset. Raises MarkerRefused."""
-        parts = _parsed(_EPOCH_TEXT, text)
-        return cls(offset - 1, int(parts[1]), parts[2])
+    @staticmethod
+    def _content(parts: re.Match[str]) -> dict[str, Any]:
+        return {"tasks": int(parts["tasks"])}
 
 
 class Verdict(Enum):
@@ -189,10 +209,3 @@ def check_replay(query: str, epoch: int, uncompared: Collection[int], tasks: int
             f"epoch {epoch} of query {query} had {approval.tasks} tasks when it was surveyed, and now has {tasks}. "
             f"{_LAYOUT}"
         )
-
-
-def _parsed(form: re.Pattern[str], text: str) -> re.Match[str]:
-    parts = form.fullmatch(text)
-    if parts is None:
-        raise MarkerRefused(f"a note of an exactly-once sink says {text!r}: somebody else committed to its group")
-    return parts

@@ -94,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         what = {message.task.task: message.verdict for message in done if message.task is not None}
         if Verdict.SKIP in what.values():
             return
-        note = EpochNote(batch_id, len(messages), run)
+        note = EpochNote(batch_id, run, len(messages))
         if any(message.new_run for message in done):
             self._check_replay(query, note, what)
         if Verdict.SURVEY in what.values():

@@ -27,7 +27,7 @@ def task(epoch: int) -> TaskOfEpoch:
 
 
 def done(epoch: int) -> EpochNote:
-    return EpochNote(epoch, 2, "run")
+    return EpochNote(epoch, "run", 2)
 
 
 def written(epoch: int) -> TaskNote:
@@ -110,7 +110,7 @@ def test_groups_of_tasks_are_told_from_others() -> None:
 def test_notes_survive_their_text() -> None:
     assert TaskNote.of(6, written(5).text()) == written(5)
     assert EpochNote.of(6, done(5).text()) == done(5)
-    assert EpochNote.of(1, EpochNote(0, 1, "").text()) == EpochNote(0, 1, "")
+    assert EpochNote.of(1, EpochNote(0, "", 1).text()) == EpochNote(0, "", 1)
 
 
 def test_an_offset_that_somebody_else_committed_is_refused() -> None:
