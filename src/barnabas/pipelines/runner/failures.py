@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _OURS: Final = re.compile(r"\bbarnabas\.(?P<module>[\w.]+)\.(?P<name>[A-Z]\w+): (?P<text>[^\n]+)")
-_PASSING: Final = frozenset({"ReadStalled", "NotWritten"})
+_PASSING: Final = frozenset({"ReadStalled", "ReplayChecked", "NotWritten"})
 _ANALYSIS: Final = re.compile(r"\b(AnalysisException|ParseException)\b")
 _LINE_LENGTH: Final = 300
 

@@ -27,6 +27,7 @@ Traceback (most recent call last):
         (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.DataLost")), False),
         (RuntimeError(IN_SPARK.format("barnabas.pipelines.tables.errors.TopicReplaced")), False),
         (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.NotWritten")), True),
+        (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.ReplayChecked")), True),
         (RuntimeError(IN_SPARK.format("barnabas.clients.errors.RequestRefused")), True),
     ],
 )
