@@ -6,8 +6,10 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.offsets import OffsetRange
@@ -349,3 +351,15 @@ def test_a_table_of_a_catalog_that_is_configured(tmp_path: Path) -> None:
         open_table("shop.numbers", "iceberg", catalog="nowhere")
     with pytest.raises(UnusableTarget, match=r"name it as namespace\.table"):
         open_table("s3://bucket/table", "iceberg")
+
+
+def test_readers_of_delta_pass_over_files_by_their_statistics(tmp_path: Path) -> None:
+    with open_table(str(tmp_path / "numbers"), "delta") as table:
+        for start in (0, 100):
+            add(table, start, start + 100)
+    dataset = DeltaTable(str(tmp_path / "numbers")).to_pyarrow_dataset()
+    [low] = [file for file in (tmp_path / "numbers").glob("*.parquet") if pq.read_table(file)["n"][0].as_py() == 0]
+    low.unlink()
+    assert dataset.to_table(filter=ds.field("n") >= 150).num_rows == 50, "the file that is gone was not wanted"
+    with pytest.raises(FileNotFoundError):
+        dataset.to_table()

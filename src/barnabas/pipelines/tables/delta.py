@@ -25,7 +25,9 @@ from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
+from barnabas.pipelines.tables.statistics import delta_statistics
 from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
+from barnabas.pipelines.tables.writing import read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -129,7 +131,7 @@ class DeltaLakeTable(Table):
             create_table_with_add_actions(
                 self.location,
                 Schema.from_arrow(schema),
-                [_action(file) for file in files],
+                self._actions(files),
                 mode="error",
                 partition_by=list(self.partition_by),
                 configuration=LOG_KEPT,
@@ -144,7 +146,7 @@ class DeltaLakeTable(Table):
     def _write(self, table: DeltaTable, note: Note, files: Sequence[DataFile], schema: pa.Schema | None) -> None:
         try:
             table.create_write_transaction(
-                [_action(file) for file in files],
+                list(self._actions(files)),
                 "append",
                 Schema.from_arrow(_schema(table) if schema is None else schema),
                 list(self.partition_by),
@@ -152,6 +154,10 @@ class DeltaLakeTable(Table):
             )
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
+
+    def _actions(self, files: Sequence[DataFile]) -> list[AddAction]:
+        destination = self.destination()
+        return [_action(file, delta_statistics(read_footer(destination, file))) for file in files]
 
     def _open(self) -> DeltaTable | None:
         try:
@@ -198,7 +204,6 @@ def _properties(note: Note) -> CommitProperties:
     return CommitProperties(custom_metadata=custom, max_commit_retries=0, app_transactions=[transaction])
 
 
-def _action(file: DataFile) -> AddAction:
+def _action(file: DataFile, statistics: Mapping[str, Any]) -> AddAction:
     values = {name: partition_text(value) for name, value in file.partition}
-    stats = json.dumps({"numRecords": file.rows})
-    return AddAction(file.path, file.size, values, int(time.time() * 1000), True, stats)
+    return AddAction(file.path, file.size, values, int(time.time() * 1000), True, json.dumps(statistics))
