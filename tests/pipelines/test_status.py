@@ -1,13 +1,14 @@
-"""What a query reports arrives in the topic of metrics, and `status` finds it there, and the lag in its group."""
+"""What a query reports of a batch arrives in the topic of metrics and in its group, and `status` finds it there."""
 
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.runner.listener import MetricsListener
+from barnabas.pipelines.cluster import ClusterView
+from barnabas.pipelines.runner.listener import BatchListener
 from barnabas.pipelines.runner.status import QueryStatus, statuses
 from barnabas.pipelines.spec import Pipeline, TableSink, TopicSource
 from tests.unit.pipelines.runner.test_metrics import METRICS, PROGRESS
@@ -36,10 +37,12 @@ def test_a_query_that_was_reported_is_found_with_its_lag_and_its_last_batch(kafk
     assert statuses(pipeline) == [QueryStatus("orders.revenue", None, None), QueryStatus("orders.others", None, None)]
 
     kafka.send(topic, *(str(number) for number in range(10)), partition=1)
-    kafka.admin.commit_group_offsets("orders.revenue", {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 7})
     kafka.send(metrics, "this is no report")
-    listener = MetricsListener(pipeline.kafka, metrics)
-    listener.onQueryProgress(progress(batchId=2, timestamp="2026-01-31T09:59:00.000Z"))
-    listener.onQueryProgress(progress())
-    listener.close()
+    with ClusterView(pipeline.kafka) as cluster:
+        listener = BatchListener(pipeline.kafka, metrics, cluster, "orders.revenue")
+        for batch, minute, end in ((2, 59, 4), (3, 60, 7)):
+            at = (datetime(2026, 1, 31, 9, tzinfo=UTC) + timedelta(minutes=minute)).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+            source = {"endOffset": {topic: {"0": 0, "1": end}}, "latestOffset": {topic: {"0": 0, "1": end + 50}}}
+            listener.onQueryProgress(progress(batchId=batch, timestamp=at, sources=[source]))
+        listener.close()
     assert statuses(pipeline) == [QueryStatus("orders.revenue", 3, METRICS), QueryStatus("orders.others", None, None)]

@@ -1,6 +1,7 @@
-"""Reports every batch: a line in the log, and a JSON record in the topic that the pipeline names.
+"""Reports every batch: a line in the log, a JSON record in the topic of metrics, how far it came in a consumer group.
 
-Metrics that cannot be sent are no reason to stop: a warning says so, and the log has them.
+Spark tells of a batch as soon as it is done, so the group has the last one too, however a run ends. What cannot be sent
+is no reason to stop: a warning says so, and the log has the figures.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from barnabas.clients.producer import Producer
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.cluster import CLIENT_ONLY
-from barnabas.pipelines.runner.metrics import measured
+from barnabas.pipelines.runner.metrics import measured, read_upto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,16 +29,21 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+    from barnabas.pipelines.cluster import ClusterView
+    from barnabas.pipelines.offsets import Offsets
+
 LAST_SECONDS: Final = 10.0
 
 log = logging.getLogger("barnabas.pipelines.metrics")
 
 
-class MetricsListener(StreamingQueryListener):
-    """Reports the batches of the queries of one session."""
+class BatchListener(StreamingQueryListener):
+    """Reports the batches of one query."""
 
-    def __init__(self, kafka: Mapping[str, str], topic: str | None) -> None:
+    def __init__(self, kafka: Mapping[str, str], topic: str | None, cluster: ClusterView, group: str) -> None:
         self._topic = topic
+        self._cluster = cluster
+        self._group = group
         self._ended = threading.Event()
         self._producer: Producer[Any, Any] | None = None
         if topic is not None:
@@ -57,14 +63,22 @@ class MetricsListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report a batch."""
-        metrics = measured(json.loads(event.progress.json))
+        progress = json.loads(event.progress.json)
+        metrics = measured(progress)
         log.info("batch %s", metrics.line())
+        self._show(read_upto(progress))
         if self._producer is None or self._topic is None:
             return
         try:
             self._producer.send(self._topic, json.dumps(asdict(metrics)), key=metrics.query)
         except BarnabasError as error:
             log.warning("metrics of batch %s were not sent to %s: %s", metrics.batch, self._topic, error)
+
+    def _show(self, offsets: Offsets) -> None:
+        try:
+            self._cluster.commit(self._group, offsets)
+        except BarnabasError as error:
+            log.warning("the group %s does not show the progress: %s", self._group, error)
 
     def wait_for_last(self) -> None:
         """Wait until the last batch of a query that has ended was reported: Spark tells of it a little later."""

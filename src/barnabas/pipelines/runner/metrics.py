@@ -13,6 +13,7 @@ from barnabas.pipelines.offsets import between, from_nested, from_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.model.ids import TopicPartition
     from barnabas.pipelines.offsets import Offsets
 
 
@@ -58,6 +59,15 @@ def measured(progress: Mapping[str, Any]) -> BatchMetrics:
         state_bytes=sum(each.get("memoryUsedBytes", 0) for each in state),
         watermark=progress.get("eventTime", {}).get("watermark"),
     )
+
+
+def read_upto(progress: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Where a batch ended, over all its sources; of a topic that is read twice, the lower end counts."""
+    found: dict[TopicPartition, int] = {}
+    for source in progress["sources"]:
+        for partition, end in _offsets(source.get("endOffset") or {}).items():
+            found[partition] = min(end, found.get(partition, end))
+    return found
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as fn
 
 from barnabas.pipelines.cluster import ClusterView
-from barnabas.pipelines.runner.listener import MetricsListener
+from barnabas.pipelines.runner.listener import BatchListener
 from barnabas.pipelines.runner.table_query import TableQuery
 from barnabas.pipelines.runner.views import make_views
 from barnabas.pipelines.session import register
@@ -43,7 +43,7 @@ class SinkQuery:
         session = self._spark.newSession()
         register(session)
         cluster = self._resources.enter_context(ClusterView(self._pipeline.kafka))
-        listener = MetricsListener(self._pipeline.kafka, self._pipeline.metrics)
+        listener = BatchListener(self._pipeline.kafka, self._pipeline.metrics, cluster, self.name)
         self._resources.callback(listener.close)
         session.streams.addListener(listener)
         self._resources.callback(session.streams.removeListener, listener)
