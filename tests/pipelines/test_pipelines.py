@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +17,8 @@ from examples.orders.job import TABLE, load_customers, pipelines
 from examples.orders.picture import draw
 
 from barnabas.cli.pipeline.command import write_example
+from barnabas.clients.protobuf_files import message_class
+from barnabas.pipelines.runner import supervisor
 from barnabas.pipelines.runner.analysis import analyse
 from barnabas.pipelines.runner.running import run_pipelines
 from barnabas.pipelines.runner.status import statuses
@@ -30,6 +35,7 @@ from barnabas.pipelines.spec import (
 )
 from barnabas.pipelines.spec.model import AVAILABLE_NOW
 from barnabas.pipelines.tables.iceberg import IcebergTable
+from tests.unit.pipelines.test_decode import ORDER_AVSC, avro_bytes, order_descriptors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,6 +151,7 @@ def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wro
 
     with monkeypatch.context() as patched:
         patched.setattr(TableBatches, "__call__", commit_and_fail)
+        patched.setattr(supervisor, "FIRST_PAUSE", 0.1)
         run_pipelines([counting(kafka, topic, tmp_path)], spark=spark_process)
     assert len(failures) == 6
     assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(301))
@@ -213,6 +220,50 @@ key = "number"
     for found in (parquet, iceberg, [json.loads(record.value or b"") for record in records]):
         assert sorted(found, key=lambda row: row["number"]) == expected
     assert {record.key for record in records} == {str(number).encode() for number in range(5, 25)}
+
+
+def test_avro_and_protobuf_are_decoded_in_two_pipelines_of_one_session(
+    spark_process: SparkSession, kafka: KafkaForTest, tmp_path: Path
+) -> None:
+    """Views of the same name do not meet. A registry's prefix is passed over, and what does not fit is kept."""
+    avro, protobuf = kafka.topic(), kafka.topic()
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER_AVSC))
+    (tmp_path / "shop.desc").write_bytes(order_descriptors())
+    order = {"id": 1, "note": "a", "price": Decimal("1.50"), "at": datetime(2026, 1, 31, tzinfo=UTC), "key": uuid4()}
+    order |= {"kind": "LARGE", "lines": [{"sku": "x"}], "tags": {"n": 1}, "first": None}
+    message = message_class(order_descriptors(), "shop.Order")(id=3, note="p", big=2**64 - 1, tags={"n": 1})
+    kafka.send(avro, avro_bytes(order), b"\0\0\0\0\5" + avro_bytes({**order, "id": 2}), b"\xff")
+    kafka.send(protobuf, message.SerializeToString(), None, b"\xff\xff")
+    for name, topic, schema, sinks in (
+        ("avro", avro, "order.avsc", ("orders",)),
+        ("protobuf", protobuf, "shop.desc:shop.Order", ("orders", "orders_bad")),
+    ):
+        text = f'''
+name = "{name}"
+trigger = "{AVAILABLE_NOW}"
+[kafka]
+"bootstrap.servers" = "{kafka.bootstrap_servers}"
+[sources.orders]
+topic = "{topic}"
+decode = "{name}"
+schema = "{schema}"
+'''
+        text += "".join(
+            f'[sinks.{view}]\nfrom = "{view}"\ntable = "{name}_{view}"\nformat = "delta"\n' for view in sinks
+        )
+        (tmp_path / f"{name}.toml").write_text(text)
+    run_pipelines(load_pipelines([tmp_path / "avro.toml", tmp_path / "protobuf.toml"]), spark=spark_process)
+
+    found = sorted(rows(tmp_path / "avro_orders"), key=lambda row: row["id"])
+    assert [(row["id"], row["note"], row["price"], row["at"], row["lines"], row["_offset"]) for row in found] == [
+        (number, "a", order["price"], order["at"], order["lines"], number - 1) for number in (1, 2)
+    ]
+    [one] = rows(tmp_path / "protobuf_orders")
+    assert (one["id"], one["note"], one["big"], one["tags"]) == (3, "p", 2**64 - 1, [("n", 1)])
+    bad = {row["_offset"]: (row["value"], row["reason"]) for row in rows(tmp_path / "protobuf_orders_bad")}
+    assert bad[1] == (None, "there is no value")
+    assert bad[2][0] == b"\xff\xff" and "Error" in bad[2][1]
+    assert len(bad) == 2
 
 
 def test_what_spark_does_not_understand_is_told_at_its_step(

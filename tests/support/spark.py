@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
     from barnabas.testing.kafka import KafkaForTest
 
+SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What a JVM is told that lives for a minute: code that is compiled once, quickly, and one thread for the garbage."""
+
 SETTINGS: Final[dict[str, object]] = {
+    "spark.driver.extraJavaOptions": SHORT_LIVED,
+    "spark.executor.extraJavaOptions": SHORT_LIVED,
     "spark.ui.enabled": False,
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",

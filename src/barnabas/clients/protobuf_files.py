@@ -14,8 +14,10 @@ from barnabas.clients.library import load
 def split_name(schema: str) -> tuple[Path, str]:
     """`FILE:MESSAGE` as its parts. Raises InvalidClientConfig if it is of another form, or there is no such file."""
     file, _, message = schema.rpartition(":")
-    if not file or not Path(file).is_file():
+    if not file:
         raise InvalidClientConfig(f"{schema} is not of the form FILE:MESSAGE, as in orders.proto:shop.Order")
+    if not Path(file).is_file():
+        raise InvalidClientConfig(f"the schema {file} is not there")
     return Path(file), message
 
 

@@ -273,5 +273,7 @@ def test_decoders_are_chosen_by_name(tmp_path: Path) -> None:
         choose_decoder("bytes", "a INT")
     with pytest.raises(SchemaRefused, match="cannot be read"):
         choose_decoder("avro", str(tmp_path / "none.avsc"))
+    with pytest.raises(SchemaRefused, match="nothing is not there"):
+        choose_decoder("protobuf", "nothing:shop.Order")
     with pytest.raises(SchemaRefused, match="form FILE:MESSAGE"):
         choose_decoder("protobuf", "nothing")

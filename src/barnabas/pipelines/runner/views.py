@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
-from pyspark.sql import functions as fn
 
+from barnabas.pipelines.decode.choosing import choose_decoder
+from barnabas.pipelines.runner.decoding import as_text, from_decoder, from_json
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.model import (
     BAD,
@@ -33,17 +34,13 @@ if TYPE_CHECKING:
     from barnabas.pipelines.spec.flows import Flow
     from barnabas.pipelines.spec.model import Watermark
 
-PLACE: Final = ("topic", "partition", "offset", "timestamp", "key")
-"""What a record has beside its value; the columns of decoded sources are named after these, with _ before them."""
-_CORRUPT: Final = "_corrupt_record"
-
 
 def make_views(spark: SparkSession, pipeline: Pipeline, sink: Sink, flow: Flow, starts: Mapping[str, str]) -> DataFrame:
     """Make the views that lead to a sink; what it is to write. `starts` has where each topic source begins."""
     for source in flow.sources:
         with _told_at(source):
             if isinstance(source, TopicSource):
-                for name, frame in _topic_views(spark, pipeline, sink, source, starts[source.name]).items():
+                for name, frame in _topic_views(spark, pipeline, source, starts[source.name]).items():
                     frame.createOrReplaceTempView(name)
             else:
                 _file_view(spark, pipeline, source).createOrReplaceTempView(source.name)
@@ -65,9 +62,7 @@ def _told_at(element: Source | Step) -> Iterator[None]:
         raise SpecError([Problem(place, f'"{element.name}": {text}')]) from error
 
 
-def _topic_views(
-    spark: SparkSession, pipeline: Pipeline, sink: Sink, source: TopicSource, start: str
-) -> dict[str, DataFrame]:
+def _topic_views(spark: SparkSession, pipeline: Pipeline, source: TopicSource, start: str) -> dict[str, DataFrame]:
     selected = (
         {"subscribe": ",".join(source.topics)} if source.pattern is None else {"subscribePattern": source.pattern}
     )
@@ -75,26 +70,19 @@ def _topic_views(
         **{f"kafka.{name}": value for name, value in pipeline.kafka.items()},
         **selected,
         "startingOffsets": start,
-        "progressGroup": pipeline.query(sink),
         **source.options,
     }
     records = spark.readStream.format("barnabas").options(**options).load()
     if source.decode == "raw":
         return {source.name: _with_watermark(records, source.watermark)}
-    place = [fn.col(name).alias(f"_{name}") for name in PLACE]
-    text = fn.col("value").cast("string")
     if source.decode == "string":
-        return {source.name: _with_watermark(records.select(text.alias("value"), *place), source.watermark)}
-    parsed = fn.from_json(
-        text, f"{source.schema}, {_CORRUPT} STRING", {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    )
-    decoded = records.select(parsed.alias("_value"), "value", *place)
-    good = fn.col("_value").isNotNull() & fn.col(f"_value.{_CORRUPT}").isNull()
-    names = [f"_{name}" for name in PLACE]
-    fields = decoded.where(good).select("_value.*", *names).drop(_CORRUPT)
-    reason = fn.when(fn.col("value").isNull(), "there is no value").otherwise("the value does not fit the schema")
-    bad = decoded.where(~good).select("value", reason.alias("reason"), *names)
-    return {source.name: _with_watermark(fields, source.watermark), f"{source.name}{BAD}": bad}
+        return {source.name: _with_watermark(as_text(records), source.watermark)}
+    assert source.schema is not None, "the check has seen to it"
+    if source.decode == "json":
+        views = from_json(records, source.schema)
+    else:
+        views = from_decoder(records, choose_decoder(source.decode, pipeline.located(source.schema)))
+    return {source.name: _with_watermark(views.rows, source.watermark), f"{source.name}{BAD}": views.bad}
 
 
 def _file_view(spark: SparkSession, pipeline: Pipeline, source: FileSource) -> DataFrame:

@@ -12,6 +12,7 @@ from graphlib import CycleError
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.flows import flow_to, ordered, views_made, views_read
 from barnabas.pipelines.spec.model import (
@@ -22,6 +23,7 @@ from barnabas.pipelines.spec.model import (
     MODES,
     STARTS,
     TABLE_FORMATS,
+    WITH_SCHEMA,
     FileSource,
     FunctionStep,
     Pipeline,
@@ -43,6 +45,11 @@ if TYPE_CHECKING:
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_SCHEMAS: Final = {
+    "json": 'the fields of its JSON: schema = "id BIGINT, at TIMESTAMP"',
+    "avro": 'the schema of its Avro: schema = "order.avsc"',
+    "protobuf": 'the message of its Protobuf: schema = "order.proto:shop.Order", or a .desc file that protoc made',
+}
 
 
 def problems_of(pipelines: Sequence[Pipeline]) -> list[Problem]:
@@ -60,7 +67,7 @@ def remarks_on(pipelines: Sequence[Pipeline]) -> list[Problem]:
         read |= {view.lower() for step in pipeline.steps for view in views_read(step)}
         for source in pipeline.sources:
             bad = f"{source.name}{BAD}"
-            if isinstance(source, TopicSource) and source.decode == "json" and bad.lower() not in read:
+            if isinstance(source, TopicSource) and source.decode in WITH_SCHEMA and bad.lower() not in read:
                 found.append(
                     Problem(
                         source.place.at("decode"),
@@ -75,7 +82,9 @@ def _of_one(pipeline: Pipeline) -> Iterator[Problem]:
     yield from _settings(pipeline)
     yield from _names(pipeline)
     for source in pipeline.sources:
-        yield from _topic_source(source) if isinstance(source, TopicSource) else _file_source(source, pipeline)
+        yield from (
+            _topic_source(source, pipeline) if isinstance(source, TopicSource) else _file_source(source, pipeline)
+        )
     for step in pipeline.steps:
         yield from _watermark(step)
         yield from _sql_step(step) if isinstance(step, SqlStep) else _function_step(step, pipeline)
@@ -131,7 +140,7 @@ def _named_twice(named: Sequence[tuple[str, str, Place]]) -> Iterator[Problem]:
         first.setdefault(name, place)
 
 
-def _topic_source(source: TopicSource) -> Iterator[Problem]:
+def _topic_source(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
     where = f'source "{source.name}"'
     if bool(source.topics) == (source.pattern is not None):
         yield Problem(source.place, f"{where} needs either a topic or a pattern")
@@ -140,13 +149,25 @@ def _topic_source(source: TopicSource) -> Iterator[Problem]:
             yield Problem(source.place.at("topic"), f'"{topic}" cannot be the name of a topic')
     yield from _one_of(source.decode, DECODINGS, "decode", source.place)
     yield from _one_of(source.start, STARTS, "start", source.place)
-    if source.decode == "json" and not source.schema:
-        yield Problem(
-            source.place.at("decode"), f'{where} needs the fields of its JSON: schema = "id BIGINT, at TIMESTAMP"'
-        )
-    if source.decode != "json" and source.schema:
-        yield Problem(source.place.at("schema"), f'{where} has a schema, which is for decode = "json"')
+    yield from _schema(source, pipeline)
     yield from _watermark(source)
+
+
+def _schema(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
+    """Whether values can be decoded; a schema in a file is read."""
+    where = f'source "{source.name}"'
+    if source.decode not in WITH_SCHEMA:
+        if source.schema:
+            yield Problem(source.place.at("schema"), f"{where} has a schema, which is for {', '.join(WITH_SCHEMA)}")
+    elif not source.schema:
+        yield Problem(source.place.at("decode"), f"{where} needs {_SCHEMAS[source.decode]}")
+    elif source.decode != "json":
+        from barnabas.pipelines.decode.choosing import choose_decoder
+
+        try:
+            choose_decoder(source.decode, pipeline.located(source.schema))
+        except BarnabasError as error:
+            yield Problem(source.place.at("schema"), f"{where}: {error}")
 
 
 def _file_source(source: FileSource, pipeline: Pipeline) -> Iterator[Problem]:

@@ -14,7 +14,16 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.selection import Selection
-from barnabas.pipelines.spec.model import BAD, FunctionStep, Pipeline, Sink, Source, Step, TopicSource
+from barnabas.pipelines.spec.model import (
+    BAD,
+    WITH_SCHEMA,
+    FunctionStep,
+    Pipeline,
+    Sink,
+    Source,
+    Step,
+    TopicSource,
+)
 from barnabas.pipelines.spec.sql import SqlProblem, examine
 
 if TYPE_CHECKING:
@@ -59,7 +68,7 @@ def views_made(pipeline: Pipeline) -> dict[str, Source | Step]:
     made: dict[str, Source | Step] = {}
     for source in pipeline.sources:
         made[source.name.lower()] = source
-        if isinstance(source, TopicSource) and source.decode == "json":
+        if isinstance(source, TopicSource) and source.decode in WITH_SCHEMA:
             made[f"{source.name}{BAD}".lower()] = source
     return made | {step.name.lower(): step for step in pipeline.steps}
 

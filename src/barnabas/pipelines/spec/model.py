@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 AVAILABLE_NOW: Final = "available-now"
 """The trigger of a run that takes in what is there and ends."""
-DECODINGS: Final = ("raw", "string", "json")
+DECODINGS: Final = ("raw", "string", "json", "avro", "protobuf")
+WITH_SCHEMA: Final = ("json", "avro", "protobuf")
+"""Decodings that may fail: they need a schema, and have a view of bad records."""
 FILE_FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg")
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 STARTS: Final = ("earliest", "latest")
@@ -51,9 +53,9 @@ class Watermark:
 class TopicSource:
     """A view of the records of topics.
 
-    `raw` gives the columns of Spark's Kafka source. `string` gives `value` as text, and `json` the fields of `schema`;
-    both add `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`. Values that `json` cannot read are in a view of
-    their own, `NAME_bad`, as they came.
+    `raw` gives the columns of Spark's Kafka source. `string` gives `value` as text; `json`, `avro` and `protobuf` give
+    the fields of `schema`; all of these add `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`. Values that do
+    not fit the schema are in a view of their own, `NAME_bad`, as they came.
     """
 
     name: str
@@ -61,7 +63,8 @@ class TopicSource:
     pattern: str | None = None
     decode: str = "raw"
     schema: str | None = None
-    """Fields of JSON values, as Spark writes them: `id BIGINT, at TIMESTAMP`."""
+    """Of JSON the fields, as Spark writes them: `id BIGINT, at TIMESTAMP`; otherwise a file: `order.avsc`,
+    `order.proto:shop.Order` or `order.desc:shop.Order`."""
     start: str = "earliest"
     """Where to begin when nothing was read before."""
     watermark: Watermark | None = None

@@ -1,0 +1,84 @@
+"""Records of a topic as rows: the columns of their values, and the place of each.
+
+Whatever decodes, a record becomes a row of the one view or of the other: bad records stop nothing and never vanish.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import functions as fn
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from barnabas.pipelines.decode.contract import DEAD_SCHEMA, METADATA, Decoded, Decoder, to_dead, without
+from barnabas.pipelines.loading.task import COLUMNS
+from barnabas.pipelines.rows import record_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import Column, DataFrame
+
+NO_VALUE: Final = "there is no value"
+_CORRUPT: Final = "_corrupt_record"
+
+
+class Views(NamedTuple):
+    """What a source makes of its records."""
+
+    rows: DataFrame
+    """The fields of values, and the place of each record."""
+    bad: DataFrame
+    """The other records, as they came, with the reason."""
+
+
+def as_text(records: DataFrame) -> DataFrame:
+    """Values as text."""
+    return records.select(fn.col("value").cast("string").alias("value"), *_place())
+
+
+def from_json(records: DataFrame, schema: str) -> Views:
+    """JSON, read by Spark itself."""
+    parsed = fn.from_json(
+        fn.col("value").cast("string"),
+        f"{schema}, {_CORRUPT} STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
+    )
+    decoded = records.select(parsed.alias("_value"), "value", *_place())
+    good = fn.col("_value").isNotNull() & fn.col(f"_value.{_CORRUPT}").isNull()
+    rows = decoded.where(good).select("_value.*", *METADATA.names).drop(_CORRUPT)
+    reason = fn.when(fn.col("value").isNull(), NO_VALUE).otherwise("the value does not fit the schema")
+    return Views(rows, decoded.where(~good).select("value", reason.alias("reason"), *METADATA.names))
+
+
+def from_decoder(records: DataFrame, decoder: Decoder) -> Views:
+    """What the decoders of loads read. Each of the two views decodes all records, and keeps its part."""
+    taken = records.select(*COLUMNS)
+    rows = taken.mapInArrow(partial(_rows, decoder), from_arrow_schema(decoder.schema, prefer_timestamp_ntz=True))
+    dead = taken.mapInArrow(partial(_dead, decoder), from_arrow_schema(DEAD_SCHEMA))
+    fields = [name for name in decoder.schema.names if name not in METADATA.names]
+    return Views(rows.select(*fields, *METADATA.names), dead.select("value", "reason", *_place()))
+
+
+def _place() -> list[Column]:
+    """What a record has beside its value, under the names that rows have for it."""
+    return [fn.col(name.removeprefix("_")).alias(name) for name in METADATA.names]
+
+
+def _rows(decoder: Decoder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (_decoded(decoder, batch).rows for batch in batches)
+
+
+def _dead(decoder: Decoder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (_decoded(decoder, batch).dead for batch in batches)
+
+
+def _decoded(decoder: Decoder, batch: pa.RecordBatch) -> Decoded:
+    """Rows and dead letters; a record without a value is no row here, as with JSON."""
+    plain = batch.cast(record_schema(columns=COLUMNS))
+    empty = {index: NO_VALUE for index, null in enumerate(plain.column("value").is_null().to_pylist()) if null}
+    found = decoder.decode(without(plain, empty))
+    dead = pa.concat_batches([found.dead, to_dead(plain, empty)]) if empty else found.dead
+    return Decoded(found.rows, dead)
