@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.broker.partition import Marker, Partition
 from barnabas.machines.partition import PartitionLeader
 from barnabas.machines.transactions.coordinator import TIMEOUT, TimerKey
 from barnabas.machines.transactions.states import TransactionState
+from barnabas.machines.transactions.steps import MAX_EPOCH
 from barnabas.model.errors import ApiError, ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
@@ -131,6 +132,12 @@ class Traffic(RuleBasedStateMachine):
         )
         return Partition(Host(), log.tp, log, leader)
 
+    @initialize(epoch=st.sampled_from([0, MAX_EPOCH - 2, MAX_EPOCH - 1]))
+    def grow_old(self, epoch: int) -> None:
+        """A producer whose epochs are nearly used up gets a new id soon."""
+        if epoch:
+            self.producer = self.coordinator.advance(epoch)
+
     # What the producer does, and is answered in time
 
     @rule(place=st.sampled_from(PLACES), data=st.data())
@@ -171,6 +178,7 @@ class Traffic(RuleBasedStateMachine):
         """The coordinator aborts the transaction, and the producer registers again."""
         if TimerKey(TIMEOUT, ID) in self.coordinator.timers:
             self.coordinator.expire(TIMEOUT, ID)
+            self.coordinator.give_ids()
             self.settle()
             self.producer = self.coordinator.register()
             self._begin_anew(commit=False)

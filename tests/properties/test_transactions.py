@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from barnabas.machines.transactions.coordinator import TIMEOUT, TimerKey
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.machines.transactions.states import TransactionState
-from barnabas.machines.transactions.steps import Markers, partitions_of, state_of
+from barnabas.machines.transactions.steps import MAX_EPOCH, Markers, partitions_of, state_of
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from tests.support.transactions import Coordinator
@@ -17,6 +17,7 @@ from tests.support.transactions import Coordinator
 IDS = st.sampled_from(["a", "b"])
 PLACES = st.frozensets(st.sampled_from([TopicPartition("t", index) for index in range(3)]), min_size=1)
 VERSIONS = st.sampled_from([4, 5])
+EPOCHS = st.sampled_from([0, MAX_EPOCH - 3, MAX_EPOCH - 2, MAX_EPOCH - 1])
 
 
 class Producers(RuleBasedStateMachine):
@@ -41,6 +42,14 @@ class Producers(RuleBasedStateMachine):
             before = self.decided.get(marker.transactional_id)
             assert before is None or before == marker, "two ends of one transaction"
             self.decided[marker.transactional_id] = marker
+
+    @initialize(epochs=st.fixed_dictionaries({"a": EPOCHS, "b": EPOCHS}))
+    def grow_old(self, epochs: dict[str, int]) -> None:
+        """Ids whose epochs are nearly used up, so that new producer ids are needed soon."""
+        for name, epoch in epochs.items():
+            if epoch:
+                self.coordinator.register(name)
+                self.known[name].append(self.coordinator.advance(epoch, name))
 
     @rule(name=IDS, data=st.data(), is_new=st.booleans())
     def register(self, name: str, data: st.DataObject, is_new: bool) -> None:
@@ -90,7 +99,17 @@ class Producers(RuleBasedStateMachine):
         if TimerKey(TIMEOUT, name) in self.coordinator.timers:
             self.coordinator.expire(TIMEOUT, name)
             self.listen()
-            assert self.coordinator.state(name) is TransactionState.PREPARE_ABORT
+            waits = any(each.transactional_id == name for each in self.coordinator.overdue)
+            assert self.coordinator.state(name) is (
+                TransactionState.ONGOING if waits else TransactionState.PREPARE_ABORT
+            )
+
+    @precondition(lambda self: self.coordinator.overdue)
+    @rule()
+    def give_ids(self) -> None:
+        """Producer ids come that aborts wait for: in time, or when the transaction has ended."""
+        self.coordinator.give_ids()
+        self.listen()
 
     @rule()
     def move(self) -> None:

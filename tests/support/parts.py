@@ -50,6 +50,7 @@ async def running_parts(
     defaults = TopicDefaults(settings.number("num.partitions"), settings.number("default.replication.factor"))
     controller = Controller(lambda: SqliteStore(directory / "metadata"), cache, clock, defaults=defaults)
     with ThreadPoolExecutor(2, "parts") as executor:
+        producer_ids = ProducerIdSource(controller.allocate_producer_ids)
         replicas = ReplicaManager(config.node_id, logs, settings, cache, executor)
         groups = Groups(replicas=replicas, metadata=cache, settings=settings, clock=clock, executor=executor)
         image = await controller.open()
@@ -71,6 +72,7 @@ async def running_parts(
                 settings=settings,
                 groups=groups,
                 peers=cluster.peers,
+                producer_ids=producer_ids,
                 clock=clock,
                 executor=executor,
             )
@@ -92,7 +94,7 @@ async def running_parts(
                     eviction_ms=120_000,
                     new_id=iter(range(1, 1000)).__next__,
                 ),
-                producer_ids=ProducerIdSource(controller.allocate_producer_ids),
+                producer_ids=producer_ids,
                 groups=groups,
                 transactions=transactions,
                 cluster=cluster,

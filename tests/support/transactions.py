@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,12 @@ from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import ProducerId, TransactionalId
 from kio.static.primitive import i16, i32Timedelta
 
-from barnabas.machines.transactions.coordinator import TimerKey, TransactionCoordinator
+from barnabas.machines.transactions.coordinator import Overdue, TimerKey, TransactionCoordinator
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.machines.transactions.steps import Markers, state_of
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.protocol.transaction_records import TransactionLogKey, TransactionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -52,6 +53,8 @@ class Coordinator:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Any, int] = {}
         self.markers: list[Markers] = []
+        self.overdue: list[Overdue] = []
+        """Aborts that wait for a producer id."""
         self._next_id = 100
 
     def apply(self, outcome: Outcome[Any, Any, Any]) -> Any:
@@ -65,8 +68,11 @@ class Coordinator:
             else:
                 self.timers[timer.key] = timer.at_ms
         for message in outcome.sends:
-            assert isinstance(message, Markers)
-            self.markers.append(message)
+            if isinstance(message, Overdue):
+                self.overdue.append(message)
+            else:
+                assert isinstance(message, Markers)
+                self.markers.append(message)
         return outcome.replies[0][1] if outcome.replies else None
 
     def value(self, transactional_id: str = ID) -> TransactionLogValue:
@@ -128,6 +134,14 @@ class Coordinator:
         assert isinstance(response, EndTxnResponse)
         return response
 
+    def advance(self, epoch: int, transactional_id: str = ID) -> tuple[int, int]:
+        """Let an id's producer have come to this epoch."""
+        value = replace(self.value(transactional_id), producer_epoch=epoch)
+        record = TransactionRecord(TransactionLogKey(transactional_id), value)
+        self.log.append(self.machine.encode(record))
+        self.machine.replay(record)
+        return value.producer_id, epoch
+
     def write_markers(self) -> None:
         """All markers reach their partitions."""
         markers, self.markers = self.markers, []
@@ -140,10 +154,16 @@ class Coordinator:
         self.now_ms = max(self.now_ms, self.timers.pop(key))
         self.apply(self.machine.expire(key, self.now_ms))
 
+    def give_ids(self) -> None:
+        """The producer ids come that aborts wait for."""
+        overdue, self.overdue = self.overdue, []
+        for each in overdue:
+            self.apply(self.machine.abort_overdue(each, self.fresh_id(), self.now_ms))
+
     def reload(self) -> None:
         """Another broker takes the partition over."""
         self.machine = self.copy()
-        self.timers, self.markers = {}, []
+        self.timers, self.markers, self.overdue = {}, [], []
         self.apply(self.machine.loaded(self.now_ms))
 
     def copy(self) -> TransactionCoordinator:

@@ -122,6 +122,7 @@ class App:
             ),
             patience=0.0 if config.zookeeper is None else number("zookeeper.session.timeout.ms") / 1000 + SETTLING,
         )
+        producer_ids = ProducerIdSource(controller.allocate_producer_ids)
         replicas = ReplicaManager(config.node_id, logs, settings, metadata, self._executor)
         cluster = Cluster(
             config.node_id,
@@ -141,7 +142,7 @@ class App:
             replicas=replicas,
             metadata=metadata,
             controller=controller,
-            producer_ids=ProducerIdSource(controller.allocate_producer_ids),
+            producer_ids=producer_ids,
             fetch_sessions=FetchSessionCache(
                 slots=number("max.incremental.fetch.session.cache.slots"),
                 eviction_ms=SESSION_EVICTION_MS,
@@ -155,6 +156,7 @@ class App:
                 settings=settings,
                 groups=groups,
                 peers=cluster.peers,
+                producer_ids=producer_ids,
                 clock=clock,
                 executor=self._executor,
             ),

@@ -7,6 +7,7 @@ here or on another broker, notes the partition, or says whether it was noted.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,13 +25,16 @@ if TYPE_CHECKING:
     from barnabas.broker.groups import Groups
     from barnabas.broker.markers import MarkerWriter
     from barnabas.broker.peers import Peers
+    from barnabas.broker.producer_ids import ProducerIdSource
     from barnabas.broker.replicas import ReplicaManager
     from barnabas.broker.settings import Settings
     from barnabas.broker.shard import Shard
-    from barnabas.machines.transactions.coordinator import TransactionCoordinator, TransactionOutcome
+    from barnabas.machines.transactions.coordinator import Overdue, TransactionCoordinator, TransactionOutcome
     from barnabas.metadata.cache import MetadataCache
     from barnabas.model.clock import Clock
     from barnabas.model.ids import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 ANSWER: Final = 30.0
 """Seconds that a coordinator on another broker has to answer."""
@@ -51,6 +55,7 @@ class Transactions:
         settings: Settings,
         groups: Groups,
         peers: Peers,
+        producer_ids: ProducerIdSource,
         clock: Clock,
         executor: Executor,
     ) -> None:
@@ -58,6 +63,8 @@ class Transactions:
         self._metadata = metadata
         self._settings = settings
         self._peers = peers
+        self._producer_ids = producer_ids
+        self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: MarkerWriter | None = None
         self._make_writer = partial(
@@ -94,8 +101,24 @@ class Transactions:
 
         So the producer does not wait for them; what it asks next is read when they are written.
         """
+        from barnabas.machines.transactions.coordinator import Overdue
+
+        if isinstance(message, Overdue):
+            self.spawn(self._abort_overdue(shard, message))
+            return
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self.writer.send, shard, message)
+
+    async def _abort_overdue(self, shard: Shard[TransactionCoordinator], overdue: Overdue) -> None:
+        """Get the producer id that an abort takes; if there is none now, the coordinator asks again."""
+        machine = shard.machine
+        try:
+            fresh_id = await self._producer_ids.next()
+        except ApiError as error:
+            logger.warning("the overdue transaction of %s cannot be aborted yet: %s", overdue.transactional_id, error)
+            return
+        if machine is not None and machine is shard.machine:
+            shard.apply(machine, machine.abort_overdue(overdue, fresh_id, self._clock.now_ms()))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something that waits for a coordinator."""

@@ -13,8 +13,12 @@ An id has one state, so it never has two open transactions. Its epochs only grow
 producer id takes the place of the old. From transaction.version 2 on each end brings a new epoch, so an EndTxn or a
 batch that comes late carries an old one and is refused.
 
-All state is hard, but for the epoch before the last registration, by which a repeated InitProducerId is known; Kafka
-does not store it either.
+An abort that its producer did not ask for, because time was up or another one registered, brings one epoch as well, as
+in Kafka 4.3. So the producer may abort, or register under its name, like one whose answer was lost, and goes on with
+that epoch; only another's registration that was answered fences it for good.
+
+All state is hard, but for the epoch before the present one, by which a producer is known that asks again; Kafka does
+not store it either.
 """
 
 from __future__ import annotations
@@ -72,6 +76,8 @@ EXPIRY: Final = "expiry"
 MOST_FORGOTTEN: Final = 1000
 """Ids that are forgotten at once; after a pause come the next, so that nobody waits for all of them."""
 PAUSE_MS: Final = 10
+ID_WANTED_MS: Final = 5000
+"""How long a new producer id may take until it is asked for again."""
 _NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -83,6 +89,13 @@ class TimerKey(NamedTuple):
     transactional_id: str = ""
 
 
+class Overdue(NamedTuple):
+    """A transaction whose time is up, and whose producer has no epoch left: its abort takes a new producer id."""
+
+    transactional_id: str
+    began_ms: int
+
+
 class TransactionCoordinator:
     """The transactional ids of one partition."""
 
@@ -90,7 +103,7 @@ class TransactionCoordinator:
         self.settings = settings
         self.transactions: dict[str, TransactionLogValue] = {}
         self._epochs_before: dict[str, int] = {}
-        """The epoch that a producer had when it asked for the present one."""
+        """The epoch that a producer had before it was given the present one, of which it may not have heard."""
 
     # InitProducerId
 
@@ -128,18 +141,15 @@ class TransactionCoordinator:
             value = steps.register(fresh_id, timeout_ms, now_ms)
             self._change(transactional_id, value, draft)
             return value
-        state = state_of(before)
+        _check_ended(transactional_id, before)
         expected = None if request.producer_id == NO_PRODUCER_ID else request.producer_epoch
-        if _is_successor(before, request.producer_id, request.producer_epoch):
-            raise _concurrent(transactional_id)
         if expected is not None and not _may_be(before, request.producer_id, request.producer_epoch):
             raise _fenced(transactional_id)
-        if state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
-            raise _concurrent(transactional_id)
+        is_open = state_of(before) is TransactionState.ONGOING
         is_current = expected is None or expected == before.producer_epoch
-        if not is_current and expected != self._epochs_before.get(transactional_id):
+        if not is_current and (is_open or expected != self._epochs_before.get(transactional_id)):
             raise _fenced(transactional_id)
-        if state is TransactionState.ONGOING:
+        if is_open:
             next_id = fresh_id if steps.is_used_up(before.producer_epoch) else NO_PRODUCER_ID
             self._end(transactional_id, before, False, EPOCH_BUMPS_SINCE, next_id, draft, now_ms)
             raise _concurrent(transactional_id)
@@ -171,6 +181,8 @@ class TransactionCoordinator:
         """Note that a transaction will write to partitions; the answer is an error code."""
         draft: TransactionDraft = Draft()
         try:
+            if (known := self.transactions.get(transactional_id)) is not None:
+                _check_ended(transactional_id, known)
             before = self._check(transactional_id, producer_id, epoch)
         except ApiError as error:
             draft.reply(asker, error.code)
@@ -179,7 +191,6 @@ class TransactionCoordinator:
         if not is_open or not steps.partitions_of(before).issuperset(partitions):
             self._change(transactional_id, steps.add(before, partitions, version, now_ms), draft)
         if not is_open:
-            self._epochs_before.pop(transactional_id, None)
             draft.set_timer(TimerKey(TIMEOUT, transactional_id), now_ms + before.transaction_timeout_ms)
         draft.reply(asker, ErrorCode.none)
         return draft.outcome()
@@ -206,14 +217,11 @@ class TransactionCoordinator:
     def _check(self, transactional_id: str, producer_id: int, epoch: int) -> TransactionLogValue:
         """The state of an id whose transaction may go on. Raises ApiError."""
         before = self.transactions.get(transactional_id)
-        if before is not None and _is_successor(before, producer_id, epoch):
-            raise _concurrent(transactional_id)
         if before is None or before.producer_id != producer_id:
             raise _not_mapped(transactional_id, producer_id)
         if before.producer_epoch != epoch:
             raise _fenced(transactional_id)
-        if state_of(before) in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
-            raise _concurrent(transactional_id)
+        _check_ended(transactional_id, before)
         return before
 
     # EndTxn
@@ -262,7 +270,8 @@ class TransactionCoordinator:
         now_ms: int,
     ) -> TransactionLogValue:
         value = steps.prepare(before, commit, version, next_id, now_ms)
-        self._epochs_before.pop(transactional_id, None)
+        if version >= EPOCH_BUMPS_SINCE:
+            self._epochs_before[transactional_id] = before.producer_epoch
         self._change(transactional_id, value, draft)
         draft.cancel_timer(TimerKey(TIMEOUT, transactional_id))
         draft.sends.append(steps.markers(transactional_id, value))
@@ -274,7 +283,7 @@ class TransactionCoordinator:
         before = self.transactions.get(markers.transactional_id)
         if (
             before is not None
-            and state_of(before) in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+            and state_of(before).is_ending
             and (before.producer_id, before.producer_epoch) == (markers.producer_id, markers.producer_epoch)
         ):
             self._change(markers.transactional_id, steps.complete(before, now_ms), draft)
@@ -297,7 +306,23 @@ class TransactionCoordinator:
                 key.transactional_id,
                 before.transaction_timeout_ms,
             )
-            self._end(key.transactional_id, before, False, EPOCH_BUMPS_SINCE, NO_PRODUCER_ID, draft, now_ms)
+            if steps.is_used_up(before.producer_epoch):
+                draft.sends.append(Overdue(key.transactional_id, before.transaction_start_timestamp_ms))
+                draft.set_timer(key, now_ms + ID_WANTED_MS)
+            else:
+                self._end(key.transactional_id, before, False, EPOCH_BUMPS_SINCE, NO_PRODUCER_ID, draft, now_ms)
+        return draft.outcome()
+
+    def abort_overdue(self, overdue: Overdue, fresh_id: int, now_ms: int) -> TransactionOutcome:
+        """The producer id is there that the abort of a transaction was waiting for; it may have ended meanwhile."""
+        draft: TransactionDraft = Draft()
+        before = self.transactions.get(overdue.transactional_id)
+        if (
+            before is not None
+            and state_of(before) is TransactionState.ONGOING
+            and before.transaction_start_timestamp_ms == overdue.began_ms
+        ):
+            self._end(overdue.transactional_id, before, False, EPOCH_BUMPS_SINCE, fresh_id, draft, now_ms)
         return draft.outcome()
 
     def _expired(self, now_ms: int) -> Iterator[TransactionRecord]:
@@ -367,18 +392,16 @@ def _is_done(request: EndTxnRequest, before: TransactionLogValue) -> bool:
         raise _not_mapped(request.transactional_id, request.producer_id)
     if before.producer_epoch != request.producer_epoch:
         raise _fenced(request.transactional_id)
-    state = state_of(before)
-    if state is TransactionState.ONGOING:
+    _check_ended(request.transactional_id, before)
+    if state_of(before) is TransactionState.ONGOING:
         return False
-    _check_same_end(request, state)
+    _check_same_end(request, before)
     return True
 
 
 def _is_done_bumping(request: EndTxnRequest, before: TransactionLogValue) -> bool:
     """As `_is_done`, for clients that get a new epoch with each end; a repeated request has the one before."""
-    if _is_successor(before, request.producer_id, request.producer_epoch):
-        raise _concurrent(request.transactional_id)
-    state = state_of(before)
+    _check_ended(request.transactional_id, before)
     overflowed = (
         before.previous_producer_id == request.producer_id != before.producer_id
         and request.producer_epoch == MAX_EPOCH - 1
@@ -386,47 +409,38 @@ def _is_done_bumping(request: EndTxnRequest, before: TransactionLogValue) -> boo
     )
     if before.producer_id != request.producer_id and not overflowed:
         raise _not_mapped(request.transactional_id, request.producer_id)
-    # The largest epoch without a new id is nobody's: it was taken to fence a producer.
-    has_bumped = before.producer_epoch < MAX_EPOCH or before.next_producer_id != NO_PRODUCER_ID
-    repeated = overflowed or (has_bumped and before.producer_epoch == request.producer_epoch + 1)
-    is_current = not overflowed and before.producer_epoch == request.producer_epoch
-    if state in (TransactionState.ONGOING, TransactionState.EMPTY):
-        if not is_current:
-            raise _fenced(request.transactional_id)
-        if state is TransactionState.EMPTY and request.committed:
-            raise _not_open(request.transactional_id, state)
-        return False
-    if repeated:
-        _check_same_end(request, state)
+    # The largest epoch is nobody's: in older logs it has fenced a producer whose epochs were used up.
+    repeated = overflowed or request.producer_epoch + 1 == before.producer_epoch < MAX_EPOCH
+    state = state_of(before)
+    if repeated and state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
+        _check_same_end(request, before)
         return True
-    if not is_current or state.is_open:
+    if overflowed or before.producer_epoch != request.producer_epoch:
         raise _fenced(request.transactional_id)
-    if request.committed:
+    if request.committed and state is not TransactionState.ONGOING:
         raise _not_open(request.transactional_id, state)
     return False
 
 
-def _check_same_end(request: EndTxnRequest, state: TransactionState) -> None:
-    """Refuse a repeated request that is not what was decided, or that comes before it is done."""
-    commits = (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-    aborts = (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
-    if state not in (commits if request.committed else aborts):
+def _check_ended(transactional_id: str, before: TransactionLogValue) -> None:
+    """Have everybody wait while the markers of a transaction are being written.
+
+    Also a producer that was answered before them, and whose new producer id is not stored yet.
+    """
+    if state_of(before).is_ending:
+        raise _concurrent(transactional_id)
+
+
+def _check_same_end(request: EndTxnRequest, before: TransactionLogValue) -> None:
+    """Refuse a repeated request that is not what was done."""
+    state = state_of(before)
+    if state is not (TransactionState.COMPLETE_COMMIT if request.committed else TransactionState.COMPLETE_ABORT):
         raise _not_open(request.transactional_id, state)
-    if state.is_open:
-        raise _concurrent(request.transactional_id)
 
 
 def _may_be(before: TransactionLogValue, producer_id: int, epoch: int) -> bool:
     """Whether a producer may still have the id: by its number, or by the one before, whose epochs were used up."""
     return producer_id == before.producer_id or (producer_id == before.previous_producer_id and steps.is_used_up(epoch))
-
-
-def _is_successor(before: TransactionLogValue, producer_id: int, epoch: int) -> bool:
-    """Whether a producer has the new id that its last end gave it, and the markers of that end are still being written.
-
-    It was answered before them, and nothing of the new id is stored yet.
-    """
-    return before.next_producer_id != NO_PRODUCER_ID and (producer_id, epoch) == steps.after_end(before)
 
 
 def _not_registered(code: ErrorCode) -> InitProducerIdResponse:

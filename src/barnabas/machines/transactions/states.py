@@ -36,9 +36,14 @@ class TransactionState(IntEnum):
         return self.name.title().replace("_", "")
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the end of a transaction is decided, and not yet in every partition."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
     def is_open(self) -> bool:
         """Whether there is a transaction whose end is not yet in every partition."""
-        return self in (TransactionState.ONGOING, TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+        return self is TransactionState.ONGOING or self.is_ending
 
 
 _EMPTY: Final = TransactionState.EMPTY

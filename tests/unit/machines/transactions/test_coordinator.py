@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from barnabas.machines.transactions.coordinator import EXPIRY, MOST_FORGOTTEN, TIMEOUT, TimerKey
@@ -12,7 +10,6 @@ from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
 from barnabas.machines.transactions.steps import MAX_EPOCH, Markers
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
-from barnabas.protocol.transaction_records import TransactionLogKey, TransactionRecord
 from tests.support.transactions import ID, PLACE, TIMEOUT_MS, Coordinator
 
 
@@ -25,14 +22,6 @@ def opened(coordinator: Coordinator) -> tuple[int, int]:
     producer = coordinator.register()
     assert coordinator.add(producer) is ErrorCode.none
     return producer
-
-
-def put_epoch(coordinator: Coordinator, epoch: int) -> tuple[int, int]:
-    """Let a producer have come this far."""
-    value = coordinator.value()
-    changed = replace(value, producer_epoch=epoch)
-    coordinator.machine.replay(TransactionRecord(TransactionLogKey(ID), changed))
-    return value.producer_id, epoch
 
 
 class TestRegistering:
@@ -86,12 +75,50 @@ class TestRegistering:
         assert coordinator.init(zombie).error_code is ErrorCode.producer_fenced
         assert coordinator.end(heir).error_code is ErrorCode.none
 
+    def test_a_producer_whose_transaction_is_open_has_it_aborted_and_goes_on(self, coordinator: Coordinator) -> None:
+        producer_id, epoch = producer = opened(coordinator)
+        assert coordinator.init(producer).error_code is ErrorCode.concurrent_transactions
+        coordinator.write_markers()
+        response = coordinator.init(producer)
+        assert (response.error_code, response.producer_id, response.producer_epoch) == (
+            ErrorCode.none,
+            producer_id,
+            epoch + 1,
+        )
+
+    @pytest.mark.parametrize("version", [4, 5])
+    def test_a_producer_that_heard_no_answer_to_its_end_goes_on(self, coordinator: Coordinator, version: int) -> None:
+        producer_id, epoch = producer = opened(coordinator)
+        coordinator.end(producer, version=version)
+        assert coordinator.init(producer).error_code is ErrorCode.concurrent_transactions
+        coordinator.write_markers()
+        for _ in ("it asks", "it asks again, having heard no answer"):
+            response = coordinator.init(producer)
+            assert response.error_code is ErrorCode.none
+            assert (response.producer_id, response.producer_epoch) == (producer_id, epoch + 1)
+        assert coordinator.add((producer_id, epoch + 1)) is ErrorCode.none
+        assert coordinator.init(producer).error_code is ErrorCode.producer_fenced, "it has gone on, and this is a copy"
+        assert coordinator.state() is TransactionState.ONGOING
+
+    def test_a_producer_that_heard_no_answer_goes_on_with_a_new_id(self, coordinator: Coordinator) -> None:
+        coordinator.register()
+        old = coordinator.advance(MAX_EPOCH - 1)
+        coordinator.add(old)
+        end = coordinator.end(old)
+        coordinator.write_markers()
+        response = coordinator.init(old)
+        assert response.error_code is ErrorCode.none
+        assert (response.producer_id, response.producer_epoch) == (end.producer_id, 0)
+
     def test_a_producer_whose_epochs_are_used_up_gets_a_new_id(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        old = put_epoch(coordinator, MAX_EPOCH - 1)
-        new = coordinator.register()
-        assert new[0] != old[0]
-        assert new[1] == 0
+        old = coordinator.advance(MAX_EPOCH - 1)
+        response = coordinator.init(old)
+        assert response.producer_id != old[0]
+        assert response.producer_epoch == 0
+        assert coordinator.init(old) == response, "it asks again, having heard no answer"
+        assert coordinator.register() == (response.producer_id, 1)
+        assert coordinator.init(old).error_code is ErrorCode.producer_fenced
 
 
 class TestPartitions:
@@ -151,7 +178,7 @@ class TestEndingWithEpochs:
         producer = opened(coordinator)
         first = coordinator.end(producer)
         assert coordinator.end(producer).error_code is ErrorCode.concurrent_transactions
-        assert coordinator.end(producer, commit=False).error_code is ErrorCode.invalid_txn_state
+        assert coordinator.end(producer, commit=False).error_code is ErrorCode.concurrent_transactions
         coordinator.write_markers()
         assert coordinator.end(producer) == first
         assert coordinator.end(producer, commit=False).error_code is ErrorCode.invalid_txn_state
@@ -166,7 +193,7 @@ class TestEndingWithEpochs:
 
     def test_the_last_epoch_gives_way_to_a_new_id(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        old = put_epoch(coordinator, MAX_EPOCH - 1)
+        old = coordinator.advance(MAX_EPOCH - 1)
         assert coordinator.add(old) is ErrorCode.none
         response = coordinator.end(old)
         new = response.producer_id, response.producer_epoch
@@ -180,12 +207,11 @@ class TestEndingWithEpochs:
 
     def test_a_new_id_has_to_wait_for_the_markers_of_the_old_one(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        old = put_epoch(coordinator, MAX_EPOCH - 1)
+        old = coordinator.advance(MAX_EPOCH - 1)
         coordinator.add(old)
         response = coordinator.end(old)
         new = response.producer_id, response.producer_epoch
         assert coordinator.add(new) is ErrorCode.concurrent_transactions
-        assert coordinator.verify(new) == [ErrorCode.concurrent_transactions]
         assert coordinator.end(new, commit=False).error_code is ErrorCode.concurrent_transactions
         assert coordinator.init(new).error_code is ErrorCode.concurrent_transactions
         coordinator.write_markers()
@@ -210,9 +236,9 @@ class TestEndingWithoutEpochs:
         transaction whose AddPartitionsToTxn was refused, and then ends for good, as it does with Kafka."""
         producer = opened(coordinator)
         coordinator.end(producer, version=4)
-        for _ in ("markers are being written", "all are"):
-            assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.invalid_txn_state
-            coordinator.write_markers()
+        assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.concurrent_transactions
+        coordinator.write_markers()
+        assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.invalid_txn_state
         assert coordinator.add(producer) is ErrorCode.none
         assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.none
 
@@ -231,16 +257,70 @@ class TestTime:
         assert coordinator.timers[TimerKey(TIMEOUT, ID)] == coordinator.now_ms + TIMEOUT_MS
         coordinator.expire(TIMEOUT, ID)
         assert coordinator.state() is TransactionState.PREPARE_ABORT
+        assert coordinator.add(producer) is ErrorCode.concurrent_transactions
         coordinator.write_markers()
+        assert coordinator.add(producer) is ErrorCode.producer_fenced
         assert coordinator.end(producer, version=4).error_code is ErrorCode.producer_fenced
 
-    def test_the_epoch_that_fences_is_given_to_nobody(self, coordinator: Coordinator) -> None:
-        coordinator.register()
-        slow = put_epoch(coordinator, MAX_EPOCH - 1)
-        coordinator.add(slow)
+    def test_a_producer_that_took_too_long_learns_its_epoch_when_it_aborts(self, coordinator: Coordinator) -> None:
+        """As with Apache Kafka 4.3, where the abort of the coordinator brings one epoch and not two."""
+        producer_id, epoch = producer = opened(coordinator)
+        coordinator.expire(TIMEOUT, ID)
+        assert coordinator.end(producer, commit=False).error_code is ErrorCode.concurrent_transactions
+        coordinator.write_markers()
+        assert coordinator.end(producer, commit=True).error_code is ErrorCode.invalid_txn_state
+        response = coordinator.end(producer, commit=False)
+        assert response.error_code is ErrorCode.none
+        assert (response.producer_id, response.producer_epoch) == (producer_id, epoch + 1)
+        assert coordinator.add((producer_id, epoch + 1)) is ErrorCode.none
+
+    def test_a_producer_that_took_too_long_may_register_under_its_name(self, coordinator: Coordinator) -> None:
+        producer_id, epoch = producer = opened(coordinator)
         coordinator.expire(TIMEOUT, ID)
         coordinator.write_markers()
-        assert coordinator.value().producer_epoch == MAX_EPOCH
+        response = coordinator.init(producer)
+        assert response.error_code is ErrorCode.none
+        assert (response.producer_id, response.producer_epoch) == (producer_id, epoch + 1)
+
+    def test_a_transaction_whose_producer_has_no_epoch_left_is_aborted_with_a_new_id(
+        self, coordinator: Coordinator
+    ) -> None:
+        coordinator.register()
+        slow = coordinator.advance(MAX_EPOCH - 1)
+        coordinator.add(slow)
+        coordinator.expire(TIMEOUT, ID)
+        assert coordinator.state() is TransactionState.ONGOING
+        coordinator.overdue.clear()  # no id could be had
+        coordinator.expire(TIMEOUT, ID)
+        coordinator.give_ids()
+        assert coordinator.state() is TransactionState.PREPARE_ABORT
+        assert (coordinator.markers[0].producer_id, coordinator.markers[0].producer_epoch) == (slow[0], MAX_EPOCH)
+        assert TimerKey(TIMEOUT, ID) not in coordinator.timers
+        coordinator.write_markers()
+        response = coordinator.end(slow, commit=False)
+        assert response.producer_id != slow[0]
+        assert response.producer_epoch == 0
+        assert coordinator.add((response.producer_id, 0)) is ErrorCode.none
+        assert coordinator.end(slow, commit=False).error_code is ErrorCode.invalid_producer_id_mapping
+
+    def test_an_id_that_comes_late_aborts_nothing_else(self, coordinator: Coordinator) -> None:
+        coordinator.register()
+        slow = coordinator.advance(MAX_EPOCH - 1)
+        coordinator.add(slow)
+        coordinator.expire(TIMEOUT, ID)
+        coordinator.end(slow, version=4)
+        coordinator.write_markers()
+        coordinator.now_ms += 1
+        coordinator.add(slow)
+        coordinator.give_ids()
+        assert coordinator.state() is TransactionState.ONGOING
+
+    def test_the_largest_epoch_is_given_to_nobody(self, coordinator: Coordinator) -> None:
+        """It is in logs of brokers that fenced with it when a producer with no epoch left took too long."""
+        coordinator.end(opened(coordinator), commit=False)
+        coordinator.write_markers()
+        producer_id, _ = coordinator.advance(MAX_EPOCH)
+        slow = producer_id, MAX_EPOCH - 1
         assert coordinator.end(slow, commit=False).error_code is ErrorCode.producer_fenced
         assert coordinator.register()[1] == 0
 
