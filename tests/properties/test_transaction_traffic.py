@@ -148,7 +148,11 @@ class Traffic(RuleBasedStateMachine):
         self._ask(batch)
         question = self.questions.pop() if len(self.questions) > before else None
         for _ in range(data.draw(st.integers(0, 3))):
-            data.draw(st.sampled_from([self.late_batch, self.late_answer, self.late_marker, self.late_end]))(data)
+            data.draw(
+                st.sampled_from(
+                    [self.late_batch, self.made_up_batch, self.late_answer, self.late_marker, self.late_end]
+                )
+            )(data)
         if question is not None:
             self._store(question)
 
@@ -199,6 +203,14 @@ class Traffic(RuleBasedStateMachine):
         if self.batches:
             with suppress(ApiError):
                 self._ask(data.draw(st.sampled_from(self.batches)))
+
+    @rule(data=st.data())
+    def made_up_batch(self, data: st.DataObject) -> None:
+        """A batch with an epoch that nobody was given; the coordinator will refuse it."""
+        producer_id, epoch = self.producer
+        if epoch < MAX_EPOCH:
+            place = data.draw(st.sampled_from(PLACES))
+            self._ask(Sent(place, (producer_id, data.draw(st.integers(epoch + 1, MAX_EPOCH))), 0, b"made up"))
 
     @precondition(lambda self: self.questions)
     @rule(data=st.data())
@@ -258,7 +270,7 @@ class Traffic(RuleBasedStateMachine):
 
     def _ask(self, batch: Sent) -> None:
         partition = self.partitions[batch.place]
-        guard = partition.begin_verification(*batch.producer, batch.sequence)
+        guard = partition.begin_verification(*batch.producer, 0.0, batch.sequence)
         if guard is None:
             self._append(partition, batch)
         else:
@@ -270,7 +282,6 @@ class Traffic(RuleBasedStateMachine):
         partition, batch, guard, code = question
         if code is not ErrorCode.none:
             assert late, f"the producer was refused: {code.name}"
-            partition.drop_verification(batch.producer[0], guard)
             return
         try:
             partition.end_verification(*batch.producer, guard, batch.sequence, bumped=True)

@@ -2,9 +2,9 @@
 
 The markers of one transaction are written one partition at a time, each until it is committed there. What cannot be
 written now (no leader, a coordinator of groups that is being loaded) is tried again until it can, or until another
-coordinator has taken this one's place. A partition that was deleted needs no marker, and neither does one that knows a
-later epoch of the producer: whatever brought it has ended the transaction there. When no partition is left, the
-transaction's coordinator is told.
+coordinator has taken this one's place; so is what failed in a way that nobody foresaw. A partition that was deleted
+needs no marker, and neither does one that knows a later epoch of the producer: whatever brought it has ended the
+transaction there. When no partition is left, the transaction's coordinator is told.
 
 A marker for `__consumer_offsets` goes through the group coordinator, which applies or drops the offsets with it.
 """
@@ -27,7 +27,7 @@ from kio.static.primitive import i8, i16, i32
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.partition import Marker
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
-from barnabas.model.errors import ApiError, ErrorCode
+from barnabas.model.errors import ApiError, ErrorCode, UnknownServerError
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
@@ -49,8 +49,10 @@ logger = logging.getLogger(__name__)
 
 RETRY: Final = 0.1
 """Seconds between tries."""
-RETRY_FENCED: Final = 1.0
-"""Seconds until the next try after a partition has heard of a later coordinator, of which this one will hear too."""
+RETRY_LATER: Final = 1.0
+"""Seconds until the next try after an answer that will hardly be another one soon."""
+LATER: Final = frozenset({ErrorCode.transaction_coordinator_fenced, ErrorCode.unknown_server_error})
+"""Answers of that kind: a partition has heard of a later coordinator, of which this one will hear too, or it failed."""
 ANSWER: Final = 30.0
 """Seconds that another broker has to write markers."""
 NOTHING_LEFT: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch})
@@ -90,32 +92,39 @@ class MarkerWriter:
         """Write a marker to a partition that this broker leads; `done` hears when it is committed, or why it is not."""
         try:
             partition = self._replicas.find(*tp)
-            if partition.log.is_ready:
-                self._append(partition, marker, done)
+            if not partition.log.is_ready:
+                future = asyncio.get_running_loop().run_in_executor(self._executor, partition.log.prepare)
+                future.add_done_callback(lambda future: self._prepared(future, tp, marker, done))
                 return
-        except ApiError as error:
-            done(error)
-            return
-
-        def prepared(future: asyncio.Future[None]) -> None:
-            try:
-                future.result()
-                self._append(partition, marker, done)
-            except ApiError as error:
-                done(error)
-
-        future = asyncio.get_running_loop().run_in_executor(self._executor, partition.log.prepare)
-        future.add_done_callback(prepared)
-
-    def _append(self, partition: Partition, marker: Marker, done: Callable[[ApiError | None], None]) -> None:
-        now_ms = self.clock.now_ms()
-        if partition.tp.topic == CONSUMER_OFFSETS:
-            shard = self._groups.runtime.shard(partition.tp.partition)
-            shard.end_transaction(lambda: partition.end_transaction(marker, now_ms), marker.producer_id, marker.commit)
-            end_offset = partition.log.log_end_offset
+            end_offset = self._append(partition, marker)
+        except Exception as error:
+            done(_told(tp, error))
         else:
-            end_offset = partition.end_transaction(marker, now_ms)
-        partition.when_committed(end_offset, done)
+            partition.when_committed(end_offset, done)
+
+    def _prepared(
+        self,
+        future: asyncio.Future[None],
+        tp: TopicPartition,
+        marker: Marker,
+        done: Callable[[ApiError | None], None],
+    ) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self.write(tp, marker, done)
+        else:
+            done(_told(tp, error))
+
+    def _append(self, partition: Partition, marker: Marker) -> int:
+        """Returns the offset up to which the log must be committed."""
+        now_ms = self.clock.now_ms()
+        if partition.tp.topic != CONSUMER_OFFSETS:
+            return partition.end_transaction(marker, now_ms)
+        shard = self._groups.runtime.shard(partition.tp.partition)
+        shard.end_transaction(lambda: partition.end_transaction(marker, now_ms), marker.producer_id, marker.commit)
+        return partition.log.log_end_offset
 
     # For a delivery
 
@@ -149,20 +158,24 @@ class MarkerWriter:
         done: Callable[[TopicPartition, ErrorCode], None],
     ) -> None:
         codes: dict[tuple[str, int], ErrorCode] = {}
-        request = _request(partitions, markers, coordinator_epoch)
+        missing = ErrorCode.network_exception
         try:
+            request = _request(partitions, markers, coordinator_epoch)
             response: WriteTxnMarkersResponse = await self._peers.ask(
                 leader, request, WriteTxnMarkersResponse, seconds=ANSWER, purpose="markers"
             )
         except ChannelBroken as error:
             logger.warning("markers for broker %d are sent again: %s", leader, error)
+        except Exception:
+            logger.exception("markers for broker %d could not be sent: they are sent again", leader)
+            missing = ErrorCode.unknown_server_error
         else:
             for result in response.markers:
                 for topic in result.topics:
                     for partition in topic.partitions:
                         codes[topic.name, partition.partition_index] = partition.error_code
         for tp in partitions:
-            done(tp, codes.get(tp, ErrorCode.network_exception))
+            done(tp, codes.get(tp, missing))
 
     async def stop(self) -> None:
         """Leave the rest to the coordinator's next start."""
@@ -217,20 +230,28 @@ class _Delivery:
     def _done(self, tp: TopicPartition, code: ErrorCode) -> None:
         if code is ErrorCode.invalid_producer_epoch:
             logger.warning("%s needs no end of the transaction of %s any more", tp, self._markers.transactional_id)
+        if code is ErrorCode.transaction_coordinator_fenced:
+            logger.warning("%s has heard of a later coordinator of %s", tp, self._markers.transactional_id)
         if code in NOTHING_LEFT:
             self._left.remove(tp)
             if not self._left:
                 self._finish()
-        elif code is ErrorCode.transaction_coordinator_fenced:
-            logger.warning("%s has heard of a later coordinator of %s", tp, self._markers.transactional_id)
-            asyncio.get_running_loop().call_later(RETRY_FENCED, self._try, (tp,))
         else:
-            asyncio.get_running_loop().call_later(RETRY, self._try, (tp,))
+            delay = RETRY_LATER if code in LATER else RETRY
+            asyncio.get_running_loop().call_later(delay, self._try, (tp,))
 
     def _finish(self) -> None:
         machine, shard = self._machine, self._shard
         if machine is not None and shard.machine is machine:
             shard.tell(lambda machine, now_ms: machine.markers_written(self._markers, now_ms))
+
+
+def _told(tp: TopicPartition, error: BaseException) -> ApiError:
+    """What is told of a failure."""
+    if isinstance(error, ApiError):
+        return error
+    logger.error("the end of a transaction could not be written to %s", tp, exc_info=error)
+    return UnknownServerError(f"the end of a transaction could not be written: {error}")
 
 
 def _request(partitions: list[TopicPartition], markers: Markers, coordinator_epoch: int) -> WriteTxnMarkersRequest:

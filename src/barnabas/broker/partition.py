@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from barnabas.storage.log import AppendInfo, Log
 
 ACKS_ALL: Final = -1
+GIVEN_UP: Final = 900.0
+"""Seconds after which nobody comes again with a batch whose transaction was asked about."""
 
 
 class Watcher(Protocol):
@@ -72,12 +74,13 @@ class Marker(NamedTuple):
 
 
 class Guard:
-    """Stands for a question to a transaction's coordinator; a marker of the producer makes it void."""
+    """Stands for questions to a transaction's coordinator; only a marker of the producer makes it void."""
 
-    __slots__ = ("epoch", "first_sequence")
+    __slots__ = ("asked", "first_sequence")
 
-    def __init__(self, epoch: int, first_sequence: int) -> None:
-        self.epoch = epoch
+    def __init__(self, first_sequence: int) -> None:
+        self.asked = 0.0
+        """When the last question began."""
         self.first_sequence = first_sequence
         """The lowest sequence that came with it: nothing above is stored before it."""
 
@@ -129,8 +132,12 @@ class Partition:
         self._commit_waiters: deque[CommitWaiter] = deque()
         self._failure: ApiError | None = None
         """Why nothing more will be committed here."""
-        self._verifying: dict[int, Guard] = {}
-        """The producers about whose transactions the coordinator is being asked."""
+        self._verifying: dict[tuple[int, int], Guard] = {}
+        """The producers and epochs about whose transactions the coordinator was asked, the last question last.
+
+        They stay after a refusal: the producer may have been told to come again. If it does not, they are forgotten
+        when others ask.
+        """
         self._watchers: set[Watcher] = set()
         self._follower_watchers: set[Watcher] = set()
         log.high_watermark = leader.high_watermark
@@ -189,22 +196,23 @@ class Partition:
             self._host.wake_soon(self)
         return info
 
-    def begin_verification(self, producer_id: int, epoch: int, sequence: int = NO_SEQUENCE) -> Guard | None:
+    def begin_verification(self, producer_id: int, epoch: int, now: float, sequence: int = NO_SEQUENCE) -> Guard | None:
         """Before a first batch of a producer's transaction is stored; None if the transaction is open here already.
 
         The coordinator is then asked whether the transaction is open, and what comes back is shown to
         `end_verification` when the batch is stored. If a marker came meanwhile, the batch is too late: it would open a
-        transaction that nobody ends. A batch of an older epoch than the one that is asked about gets a guard that is
-        worth nothing: the coordinator refuses it, and the newer one is not to suffer.
+        transaction that nobody ends. Each epoch has its own guard, so nobody's question suffers from that of a batch
+        with another epoch, be it old or made up. `now` is on a clock that never goes back.
         """
         if self.log.is_ready and self.log.has_open_transaction(producer_id, epoch):
             return None
-        guard = self._verifying.get(producer_id)
-        if guard is not None and epoch < guard.epoch:
-            return Guard(epoch, sequence)
-        if guard is None or guard.epoch != epoch:
-            guard = self._verifying[producer_id] = Guard(epoch, sequence)
+        guards = self._verifying
+        guard = guards.pop((producer_id, epoch), None) or Guard(sequence)
+        guard.asked = now
         guard.first_sequence = min(guard.first_sequence, sequence)
+        guards[producer_id, epoch] = guard
+        while guards[oldest := next(iter(guards))].asked < now - GIVEN_UP:
+            del guards[oldest]
         return guard
 
     def end_verification(
@@ -217,16 +225,10 @@ class Partition:
         """
         if self.log.has_open_transaction(producer_id, epoch):
             return
-        if self._verifying.get(producer_id) is not guard:
+        if self._verifying.get((producer_id, epoch)) is not guard:
             raise InvalidTxnState(f"the transaction of producer {producer_id} ended meanwhile")
         if sequence > guard.first_sequence or (bumped and sequence > 0 and not self.log.knows_producer(producer_id)):
             raise OutOfOrderSequence(f"producer {producer_id} sent sequence {sequence}, and one before it is missing")
-        del self._verifying[producer_id]
-
-    def drop_verification(self, producer_id: int, guard: Guard) -> None:
-        """Nothing of it will be stored."""
-        if self._verifying.get(producer_id) is guard:
-            del self._verifying[producer_id]
 
     def end_transaction(self, marker: Marker, now_ms: int) -> int:
         """Store the end of a producer's transaction; returns the log end offset after it. Raises ApiError."""
@@ -239,9 +241,9 @@ class Partition:
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
         )
-        guard = self._verifying.get(marker.producer_id)
-        if guard is not None and marker.ends(guard.epoch):
-            del self._verifying[marker.producer_id]
+        for producer_id, epoch in list(self._verifying):
+            if producer_id == marker.producer_id and marker.ends(epoch):
+                del self._verifying[producer_id, epoch]
         return self.append(batch, read_header(batch), now_ms).last_offset + 1
 
     def fetched_by(self, replica: int, broker_epoch: int, log_start: int, offset: int, now: float) -> None:

@@ -64,7 +64,6 @@ class Transactions:
         self._settings = settings
         self._peers = peers
         self._producer_ids = producer_ids
-        self._clock = clock
         self._tasks: set[asyncio.Task[None]] = set()
         self._writer: MarkerWriter | None = None
         self._make_writer = partial(
@@ -111,14 +110,12 @@ class Transactions:
 
     async def _abort_overdue(self, shard: Shard[TransactionCoordinator], overdue: Overdue) -> None:
         """Get the producer id that an abort takes; if there is none now, the coordinator asks again."""
-        machine = shard.machine
         try:
             fresh_id = await self._producer_ids.next()
         except ApiError as error:
             logger.warning("the overdue transaction of %s cannot be aborted yet: %s", overdue.transactional_id, error)
             return
-        if machine is not None and machine is shard.machine:
-            shard.apply(machine, machine.abort_overdue(overdue, fresh_id, self._clock.now_ms()))
+        shard.tell(lambda machine, now_ms: machine.abort_overdue(overdue, fresh_id, now_ms))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something that waits for a coordinator."""

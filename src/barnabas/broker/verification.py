@@ -63,6 +63,7 @@ class Verification:
         self._errors: Mapping[int, ApiError] = {}
         if version < ADDS_SINCE and not broker.settings.flag("transaction.partition.verification.enable"):
             return
+        now = broker.clock.monotonic()
         for place, (topic, index, records) in enumerate(request.partitions):
             if records is None or len(records) < HEADER_SIZE:
                 continue
@@ -71,7 +72,7 @@ class Verification:
             if partition is None or not header.attributes & TRANSACTIONAL or header.producer_id < 0:
                 continue  # it is refused, or needs nobody's leave
             self._producers.add((header.producer_id, header.producer_epoch))
-            guard = partition.begin_verification(header.producer_id, header.producer_epoch, header.base_sequence)
+            guard = partition.begin_verification(header.producer_id, header.producer_epoch, now, header.base_sequence)
             if guard is not None:
                 self._guards[place] = guard
                 self._asked[place] = partition
@@ -89,7 +90,7 @@ class Verification:
         partitions = [partition.tp for partition in self._asked.values()]
         codes = self._broker.transactions.verify_at_once(self._transactional_id, producer, partitions)
         if codes is not None:
-            self._heard(producer, codes)
+            self._heard(codes)
         return codes is not None
 
     async def run(self) -> None:
@@ -105,17 +106,14 @@ class Verification:
             [partition.tp for partition in self._asked.values()],
             EPOCH_BUMPS_SINCE if self._version >= ADDS_SINCE else None,
         )
-        self._heard(producer, codes)
+        self._heard(codes)
 
-    def _heard(self, producer: tuple[int, int], codes: Mapping[TopicPartition, ErrorCode]) -> None:
+    def _heard(self, codes: Mapping[TopicPartition, ErrorCode]) -> None:
         self._errors = {
             place: self._error(codes[partition.tp])
             for place, partition in self._asked.items()
             if codes[partition.tp] is not ErrorCode.none
         }
-        for place, error in self._errors.items():
-            if not isinstance(error, ConcurrentTransactions | NotEnoughReplicas):
-                self._asked[place].drop_verification(producer[0], self._guards[place])
 
     def guard(self, place: int) -> Guard | None:
         """What to show to the partition with a batch that may be stored. Raises ApiError for one that may not."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,16 @@ from barnabas.broker.handlers.producers import init_producer_id
 from barnabas.broker.handlers.transaction_markers import write_txn_markers
 from barnabas.broker.handlers.transaction_offsets import txn_offset_commit
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from barnabas.broker.partition import Marker
+from barnabas.broker.partition import GIVEN_UP, Marker, Partition
+from barnabas.machines.transactions.coordinator import TIMEOUT, TimerKey
 from barnabas.machines.transactions.states import TransactionState
-from barnabas.machines.transactions.steps import state_of
+from barnabas.machines.transactions.steps import MAX_EPOCH, state_of
 from barnabas.model.errors import ErrorCode, InvalidTxnState, OutOfOrderSequence
 from barnabas.net.reply import Parked
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
+from barnabas.protocol.transaction_records import TransactionLogKey, TransactionRecord
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
 from tests.support.produce_fetch import produce_request, produced
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
+    from barnabas.model.ids import TopicPartition
 
 NOW = 1_700_000_000_000
 ID = "payments"
@@ -79,7 +82,13 @@ class Transactor:
             self.producer = response.producer_id, response.producer_epoch
         return response.error_code
 
-    async def send(self, sequence: int = 0, version: int = 12, producer: tuple[int, int] | None = None) -> ErrorCode:
+    async def send(
+        self,
+        sequence: int = 0,
+        version: int = 12,
+        producer: tuple[int, int] | None = None,
+        transactional_id: str = ID,
+    ) -> ErrorCode:
         producer_id, epoch = producer or self.producer
         batch = build_batch(
             [Record(0, 0, b"k", b"v")],
@@ -91,7 +100,7 @@ class Transactor:
         )
         topic = self.broker.metadata.topic("t")
         assert topic is not None
-        frame = produce_request(version, {("t", topic.topic_id, 0): batch}, transactional_id=ID)
+        frame = produce_request(version, {("t", topic.topic_id, 0): batch}, transactional_id=transactional_id)
         answer = produce(self.broker, CALLER, version, 5, frame, 0)
         if isinstance(answer, Parked):
             if not answer.resolved:
@@ -131,7 +140,9 @@ class Transactor:
         code: ErrorCode = response.error_code
         return code
 
-    async def commit_offset(self, offset: int, version: int = 5, topic: str = "t") -> ErrorCode:
+    async def commit_offset(
+        self, offset: int, version: int = 5, topic: str = "t", generation_id: int = -1
+    ) -> ErrorCode:
         request = build(
             TxnOffsetCommitRequest,
             {
@@ -139,7 +150,7 @@ class Transactor:
                 "group_id": "g",
                 "producer_id": self.producer[0],
                 "producer_epoch": self.producer[1],
-                "generation_id": -1,
+                "generation_id": generation_id,
                 "topics": [
                     {
                         "name": topic,
@@ -285,7 +296,7 @@ def test_a_partition_that_knows_a_later_epoch_needs_no_marker(tmp_path: Path) ->
 def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(markers, "RETRY_FENCED", 0.01)
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
 
     async def story(transactor: Transactor) -> None:
         await transactor.init()
@@ -297,6 +308,79 @@ def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
         assert await transactor.init() is ErrorCode.concurrent_transactions
         entry.coordinator_epoch = 0
         assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS])
+def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        await transactor.commit_offset(5)
+        reasons = [ZeroDivisionError("nobody foresaw it")] * 2
+        end_transaction = Partition.end_transaction
+
+        def fails_twice(partition: Partition, marker: Marker, now_ms: int) -> int:
+            if partition.tp.topic == topic and reasons:
+                raise reasons.pop()
+            return end_transaction(partition, marker, now_ms)
+
+        monkeypatch.setattr(Partition, "end_transaction", fails_twice)
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert transactor.partition.log.first_unstable_offset is None
+        assert transactor.offset() == 5
+
+    run(tmp_path, story)
+
+
+def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        reasons = [ZeroDivisionError("nobody foresaw it")]
+        leaders = markers.MarkerWriter.leaders
+
+        def elsewhere_at_first(writer: markers.MarkerWriter, places: list[TopicPartition]) -> Any:
+            return {2: list(places)} if reasons else leaders(writer, places)
+
+        async def ask(*args: object, **options: object) -> None:
+            raise reasons.pop()
+
+        monkeypatch.setattr(markers.MarkerWriter, "leaders", elsewhere_at_first)
+        monkeypatch.setattr(transactor.broker.cluster.peers, "ask", ask)
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert not reasons
+
+    run(tmp_path, story)
+
+
+def test_an_overdue_transaction_of_a_producer_with_no_epoch_left_is_aborted_with_a_new_id(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        ((shard, machine),) = transactor.broker.transactions.runtime.machines()
+        value = replace(machine.transactions[ID], producer_epoch=MAX_EPOCH - 1)
+        machine.replay(TransactionRecord(TransactionLogKey(ID), value))
+        transactor.producer = old = value.producer_id, MAX_EPOCH - 1
+        assert await transactor.send() is ErrorCode.none
+        shard.apply(machine, machine.expire(TimerKey(TIMEOUT, ID), transactor.broker.clock.now_ms()))
+        while machine.transactions[ID].producer_id == old[0]:
+            await asyncio.sleep(0.001)
+        assert await transactor.settle() is TransactionState.COMPLETE_ABORT
+        assert transactor.partition.log.first_unstable_offset is None
+        assert await transactor.end(commit=False) is ErrorCode.none
+        assert transactor.producer == (machine.transactions[ID].producer_id, 0)
+        assert await transactor.send() is ErrorCode.none
 
     run(tmp_path, story)
 
@@ -327,7 +411,7 @@ def test_transactions_are_listed_and_described(tmp_path: Path) -> None:
 def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(tmp_path: Path) -> None:
     async def story(transactor: Transactor) -> None:
         partition = transactor.partition
-        guard = partition.begin_verification(7, 0, 0)
+        guard = partition.begin_verification(7, 0, 0.0, 0)
         assert guard is not None
         partition.end_transaction(Marker(7, 0, 0, commit=False, bumped=False), NOW)
         with pytest.raises(InvalidTxnState):
@@ -341,11 +425,11 @@ def test_a_marker_that_comes_twice_leaves_the_next_transaction_alone(tmp_path: P
         partition = transactor.partition
         marker = Marker(7, 1, 0, commit=True, bumped=True)
         partition.end_transaction(marker, NOW)
-        guard = partition.begin_verification(7, 1, 0)
+        guard = partition.begin_verification(7, 1, 0.0, 0)
         assert guard is not None
         partition.end_transaction(marker, NOW)
         partition.end_verification(7, 1, guard, 0)
-        guard = partition.begin_verification(7, 1, 0)
+        guard = partition.begin_verification(7, 1, 0.0, 0)
         assert guard is not None
         partition.end_transaction(Marker(7, 2, 0, commit=False, bumped=True), NOW)
         with pytest.raises(InvalidTxnState):
@@ -354,17 +438,51 @@ def test_a_marker_that_comes_twice_leaves_the_next_transaction_alone(tmp_path: P
     run(tmp_path, story)
 
 
-def test_a_batch_of_an_earlier_epoch_leaves_the_question_about_the_next_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("epoch", [0, 30_000])
+def test_a_batch_of_another_epoch_leaves_a_question_alone(tmp_path: Path, epoch: int) -> None:
     async def story(transactor: Transactor) -> None:
         partition = transactor.partition
-        guard = partition.begin_verification(7, 1, 0)
-        late = partition.begin_verification(7, 0, 0)
+        guard = partition.begin_verification(7, 1, 0.0, 0)
         assert guard is not None
-        assert late is not None
-        partition.drop_verification(7, late)
-        with pytest.raises(InvalidTxnState):
-            partition.end_verification(7, 0, late, 0)
+        assert partition.begin_verification(7, epoch, 0.0, 0) is not guard
         partition.end_verification(7, 1, guard, 0)
+
+    run(tmp_path, story)
+
+
+def test_a_batch_of_another_transactional_id_leaves_a_question_alone(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        guard = transactor.partition.begin_verification(*transactor.producer, 0.0, 0)
+        assert guard is not None
+        assert await transactor.send(transactional_id="stranger") is ErrorCode.invalid_producer_id_mapping
+        transactor.partition.end_verification(*transactor.producer, guard, 0)
+
+    run(tmp_path, story)
+
+
+def test_offsets_that_a_group_refuses_leave_a_question_alone(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        partition = transactor.broker.replicas.find(CONSUMER_OFFSETS, 0)
+        guard = partition.begin_verification(*transactor.producer, 0.0)
+        assert guard is not None
+        assert await transactor.commit_offset(5, generation_id=7) is ErrorCode.illegal_generation
+        partition.end_verification(*transactor.producer, guard)
+
+    run(tmp_path, story)
+
+
+def test_questions_that_nobody_comes_back_to_are_forgotten(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        partition = transactor.partition
+        for producer_id in range(100):
+            partition.begin_verification(producer_id, 0, float(producer_id), 0)
+        kept = partition.begin_verification(3, 0, 100.0, 0)
+        assert kept is not None
+        partition.begin_verification(100, 0, 99.5 + GIVEN_UP, 0)
+        assert set(partition._verifying) == {(3, 0), (100, 0)}
+        partition.end_verification(3, 0, kept, 0)
 
     run(tmp_path, story)
 
@@ -372,13 +490,13 @@ def test_a_batch_of_an_earlier_epoch_leaves_the_question_about_the_next_alone(tm
 def test_a_batch_does_not_overtake_one_that_was_told_to_come_again(tmp_path: Path) -> None:
     async def story(transactor: Transactor) -> None:
         partition = transactor.partition
-        guard = partition.begin_verification(7, 0, 0)
+        guard = partition.begin_verification(7, 0, 0.0, 0)
         assert guard is not None
-        assert partition.begin_verification(7, 0, 5) is guard
+        assert partition.begin_verification(7, 0, 0.0, 5) is guard
         with pytest.raises(OutOfOrderSequence):
             partition.end_verification(7, 0, guard, 5)
         partition.end_verification(7, 0, guard, 0)
-        late = partition.begin_verification(8, 1, 5)
+        late = partition.begin_verification(8, 1, 0.0, 5)
         assert late is not None
         with pytest.raises(OutOfOrderSequence):
             partition.end_verification(8, 1, late, 5, bumped=True)

@@ -80,11 +80,10 @@ async def _commit(
     shard = broker.groups.runtime.find(request.group_id)
     partition = shard.partition
     producer = request.producer_id, request.producer_epoch
-    guard = partition.begin_verification(*producer)
+    guard = partition.begin_verification(*producer, broker.clock.monotonic())
     if guard is not None:
         code = await _verify(broker, request, partition.tp, version)
         if code is not ErrorCode.none:
-            partition.drop_verification(request.producer_id, guard)
             return _refused(request, code)
         partition.end_verification(*producer, guard)
     call = Call(caller.client_id or "", f"/{caller.address[0]}", version, lambda error: _refused(request, error.code))
