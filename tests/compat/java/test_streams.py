@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.support import jars, java
 from tests.support.group_scenarios import create
@@ -52,29 +52,40 @@ class WordCount(Process):
 
 
 class Counts:
-    """The last count of each word in the output topic."""
+    """What the output topic says of each word, from its beginning on."""
 
     def __init__(self, bootstrap: str) -> None:
         settings = {"bootstrap.servers": bootstrap, "group.id": "counts", "enable.auto.commit": False}
-        settings["isolation.level"] = "read_committed"
-        self.consumer = Consumer(settings)
+        self.consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.partition.eof": True})
         self.consumer.assign([TopicPartition(OUTPUT, 0, 0)])
-        self._found: dict[str, int] = {}
+        self._found: dict[str, list[int]] = {}
+        self._at_end = False
+        """Whether the end has been seen, wherever it was."""
 
     def total(self) -> int:
-        """All counts that came so far, added up."""
+        """All last counts that came so far, added up."""
         self._read()
-        return sum(self._found.values())
+        return sum(counts[-1] for counts in self._found.values())
 
     def reach(self, wanted: Counter[str]) -> bool:
         """Whether all words have these counts by now."""
         self._read()
-        return {word: self._found.get(word) for word in wanted} == dict(wanted)
+        return {word: self._found[word][-1] for word in wanted if word in self._found} == dict(wanted)
 
-    def _read(self) -> None:
+    def to_the_end(self, run: str) -> dict[str, list[int]]:
+        """Everything that was committed of the words of a run; to be asked of new ones, which have seen no end yet."""
+        assert not self._at_end
+        wait_until(self._read, "the end of the output", 30)
+        return {word: counts for word, counts in self._found.items() if word.endswith(run)}
+
+    def _read(self) -> bool:
         for message in self.consumer.consume(1_000, timeout=0.1):
-            if message.error() is None:
-                self._found[(message.key() or b"").decode()] = int.from_bytes(message.value() or b"", "big")
+            if (error := message.error()) is None:
+                count = int.from_bytes(message.value() or b"", "big")
+                self._found.setdefault((message.key() or b"").decode(), []).append(count)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._at_end = True
+        return self._at_end
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
@@ -115,5 +126,12 @@ def test_words_are_counted_and_counting_goes_on_after_a_restart(
         with WordCount(bootstrap, f"words-{run}", tmp_path, 2, guarantee) as second:
             wait_until(lambda: counts.reach(counted), "counts of what came in between", 60)
             second.stop()
+    counts = Counts(bootstrap)
+    with closing(counts.consumer):
+        said = counts.to_the_end(run)
+    assert {word: numbers[-1] for word, numbers in said.items()} == dict(counted)
+    if guarantee == "exactly_once_v2":
+        repeated = {word: numbers for word, numbers in said.items() if numbers != sorted(set(numbers))}
+        assert not repeated, "a count was committed twice, or went back"
     made = {topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(f"words-{run}-")}
     assert {name.rpartition("-")[2] for name in made} == {"changelog", "repartition"}
