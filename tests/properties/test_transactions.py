@@ -128,6 +128,13 @@ class Producers(RuleBasedStateMachine):
             assert self.owners.setdefault(value.producer_id, name) == name
 
     @invariant()
+    def the_largest_epoch_is_nobodys_and_leads_to_a_new_id(self) -> None:
+        for value in self.coordinator.machine.transactions.values():
+            if value.producer_epoch == MAX_EPOCH:
+                assert state_of(value).is_ending
+                assert value.next_producer_id not in (-1, value.producer_id)
+
+    @invariant()
     def only_an_open_transaction_has_partitions_and_a_timer(self) -> None:
         for name, value in self.coordinator.machine.transactions.items():
             state = state_of(value)

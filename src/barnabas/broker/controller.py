@@ -54,7 +54,7 @@ from barnabas.metadata.znodes import (
     ProducerIdsNode,
     Registration,
 )
-from barnabas.model.errors import ApiError, BarnabasError, NotController, RequestTimedOut
+from barnabas.model.errors import ApiError, BarnabasError, CoordinatorLoadInProgress, NotController, RequestTimedOut
 from barnabas.model.ids import METADATA_TOPIC_ID, NO_ID, uuid_to_text
 
 if TYPE_CHECKING:
@@ -239,7 +239,10 @@ class Controller:
         return dict.fromkeys(settings)
 
     async def allocate_producer_ids(self) -> ProducerIds:
-        """Take a block of producer ids that nobody had and nobody will have. Raises RequestTimedOut."""
+        """Take a block of producer ids that nobody had and nobody will have.
+
+        Raises CoordinatorLoadInProgress, Kafka's word for it, upon which all producers ask again.
+        """
         broker_id = -1 if self._registration is None else self._registration.broker_id
         try:
             while True:
@@ -254,7 +257,7 @@ class Controller:
                         await self.store.set(ProducerIdsNode.path, data, node.version)
                     return block
         except StoreError as error:
-            raise RequestTimedOut(f"no producer ids can be given out now: {error}") from error
+            raise CoordinatorLoadInProgress(f"no producer ids can be given out now: {error}") from error
 
     async def delivered(self) -> None:
         """Give the other brokers a moment to take over what was decided."""

@@ -23,16 +23,19 @@ from barnabas.metadata.znodes import (
     ControllerEpochNode,
     DeletionNode,
     PartitionStateNode,
+    ProducerIdsNode,
     Registration,
     TopicNode,
 )
 from barnabas.model.clock import ManualClock
-from barnabas.model.errors import NotController, RequestTimedOut, TopicAlreadyExists
+from barnabas.model.errors import CoordinatorLoadInProgress, NotController, RequestTimedOut, TopicAlreadyExists
 from barnabas.model.ids import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from barnabas.metadata.store import Node
 
 
 def registration(broker_id: int = 0) -> Registration:
@@ -192,6 +195,24 @@ def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
             blocks.append(await again.allocate_producer_ids())
             given = [number for block in blocks for number in range(block.first, block.first + block.count)]
             assert sorted(given) == list(range(5000))
+
+    asyncio.run(main())
+
+
+def test_producers_are_told_to_come_again_while_no_ids_can_be_had(tmp_path: Path) -> None:
+    class Failing(SqliteStore):
+        async def find(self, path: str) -> Node | None:
+            if path == ProducerIdsNode.path:
+                raise StoreUnavailable("the disk is full")
+            return await super().find(path)
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            controller = Controller(lambda: Failing(nodes.path), MetadataCache(), ManualClock())
+            nodes.controllers.append(controller)
+            await controller.start(registration())
+            with pytest.raises(CoordinatorLoadInProgress, match="the disk is full"):
+                await controller.allocate_producer_ids()
 
     asyncio.run(main())
 

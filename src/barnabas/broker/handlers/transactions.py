@@ -37,6 +37,7 @@ from barnabas.broker import internal_topics
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.groups.patterns import compile_pattern
+from barnabas.machines.transactions.coordinator import BUMPS_IN_END_SINCE
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, state_of
 from barnabas.model.errors import (
@@ -160,14 +161,14 @@ async def add_offsets_to_txn(
 
 
 def end_txn(broker: Broker, request: EndTxnRequest, caller: Caller, version: int) -> Any:
-    """Commit or abort; a coroutine when a new producer id is needed."""
+    """Commit or abort; a coroutine when a new producer id is needed, which only clients get that get epochs."""
     if not request.transactional_id:
         return _not_ended(InvalidRequest("a transactional id must not be empty"))
     try:
         machine = broker.transactions.runtime.find(request.transactional_id).machine
     except ApiError as error:
         return _not_ended(error)
-    if machine is not None and machine.needs_producer_id(request.transactional_id):
+    if version >= BUMPS_IN_END_SINCE and machine is not None and machine.needs_producer_id(request.transactional_id):
         return _end_with_new_id(broker, request, version)
     return _end(broker, request, -1, version)
 
