@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from barnabas.broker.app import FEATURES
 from barnabas.broker.cluster import Cluster
 from barnabas.broker.context import Broker
 from barnabas.broker.controller import Controller
@@ -79,7 +80,9 @@ async def running_parts(
             cache.subscribe(replicas.on_change)
             settings.subscribe(replicas.on_settings)
             endpoints = {"PLAINTEXT": Endpoint("localhost", 9092)}
-            await controller.start(Registration(broker_id=config.node_id, endpoints=endpoints, incarnation_id=uuid4()))
+            await controller.start(
+                Registration(broker_id=config.node_id, endpoints=endpoints, incarnation_id=uuid4(), features=FEATURES)
+            )
             await replicas.settled()
             yield Broker(
                 broker_id=config.node_id,

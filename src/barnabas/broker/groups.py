@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.calls import Call
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
@@ -16,7 +16,7 @@ from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.model.config.group import number
 from barnabas.model.config.keys import GROUP_KEYS
-from barnabas.model.errors import ApiError, InvalidConfig, InvalidGroupId
+from barnabas.model.errors import ApiError, InvalidConfig, InvalidGroupId, UnsupportedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from barnabas.machines.groups.table import GroupOutcome
     from barnabas.metadata.cache import Delta, MetadataCache
     from barnabas.model.clock import Clock
+
+GROUP_VERSION: Final = "group.version"
+CONSUMER_PROTOCOL_SINCE: Final = 1
 
 
 class Groups:
@@ -85,6 +88,14 @@ class Groups:
             return failure(error)
         shard.ask(lambda machine, now_ms: decide(machine, call, now_ms), call)
         return call.result()
+
+    def check_consumer_protocol(self) -> None:
+        """Raises UnsupportedVersion while the protocol in which coordinators assign partitions is switched off."""
+        if self._metadata.image.features.get(GROUP_VERSION, 0) < CONSUMER_PROTOCOL_SINCE:
+            raise UnsupportedVersion(
+                f"The group protocol 'consumer' is switched off: {GROUP_VERSION} is 0. Use group.protocol=classic, or "
+                f"raise {GROUP_VERSION} to {CONSUMER_PROTOCOL_SINCE}."
+            )
 
     def _make_machine(self) -> GroupCoordinator:
         from barnabas.machines.groups.coordinator import GroupCoordinator

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
     from barnabas.clients.wire import Cluster
 
+_REASONS = {
+    ErrorCode.log_dir_not_found: "the broker has no such directory in log.dirs (LOG_DIR_NOT_FOUND)",
+    ErrorCode.invalid_request: (
+        "it is in another directory of its broker already, and these brokers do not move replicas between directories "
+        "(INVALID_REQUEST). Move it to another broker, and then back with this directory"
+    ),
+}
+"""Why a replica does not go to a directory, where the bare code would leave one guessing."""
+
 
 class Replica(NamedTuple):
     """A partition on one broker; its text is Kafka's."""
@@ -191,9 +200,10 @@ def elect_leaders(
 
 
 def move_to_directories(cluster: Cluster, moves: Mapping[Replica, str]) -> set[Replica]:
-    """Begin to move replicas to other directories of their brokers; those whose move began.
+    """Have replicas in these directories of their brokers; those that are there, or are being moved there.
 
-    A replica that is not on its broker yet is left out, so that it can be asked for again. Raises RequestRefused.
+    A replica that is not on its broker yet is left out, so that it can be asked for again; when it comes, it is made in
+    its directory. Raises RequestRefused.
     """
     from kio.schema.alter_replica_log_dirs.v2.request import (
         AlterReplicaLogDir,
@@ -228,11 +238,8 @@ def move_to_directories(cluster: Cluster, moves: Mapping[Replica, str]) -> set[R
                 if one.error_code == ErrorCode.none:
                     begun.add(replica)
                 elif one.error_code != ErrorCode.replica_not_available:
-                    raise RequestRefused(
-                        one.error_code,
-                        f"replica {replica} cannot go to {moves[replica]}: broker {broker} answered "
-                        f"{one.error_code.name.upper()}",
-                    )
+                    reason = _REASONS.get(one.error_code, f"broker {broker} answered {one.error_code.name.upper()}")
+                    raise RequestRefused(one.error_code, f"replica {replica} cannot go to {moves[replica]}: {reason}")
     return begun
 
 

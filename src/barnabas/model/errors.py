@@ -402,7 +402,7 @@ class StaleBrokerEpoch(ApiError):
 
 
 class InvalidUpdateVersion(ApiError):
-    """A change was made from a state that is not the current one."""
+    """A change was made from a state that is not the current one, or to a level that a feature cannot have."""
 
     code = ErrorCode.invalid_update_version
 
@@ -435,6 +435,12 @@ class EligibleLeadersNotAvailable(ApiError):
     """No replica is up that could lead."""
 
     code = ErrorCode.eligible_leaders_not_available
+
+
+class ReplicaNotAvailable(ApiError):
+    """The broker does not have the partition."""
+
+    code = ErrorCode.replica_not_available
 
 
 class NoReassignmentInProgress(ApiError):

@@ -46,9 +46,11 @@ class Each:
     asked: str
     told: str
     name: str = ""
-    """Where elements of the request are plain values: the field of the response's element that has them."""
+    """The field of the response's element that has the request's element, where that is a plain value, or its name."""
     inside: Each | None = None
     """Where elements have elements, and those have the error."""
+    within: str = ""
+    """The request's field whose elements have `asked`, where the response has one level less."""
     values: Mapping[str, object] = field(default_factory=dict)
     """What Kafka says beside an error, where that is not the field's default."""
 
@@ -84,6 +86,13 @@ PLACES: Final[dict[ApiKey, Each]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: Each("transactional_ids", "transaction_states", name="transactional_id"),
     ApiKey.DESCRIBE_CONFIGS: Each("resources", "results"),
     ApiKey.ALTER_CONFIGS: Each("resources", "responses"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Each(
+        "topics",
+        "results",
+        name="topic_name",
+        within="dirs",
+        inside=Each("partitions", "partitions", name="partition_index"),
+    ),
     ApiKey.CREATE_PARTITIONS: Each("topics", "results"),
     ApiKey.DELETE_GROUPS: Each("groups_names", "results", name="group_id"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Each("resources", "responses"),
@@ -132,12 +141,14 @@ def error_response(key: ApiKey, version: int, newest: int, request: Any, code: E
     return zero(response, **{each.told: tuple(_repeated(response, each, request, error))})
 
 
-def _repeated(parent: type, each: Each, asked: Any, error: Mapping[str, object]) -> Iterator[Any]:
-    element_class = _element_class(parent, each.told)
-    for one in getattr(asked, each.asked) or ():
+def _repeated(response: type, each: Each, asked: Any, error: Mapping[str, object]) -> Iterator[Any]:
+    element_class = _element_class(response, each.told)
+    parents = getattr(asked, each.within) if each.within else (asked,)
+    for one in (one for parent in parents for one in getattr(parent, each.asked) or ()):
         values: dict[str, Any] = {each.name: one}
         if is_dataclass(one):
             values = {part.name: getattr(one, part.name) for part in fields(one) if part.name in IDENTITY}
+            values |= {each.name: values["name"]} if each.name else {}
         if each.inside is None:
             values |= error
         else:

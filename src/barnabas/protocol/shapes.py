@@ -197,6 +197,26 @@ def add_partitions_down(response: Any, version: int) -> Any:
     return add_partitions.down(response, version)
 
 
+def update_features_up(request: Any, version: int) -> Any:
+    """Version 0 has no direction: it says whether a level may fall."""
+    if version > 0:
+        return request
+    from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+    from kio.static.primitive import i8
+
+    return UpdateFeaturesRequest(
+        timeout=request.timeout,
+        feature_updates=tuple(
+            FeatureUpdateKey(
+                feature=update.feature,
+                max_version_level=update.max_version_level,
+                upgrade_type=i8(2 if update.allow_downgrade else 1),
+            )
+            for update in request.feature_updates
+        ),
+    )
+
+
 def own_request(key: ApiKey) -> type | None:
     """The class that handlers know a request by, where it is none of kio's."""
     if key is ApiKey.OFFSET_COMMIT:
@@ -219,6 +239,7 @@ UP: Final[dict[ApiKey, Callable[[Any, int], Any]]] = {
     ApiKey.OFFSET_FETCH: offset_fetch_up,
     ApiKey.LEAVE_GROUP: leave_group_up,
     ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_up,
+    ApiKey.UPDATE_FEATURES: update_features_up,
 }
 
 

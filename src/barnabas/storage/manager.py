@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.model.errors import BarnabasError, NotLeaderOrFollower, StartupError, StorageFailed
+from barnabas.model.errors import BarnabasError, LogDirNotFound, NotLeaderOrFollower, StartupError, StorageFailed
 from barnabas.model.ids import NO_ID, TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.storage import checkpoints
@@ -83,6 +83,7 @@ class LogManager:
             for path in directories
         }
         self._logs: dict[TopicPartition, Log] = {}
+        self._preferred: dict[TopicPartition, str] = {}
         self._checkpoint_lock = threading.Lock()
         self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._names_lock = threading.Lock()
@@ -228,8 +229,22 @@ class LogManager:
 
     # Making and deleting logs
 
+    def check_directory(self, directory: Path) -> None:
+        """Whether logs can be made in a directory: raises LogDirNotFound, StorageFailed."""
+        store = self._directories.get(str(directory))
+        if store is None:
+            raise LogDirNotFound(f"{directory} is not in log.dirs")
+        if store.failed is not None:
+            raise StorageFailed(f"{directory} has failed: {store.failed}")
+
+    def prefer(self, tp: TopicPartition, directory: Path) -> None:
+        """When the partition's log is made, make it in this directory; forgotten when the broker stops."""
+        self._preferred[tp] = str(directory)
+
     def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_new: bool = True) -> Log:
-        """The partition's log, made if need be in the directory with the fewest; StorageFailed when all have failed.
+        """The partition's log, made if need be; StorageFailed when all directories have failed.
+
+        It is made where it was preferred to be, or else in the directory with the fewest logs.
 
         A log that another topic of the same name left is set aside. A partition that is not new may lie in a directory
         that could not be loaded: as long as there is one, it is not made anew elsewhere.
@@ -253,7 +268,8 @@ class LogManager:
         usable = [store for store in self._directories.values() if store.failed is None]
         if not usable:
             raise StorageFailed(f"{tp} cannot be made: all log directories have failed")
-        store = min(usable, key=lambda store: len(store.logs))
+        preferred = self._preferred.pop(tp, None)
+        store = min(usable, key=lambda store: (store.path != preferred, len(store.logs)))
         if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANED)):
             self._checkpoint(store)  # a deleted partition of the same name must not lend its offsets to the new one
         log = Log.create(tp, store, f"{store.path}/{tp}", config, topic_id)

@@ -148,6 +148,11 @@ def test_features_agrees_with_kafka_features(ours: Ours, theirs: Theirs) -> None
     mine = ours("features", "describe")
     assert (mine.returncode, mine.stderr) == (0, "")
     assert epoch(mine.stdout) == epoch(theirs("features", "describe"))
+    words = ("disable", "--feature", "transaction.version", "--dry-run")
+    possible = ours("features", *words)
+    assert (possible.returncode, possible.stdout) == (0, "transaction.version can be disabled.\n")
+    assert theirs("features", *words) == possible.stdout
     refused = ours("features", "upgrade", "--feature", "no.such.feature=1")
     assert refused.returncode == 1
     assert refused.stderr.startswith("Error: Could not upgrade no.such.feature to 1. ")
+    assert ours("features", "describe").stdout == mine.stdout

@@ -15,12 +15,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import java
-from tests.support.clusters import Cluster
+from tests.support.clusters import Cluster, Node
 from tests.support.kafka_cluster import VERSION, KafkaCluster
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from subprocess import CompletedProcess
 
@@ -37,6 +37,13 @@ class OwnCluster(Cluster):
         super().__init__(
             folder, settings={"auto.leader.rebalance.enable": "false", "auto.create.topics.enable": "false"}
         )
+
+    def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
+        directories = ",".join(map(str, self.directories(broker_id)))
+        return super().start(broker_id, wait=wait, settings={"log.dirs": directories, **(settings or {})})
+
+    def directories(self, broker_id: int) -> list[Path]:
+        return [self.folder / f"disk-{number}-of-{broker_id}" for number in (1, 2)]
 
     def stop(self, broker: int) -> None:
         self.nodes[broker].stop()
@@ -259,6 +266,32 @@ def test_directories(kafka: KafkaCluster, kafka_scene: Scene) -> None:
     assert "LOG_DIR_NOT_FOUND" in refused.stderr
 
 
+def test_a_new_replica_is_made_in_its_directory(own: OwnCluster, cli: Cli, tmp_path: Path) -> None:
+    scene = Scene(own, cli, tmp_path)
+    scene.create([1], [1], size=1000)
+    first, second = map(str, own.directories(2))
+    plan = scene.plan([2], [2], directories=[[first], [first]])
+    told = scene.reassign("--execute", "--reassignment-json-file", plan)
+    for partition in (0, 1):
+        assert (
+            f"Successfully started moving log directory to {first} for replica {scene.topic}-{partition} "
+            "with broker 2\n"
+        ) in told
+    verified = scene.reassign("--verify", "--reassignment-json-file", plan)
+    for partition in (0, 1):
+        assert f"Reassignment of replica {scene.topic}-{partition}-2 completed successfully.\n" in verified
+    moved = scene.plan([2], [2], directories=[[second], [second]])
+    refused = scene.ours("reassign-partitions", "--execute", "--reassignment-json-file", moved)
+    assert refused.returncode == 1
+    assert "these brokers do not move replicas between directories (INVALID_REQUEST)" in refused.stderr
+    nowhere = scene.plan([3], [3], directories=[["/nowhere"], ["/nowhere"]])
+    refused = scene.ours("reassign-partitions", "--execute", "--reassignment-json-file", nowhere)
+    assert refused.returncode == 1
+    assert "the broker has no such directory in log.dirs (LOG_DIR_NOT_FOUND)" in refused.stderr
+    assert scene.replicas() == [[2], [2]]
+    scene.delete()
+
+
 @pytest.mark.parametrize(
     ("replicas", "complaint"),
     [([9], "Unknown broker id 9; there are 1, 2, 3."), ([1, 1], "has broker 1 more than once"), ([], "no replicas")],
@@ -323,8 +356,8 @@ def test_elections_that_fail(scene: Scene, unused_topic: str, tmp_path: Path) ->
     assert [(one["topic"], one["partition"]) for one in told["failed"]] == [(unused_topic, 7)]
 
 
-def test_a_leader_out_of_sync(scene: Scene) -> None:
-    """Nobody leads once the only replica in sync is gone; an unclean election lets the other one lead."""
+def test_an_election_that_nobody_in_sync_can_win(scene: Scene) -> None:
+    """The only replica is gone."""
     scene.create([3])
     scene.cluster.stop(3)
     try:
@@ -335,3 +368,24 @@ def test_a_leader_out_of_sync(scene: Scene) -> None:
         assert f"Error completing leader election (UNCLEAN) for partition: {scene.topic}-0: " in failed.stdout
     finally:
         scene.cluster.start(3)
+
+
+def test_a_leader_out_of_sync(own: OwnCluster, cli: Cli, tmp_path: Path) -> None:
+    """Nobody leads once the only replica in sync is gone; an unclean election lets the other one lead."""
+    scene = Scene(own, cli, tmp_path)
+    scene.create([2, 3])
+    own.stop(3)
+    try:
+        own.wait_for_isr(scene.topic, {2})
+        own.stop(2)
+        own.start(3)
+        wait_until(lambda: scene.leaders() == [-1], "nobody to lead")
+        words = ("--election-type", "unclean", "--topic", scene.topic, "--partition", "0")
+        elected = scene.done("leader-election", *words)
+        assert elected == f"Successfully completed leader election (UNCLEAN) for partitions {scene.topic}-0\n"
+        wait_until(lambda: scene.leaders() == [3], "the replica that was not in sync to lead")
+    finally:
+        for broker in (2, 3):
+            if not own.nodes[broker].alive:
+                own.start(broker)
+    scene.delete()

@@ -11,7 +11,8 @@ from tests.support.wire import Connection, batch, plain
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 18, 19, 20, 21
 INIT_PRODUCER_ID, OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS = 22, 23, 32, 33
-DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS = 35, 37, 44
+ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS = 34, 35, 37, 44
+UPDATE_FEATURES = 57
 DESCRIBE_CLUSTER, DESCRIBE_PRODUCERS, DESCRIBE_TOPIC_PARTITIONS = 60, 61, 75
 LIST_CONFIG_RESOURCES = 74
 DESCRIBE_GROUPS = 15
@@ -68,6 +69,11 @@ class Scene:
                 data = [{**topic, "partition_data": [{"index": 0, "records": records}]}]
                 self.connection.ask(PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
         return topic
+
+    def log_dir(self) -> str:
+        """The directory in which this broker keeps its data."""
+        [found] = self.connection.ask(DESCRIBE_LOG_DIRS, 4, {"topics": None}).results
+        return str(found.log_dir)
 
     def versions(self, key: int) -> range:
         """What this broker advertises for an API."""

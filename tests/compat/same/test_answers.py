@@ -15,6 +15,7 @@ from kio.index import load_request_schema, load_response_schema
 
 from tests.compat.same.scene import (
     ALTER_CONFIGS,
+    ALTER_REPLICA_LOG_DIRS,
     API_VERSIONS,
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -33,12 +34,13 @@ from tests.compat.same.scene import (
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
     T0,
+    UPDATE_FEATURES,
     Scene,
 )
 from tests.support.wire import batch, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Body = Callable[["Scene"], dict[str, Any]]
 
@@ -109,6 +111,15 @@ def alter(*entries: tuple[str, str | None, int], resource: str | None = None) ->
         return {"resources": resources, "validate_only": True}
 
     return body
+
+
+def feature(name: str, level: int, direction: int = 1, more: Sequence[tuple[str, int]] = ()) -> Body:
+    """Validate levels of features; version 0 cannot only validate, and is asked for nothing that would be done."""
+    updates = [
+        {"feature": each, "max_version_level": number, "upgrade_type": direction, "allow_downgrade": direction != 1}
+        for each, number in [(name, level), *more]
+    ]
+    return lambda _: {"timeout": 5_000, "feature_updates": updates, "validate_only": True}
 
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -321,6 +332,27 @@ CASES: Final[dict[str, tuple[int, Body] | tuple[int, Body, int]]] = {
     "log directories": (
         DESCRIBE_LOG_DIRS, lambda scene: {"topics": [{**scene.filled(), "partitions": [0, 1]}]}
     ),
+    "put: a directory that is not there": (
+        ALTER_REPLICA_LOG_DIRS,
+        lambda scene: {"dirs": [{"path": "/nowhere", "topics": [{**scene.filled(), "partitions": [0, 9]}]}]},
+    ),
+    "put: an unknown topic": (
+        ALTER_REPLICA_LOG_DIRS,
+        lambda scene: {"dirs": [{"path": scene.log_dir(), "topics": [{**UNKNOWN, "partitions": [0]}]}]},
+    ),
+    "put: where it is": (
+        ALTER_REPLICA_LOG_DIRS,
+        lambda scene: {"dirs": [{"path": scene.log_dir(), "topics": [{**scene.filled(), "partitions": [0, 1]}]}]},
+    ),
+    "features: as it is": (UPDATE_FEATURES, feature("group.version", 1)),
+    "features: off": (UPDATE_FEATURES, feature("group.version", 0, 2), 1),
+    "features: two": (UPDATE_FEATURES, feature("group.version", 1, more=[("transaction.version", 2)])),
+    "features: one of two": (UPDATE_FEATURES, feature("group.version", 1, more=[("transaction.version", 77)])),
+    "features: down by an upgrade": (UPDATE_FEATURES, feature("transaction.version", 0)),
+    "features: too high": (UPDATE_FEATURES, feature("transaction.version", 77)),
+    "features: less than nothing": (UPDATE_FEATURES, feature("transaction.version", -1)),
+    "features: a direction without meaning": (UPDATE_FEATURES, feature("transaction.version", 2, 9), 1),
+    "features: an unknown one": (UPDATE_FEATURES, feature("no.such", 1)),
     "topic partitions": (
         DESCRIBE_TOPIC_PARTITIONS,
         lambda scene: {"topics": [{"name": scene.filled()["name"]}], "response_partition_limit": 2_000},

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
@@ -24,7 +25,8 @@ from barnabas.broker.handlers import group_admin, group_offsets, groups
 from barnabas.broker.handlers.topics import create_partitions
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.machines.acls import GROUP_OPERATIONS
-from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode
+from barnabas.machines.controller.requests import LevelChange, UpdateFeatures
+from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, UnsupportedVersion
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.group_offsets import (
     OffsetFetchRequest,
@@ -193,6 +195,18 @@ async def test_the_coordinator_assigns_where_the_members_ask_for_it(tmp_path: Pa
         assert (await listed(broker))["new"][0] == "consumer"
         await reload(broker)
         assert (await listed(broker))["new"][0] == "consumer"
+
+
+async def test_the_new_protocol_can_be_switched_off(tmp_path: Path) -> None:
+    request = zero(ConsumerGroupHeartbeatRequest, group_id="new", member_id="m-1", subscribed_topic_names=("t",))
+    describe = zero(ConsumerGroupDescribeRequest, group_ids=("new",))
+    async with coordinating(tmp_path) as broker:
+        await broker.controller.decide(UpdateFeatures({"group.version": LevelChange(0, "downgrade")}))
+        with pytest.raises(UnsupportedVersion, match=r"group\.version is 0"):
+            groups.consumer_group_heartbeat(broker, request, CALLER, 1)
+        with pytest.raises(UnsupportedVersion):
+            await group_admin.consumer_group_describe(broker, describe, CALLER)
+        await joined(broker, "classic")
 
 
 async def test_offsets_of_a_deleted_topic_go_with_it(tmp_path: Path) -> None:

@@ -1,15 +1,23 @@
-"""DescribeLogDirs over two real directories."""
+"""DescribeLogDirs and AlterReplicaLogDirs over two real directories."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 
-from barnabas.broker.handlers.log_dirs import describe_log_dirs
+from barnabas.broker.handlers.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from barnabas.machines.controller.image import PartitionImage
 from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
 from barnabas.protocol.conversion import zero
 from tests.support.images import CALLER
 from tests.support.parts import append, make_topic, running_parts
@@ -88,5 +96,44 @@ def test_a_failed_directory_is_told_as_one(tmp_path: Path) -> None:
             assert [result.error_code for result in results] == [ErrorCode.none, ErrorCode.kafka_storage_error]
             assert partitions(results) == {("a", 0): 0}
             assert results[1].total_bytes == -1
+
+    asyncio.run(use())
+
+
+def put(broker: Broker, directory: Path, topic: str, index: int = 0) -> ErrorCode:
+    wanted = zero(AlterReplicaLogDirTopic, name=topic, partitions=(index,))
+    dirs = (AlterReplicaLogDir(path=str(directory), topics=(wanted,)),)
+    (told,) = alter_replica_log_dirs(broker, AlterReplicaLogDirsRequest(dirs=dirs), CALLER).results
+    (result,) = told.partitions
+    assert (told.topic_name, result.partition_index) == (topic, index)
+    return result.error_code
+
+
+def test_directories_are_chosen(tmp_path: Path) -> None:
+    """A partition that is here stays; one that comes is made where it was wanted."""
+    directories = [tmp_path / "one", tmp_path / "two", tmp_path / "broken"]
+    directories[2].write_text("a file where a directory should be")
+
+    async def use() -> None:
+        async with running_parts(tmp_path, {"log.dirs": ",".join(map(str, directories))}) as broker:
+            await make_topic(broker, "a")
+            here = broker.replicas.find("a", 0).log.log_dir
+            (other,) = {*directories[:2]} - {here}
+            assert put(broker, here, "a") is ErrorCode.none
+            assert put(broker, other, "a") is ErrorCode.invalid_request
+            assert put(broker, tmp_path / "nowhere", "a") is ErrorCode.log_dir_not_found
+            assert put(broker, directories[2], "a") is ErrorCode.kafka_storage_error
+            assert put(broker, here, "a", 7) is ErrorCode.unknown_topic_or_partition
+
+            topic = await make_topic(broker, "b", 3)
+            crowded = broker.replicas.find("b", 0).log.log_dir
+            coming = TopicPartition("b", 3)
+            image = broker.metadata.image
+            grown = replace(topic, partitions=(*topic.partitions, PartitionImage(3, 2, 0, (2,), (2,))))
+            broker.metadata.replace(replace(image, topics={**image.topics, "b": grown}))
+            assert put(broker, crowded, "b", 3) is ErrorCode.replica_not_available
+            made = broker.logs.create(coming, topic.topic_id, broker.settings.log_config("b"))
+            assert made.log_dir == crowded
+            assert put(broker, crowded, "b", 3) is ErrorCode.none
 
     asyncio.run(use())

@@ -24,13 +24,8 @@ def up(*brokers: int) -> Live:
     return Live(frozenset(brokers))
 
 
-def broker(number: int, **features: tuple[int, int]) -> BrokerImage:
-    return BrokerImage(
-        broker_id=number,
-        epoch=number,
-        endpoints={"PLAINTEXT": Endpoint("h", 9092)},
-        features={name.replace("_", "."): levels for name, levels in features.items()},
-    )
+def broker(number: int) -> BrokerImage:
+    return BrokerImage(broker_id=number, epoch=number, endpoints={"PLAINTEXT": Endpoint("h", 9092)})
 
 
 def test_a_new_partition_is_led_by_its_first_replica_that_is_up() -> None:
@@ -107,17 +102,3 @@ def test_gives_an_id_to_a_topic_that_has_none() -> None:
     image = register(controller(broker(1), topics={"old": old}), broker(1))
     assert image.topics["old"] == TopicImage("old", UUID(int=7), old.partitions)
     assert image.topic_names == {UUID(int=7): "old"}
-
-
-def test_raises_a_feature_only_when_every_broker_has_it() -> None:
-    machine = controller()
-    assert register(machine, broker(1, group_version=(0, 1))).features == {"group.version": 1}
-    image = register(
-        machine, broker(1, group_version=(0, 1), transaction_version=(0, 2)), broker(2, group_version=(0, 3))
-    )
-    assert image.features == {"group.version": 1}
-    epoch = image.features_epoch
-    image = register(machine, broker(2, group_version=(0, 3), transaction_version=(0, 2)))
-    assert image.features == {"group.version": 3, "transaction.version": 2}
-    assert image.features_epoch == epoch + 1
-    assert register(machine, broker(1)).features == {"group.version": 3, "transaction.version": 2}

@@ -38,6 +38,7 @@ VALUES: dict[ApiKey, dict[str, Any]] = {
     ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "t", "count": 3}]},
     ApiKey.DELETE_TOPICS: {"topics": [{"name": "t", "topic_id": None}], "topic_names": ["t"]},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": [{"name": "t"}]},
+    ApiKey.ALTER_REPLICA_LOG_DIRS: {"dirs": [{"path": "/a", "topics": [{"name": "t", "partitions": [3]}]}]},
     ApiKey.DESCRIBE_LOG_DIRS: {"topics": None},
     ApiKey.ADD_PARTITIONS_TO_TXN: {
         "v3_and_below_topics": [{"name": "t", "partitions": [3]}],
@@ -120,6 +121,8 @@ def test_every_api_has_a_place_for_an_error(api: Api) -> None:
         (ApiKey.FIND_COORDINATOR, "node_id", [-1]),
         (ApiKey.FIND_COORDINATOR, "error_message", ["why"]),
         (ApiKey.DESCRIBE_GROUPS, "group_id", ["g"]),
+        (ApiKey.ALTER_REPLICA_LOG_DIRS, "topic_name", ["t"]),
+        (ApiKey.ALTER_REPLICA_LOG_DIRS, "partition_index", [3]),
         (ApiKey.CREATE_TOPICS, "num_partitions", [-1]),
         (ApiKey.DELETE_TOPICS, "name", ["t"]),
         (ApiKey.ALTER_CONFIGS, "resource_name", ["t"]),

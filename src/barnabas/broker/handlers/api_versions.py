@@ -3,8 +3,8 @@
 - A version that the broker does not know is answered in v0 with UNSUPPORTED_VERSION and the versions of ApiVersions
   itself, so that the client can ask again.
 - v3+: the client's software name and version must look like names (KIP-511), otherwise INVALID_REQUEST.
-- v3+: features, supported and finalized, with the epoch of the finalized ones. Supported features whose lowest level is
-  0 are left out below v4, since older clients cannot read them.
+- v3+: features, supported and finalized, with the epoch of the finalized ones, without those that were switched off.
+  Supported features whose lowest level is 0 are left out below v4, since older clients cannot read them.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ def api_versions(broker: Broker, request: ApiVersionsRequest, caller: Caller) ->
         finalized_features=tuple(
             FinalizedFeatureKey(name=feature, max_version_level=i16(level), min_version_level=i16(level))
             for feature, level in image.features.items()
+            if level > 0
         ),
     )
 

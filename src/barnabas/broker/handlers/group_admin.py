@@ -6,6 +6,7 @@
 - DescribeGroups is for classic groups. Any other, and one that does not exist, is described as Dead; from v6 on it has
   GROUP_ID_NOT_FOUND as well. v3+: authorized operations, when asked for.
 - ConsumerGroupDescribe is for groups whose partitions the coordinator assigns; others are GROUP_ID_NOT_FOUND.
+  UNSUPPORTED_VERSION while the feature group.version is 0.
 - DeleteGroups deletes empty groups with all their offsets.
 
 Each group has its own error. Not implemented: access control (everything is authorized).
@@ -101,6 +102,7 @@ async def consumer_group_describe(
     broker: Broker, request: ConsumerGroupDescribeRequest, caller: Caller
 ) -> consumer.ConsumerGroupDescribeResponse:
     """Describe groups whose partitions the coordinator assigns."""
+    broker.groups.check_consumer_protocol()
 
     def failure(group_id: str, error: ApiError) -> Any:
         message = str(error) if isinstance(error, GroupIdNotFound) else None

@@ -5,6 +5,7 @@ answered much later, when the other members have come.
 
 A coordinator that is not here, is being loaded or cannot store anything is told as such (NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE): clients ask FindCoordinator and come again.
+ConsumerGroupHeartbeat is UNSUPPORTED_VERSION while the feature group.version is 0.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def consumer_group_heartbeat(
     broker: Broker, request: ConsumerGroupHeartbeatRequest, caller: Caller, version: int
 ) -> Any:
     """Join, live in and leave a group whose partitions the coordinator assigns."""
+    broker.groups.check_consumer_protocol()
     if not request.group_id:
         raise InvalidRequest("GroupId can't be empty.")
     return broker.groups.ask(

@@ -1,12 +1,20 @@
-"""DescribeLogDirs v1–5: each log directory with its partitions, their sizes, and the space that is left.
+"""DescribeLogDirs v1–5 and AlterReplicaLogDirs v1–2: what lies in which log directory, and what shall.
 
+DescribeLogDirs tells each log directory with its partitions, their sizes, and the space that is left.
 - Partitions by name, or all of them (null). A partition that this broker does not have is left out, and so is a topic
   without partitions.
 - A directory that has failed is told with KAFKA_STORAGE_ERROR and nothing else.
 - The offset lag is how far the high watermark is ahead of the log's end: 0 on a leader.
 - v4+: bytes in all and usable bytes of the file system. v5: whether the directory takes new partitions; all do.
 
-Not implemented: moving partitions between directories, so nothing is a future replica.
+AlterReplicaLogDirs
+- A partition that this broker does not have yet is made in the directory given, when it comes here; until then the
+  answer is REPLICA_NOT_AVAILABLE. One that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and nothing is remembered.
+- A partition that is in the directory already is fine as it is.
+- LOG_DIR_NOT_FOUND for a directory that is not in log.dirs, KAFKA_STORAGE_ERROR for one that has failed.
+
+Not implemented: moving a partition that is here to another directory. That is answered with INVALID_REQUEST, and
+nothing is a future replica. To have it elsewhere, let it go to another broker and come back.
 """
 
 from __future__ import annotations
@@ -14,8 +22,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kio.schema.alter_replica_log_dirs.v2.response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from kio.schema.describe_log_dirs.v5.response import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -26,12 +40,20 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
 from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.model.errors import ErrorCode, StorageFailed, UnknownTopicOrPartition
+from barnabas.model.errors import (
+    ApiError,
+    ErrorCode,
+    InvalidRequest,
+    ReplicaNotAvailable,
+    StorageFailed,
+    UnknownTopicOrPartition,
+)
+from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
-    from pathlib import Path
 
+    from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
     from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 
     from barnabas.broker.caller import Caller
@@ -89,3 +111,40 @@ def _partition(log: Log) -> DescribeLogDirsPartition:
         offset_lag=i64(max(log.high_watermark - log.log_end_offset, 0)),
         is_future_key=False,
     )
+
+
+def alter_replica_log_dirs(
+    broker: Broker, request: AlterReplicaLogDirsRequest, caller: Caller
+) -> AlterReplicaLogDirsResponse:
+    """Choose the directories in which partitions shall be made."""
+    results: dict[TopicName, list[AlterReplicaLogDirPartitionResult]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                code = ErrorCode.none
+                try:
+                    _put(broker, TopicPartition(topic.name, index), Path(directory.path))
+                except ApiError as error:
+                    code = error.code
+                result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+                results.setdefault(topic.name, []).append(result)
+    return AlterReplicaLogDirsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            AlterReplicaLogDirTopicResult(topic_name=topic, partitions=tuple(partitions))
+            for topic, partitions in results.items()
+        ),
+    )
+
+
+def _put(broker: Broker, tp: TopicPartition, directory: Path) -> None:
+    """Choose the directory of one partition; raises an ApiError if it is not there then."""
+    broker.logs.check_directory(directory)
+    if broker.metadata.partition(tp.topic, tp.partition) is None:
+        raise UnknownTopicOrPartition(f"There is no partition {tp}.")
+    log = broker.logs.get(tp)
+    if log is None:
+        broker.logs.prefer(tp, directory)
+        raise ReplicaNotAvailable(f"{tp} is not on this broker; when it comes, it will be in {directory}.")
+    if log.log_dir != directory:
+        raise InvalidRequest(f"{tp} is in {log.log_dir}; moving it to another directory is not implemented.")

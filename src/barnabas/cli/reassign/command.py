@@ -129,7 +129,8 @@ def _flag(name: str) -> str:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help='The plan: {"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], '
-    '"log_dirs": ["any", "/disk"]}], "version": 1}; log_dirs may be left out.',
+    '"log_dirs": ["any", "/disk"]}], "version": 1}; log_dirs may be left out. Brokers of Barnabas have a say in where '
+    "a new replica lies, but leave one where it is.",
     section="What",
 )
 @option(
@@ -262,7 +263,7 @@ def execute(cluster: Cluster, options: Options) -> None:
     from barnabas.cli.reassign import throttles
     from barnabas.cli.reassign.plans import as_text
     from barnabas.cli.reassign.progress import directories
-    from barnabas.clients.replicas import layout, reassign, reassignments
+    from barnabas.clients.replicas import layout, move_to_directories, reassign, reassignments
 
     plan = _plan(options)
     ongoing = reassignments(cluster)
@@ -290,6 +291,10 @@ def execute(cluster: Cluster, options: Options) -> None:
     if options.replica_alter_log_dirs_throttle is not None:
         brokers = {replica.broker for replica in plan.directories}
         throttles.limit_directories(cluster, brokers, options.replica_alter_log_dirs_throttle)
+    coming = {
+        replica: path for replica, path in plan.directories.items() if replica.broker not in current[replica.partition]
+    }
+    move_to_directories(cluster, coming)  # so that they are made there, and need not be moved
     refused = reassign(
         cluster, plan.replicas, allow_replication_factor_change=not options.disallow_replication_factor_change
     )

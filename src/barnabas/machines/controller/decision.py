@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 UNCLEAN = "unclean.leader.election.enable"
 
 Key = str | ConfigResource | PartitionKey | tuple[UUID, int] | int
-"""Whom an answer is for: a topic, a resource, a partition (by its topic's name or id), a broker."""
+"""Whom an answer is for: a topic, a resource, a partition (by its topic's name or id), a broker, a feature."""
 Answer = TopicImage | PartitionImage | tuple[PartitionKey, ...] | ApiError | None
 """What it is now (what it was, when deleted; what it still leads, when it stops), or why not."""
 

@@ -119,7 +119,7 @@ class ClusterImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     """Dynamic configuration by resource; a resource without an entry has none."""
     features: Mapping[str, int] = field(default_factory=dict)
-    """Finalized feature levels."""
+    """Finalized feature levels; 0 for one that was switched off."""
     features_epoch: int = -1
     leaving: frozenset[int] = frozenset()
     """Brokers that are about to stop: they lead nothing that another one can lead. Not stored: they ask again."""

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from barnabas.machines.controller.changes import (
     Change,
     ConfigChanged,
-    FeaturesChanged,
     TopicChanged,
     apply,
 )
 from barnabas.machines.controller.decision import UNCLEAN, Answer, Decision, Key
 from barnabas.machines.controller.elections import move
+from barnabas.machines.controller.features import new_features, update_features
 from barnabas.machines.controller.image import ClusterImage, ConfigResource, TopicImage
 from barnabas.machines.controller.in_sync import alter_isr
 from barnabas.machines.controller.leaders import elect_leaders, elect_where_allowed
@@ -39,6 +39,7 @@ from barnabas.machines.controller.requests import (
     Registered,
     Request,
     ShutDown,
+    UpdateFeatures,
 )
 from barnabas.machines.controller.topics import (
     TopicDefaults,
@@ -82,7 +83,7 @@ class ControllerMachine:
         return self._image
 
     def handle(self, request: Request) -> Outcome[Change, Key, Answer]:
-        """Decide; replies are keyed by what the request names: topics, resources, partitions, a broker."""
+        """Decide; replies are keyed by what the request names: topics, resources, partitions, a broker, features."""
         match request:
             case CreateTopics():
                 return self._create_topics(request)
@@ -108,6 +109,8 @@ class ControllerMachine:
                 log_dir_failed(decision, request)
             case MoveLeader():
                 self._move_leader(decision, request)
+            case UpdateFeatures():
+                update_features(decision, request)
         return decision.outcome()
 
     def replay(self, changes: Iterable[Change]) -> None:
@@ -231,7 +234,7 @@ class ControllerMachine:
             if topic.topic_id == NO_ID:
                 decision.assume(TopicChanged(topic, replace(topic, topic_id=self._new_id())))
         registered(decision, request)
-        decision.assume(*self._features(request))
+        decision.assume(*new_features(self._image, request.brokers.values()))
 
     def _move_leader(self, decision: Decision, request: MoveLeader) -> None:
         name, index = request.topic, request.partition
@@ -248,18 +251,6 @@ class ControllerMachine:
         """Who may lead a new partition."""
         up = frozenset(self._image.brokers)
         return up - self._image.leaving or up
-
-    def _features(self, request: Registered) -> list[Change]:
-        """Raise each feature to the highest level that every registered broker has; levels never fall."""
-        levels = dict(self._image.features)
-        brokers = list(request.brokers.values())
-        for name in set.intersection(*(set(broker.features) for broker in brokers)) if brokers else ():
-            common = min(broker.features[name][1] for broker in brokers)
-            levels[name] = max(common, levels.get(name, 0))
-        levels = {name: level for name, level in levels.items() if level > 0}
-        if levels == dict(self._image.features) and self._image.features_epoch >= 0:
-            return []
-        return [FeaturesChanged(levels, self._image.features_epoch + 1)]
 
 
 def _outcome(changes: list[Change], answers: dict[Key, Answer]) -> Outcome[Change, Key, Answer]:

@@ -149,6 +149,23 @@ class MoveLeader:
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class LevelChange:
+    """The level that a feature is to have, and which way it may move to get there."""
+
+    level: int
+    direction: Literal["upgrade", "downgrade"] | None
+    """None for a direction that is not known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateFeatures:
+    """Set the levels of features; `validate_only` tells what would happen."""
+
+    updates: Mapping[str, LevelChange]
+    validate_only: bool = False
+
+
 Request = (
     CreateTopics
     | DeleteTopics
@@ -161,4 +178,5 @@ Request = (
     | ShutDown
     | LogDirFailed
     | MoveLeader
+    | UpdateFeatures
 )
