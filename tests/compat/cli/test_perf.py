@@ -5,6 +5,7 @@ Rates differ from run to run; what is compared is the shape of each line, and ev
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from functools import partial
@@ -138,6 +139,21 @@ class TestProducerPerf:
         assert done.stdout.startswith("0 records sent")
         assert done.stderr.startswith("Error: 3 records were not stored; the first: ")
 
+    def test_a_document(self, ours: Ours, new_topic: TopicMaker) -> None:
+        """What is said on the way goes to standard error, so that a script can read the rest."""
+        words = ("--topic", new_topic(), "--num-records", 2000, "--record-size", 100, "--throughput", 4000)
+        done = ours("producer-perf", *words, "--warmup-records", 500, "--reporting-interval", 200, "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["records"], told["failed"]) == (2000, 0)
+        assert 0 < told["recordsPerSec"] < 4100
+        assert 0 < told["steadyState"]["records"] <= 1500
+        shares = told["latencyPercentilesMs"]
+        assert list(shares) == ["50", "95", "99", "99.9"]
+        assert shares["50"] <= shares["99.9"] <= told["maxLatencyMs"]
+        assert "Warmup first 500 records." in done.stderr
+        assert " records sent, " in done.stderr
+
     def test_statistics_of_librdkafka(self, ours: Ours, new_topic: TopicMaker) -> None:
         words = ("--topic", new_topic(), "--num-records", 1500, "--payload-monotonic", "--throughput", 1000)
         assert '"client_id": "perf-producer-client"' in ours("producer-perf", *words, "--print-metrics").stdout
@@ -196,6 +212,17 @@ class TestConsumerPerf:
             done = ours("consumer-perf", "--topic", topic, "--num-records", 20_000, "--command-config", file)
             assert done.stdout.splitlines()[1].split(", ")[4] == "20000"
 
+    def test_a_document(self, ours: Ours, topic: str) -> None:
+        words = ("--topic", topic, "--num-records", 20_001, "--timeout", 1500, "--show-detailed-stats")
+        done = ours("consumer-perf", *words, "--reporting-interval", 500, "--json")
+        assert done.returncode == 0
+        assert done.stderr.startswith("WARNING: Exiting before consuming the expected number of records")
+        told = json.loads(done.stdout)
+        assert (told["records"], told["megabytes"]) == (20_000, 20_000 * 100 / (1 << 20))
+        assert told["fetchRecordsPerSec"] >= told["recordsPerSec"] > 0
+        assert told["startTime"] < told["endTime"]
+        assert [each["records"] for each in told["intervals"]][-1] == 20_000
+
     def test_from_the_end_nothing_is_read(self, ours: Ours, topic: str) -> None:
         done = ours("consumer-perf", "--topic", topic, "--messages", 1, "--from-latest", "--timeout", 2000)
         assert done.stdout.splitlines()[2].split(", ")[4] == "0"
@@ -237,6 +264,14 @@ class TestLatency:
         assert f"Topic {unused_topic} is not there" in done.stderr
         average = float(re.findall(r"Avg latency: ([\d.]+) ms", done.stdout)[0])
         assert int(re.findall(r"99th = (\d+)", done.stdout)[0]) > average * 500, "that is in microseconds"
+
+    def test_a_document(self, ours: Ours, new_topic: TopicMaker) -> None:
+        done = ours("latency", "--topic", new_topic(), "--num-records", 3, "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert told["records"] == 3
+        assert told["averageLatencyMs"] > 0
+        assert list(told["latencyPercentilesMs"]) == ["50", "99", "99.9"]
 
     def test_someone_else_writes(self, ours: Ours, new_topic: TopicMaker) -> None:
         topic = new_topic()

@@ -6,8 +6,11 @@ to the end, and --show-detailed-stats has a last line for what came after the la
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +19,22 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.output import json_option, print_json
 from barnabas.cli.perf.dates import JavaDate
 from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
-from barnabas.cli.perf.stats import MB, without_collector
+from barnabas.cli.perf.stats import MB, sayer, without_collector
 
 BATCH: Final = 10_000
 _NEW_FIELDS: Final = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 HEADER: Final = f"start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec{_NEW_FIELDS}"
 DETAILED_HEADER: Final = f"time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec{_NEW_FIELDS}"
-DEFAULTS: Final = {"client.id": "perf-consumer-client", "fetch.queue.backoff.ms": 5, "queued.min.messages": 1_000_000}
+DEFAULTS: Final = {
+    "client.id": "perf-consumer-client",
+    "isolation.level": "read_uncommitted",
+    "fetch.queue.backoff.ms": 5,
+    "queued.min.messages": 1_000_000,
+}
+"""The isolation is Kafka's default, which is not librdkafka's; the rest keeps librdkafka busy."""
 
 
 @click.command(
@@ -91,6 +101,7 @@ DEFAULTS: Final = {"client.id": "perf-consumer-client", "fetch.queue.backoff.ms"
 )
 @option("--hide-header", is_flag=True, help="Do not print the header.", section="Report")
 @option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.", section="Report")
+@json_option
 @option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
 @option("--broker-list", metavar="HOST:PORT,...", help="The same, Kafka's old flag.", section="Connection")
 @option(
@@ -124,6 +135,7 @@ def command(
     date_format: str,
     hide_header: bool,
     print_metrics: bool,
+    as_json: bool,
     bootstrap_server: str | None,
     broker_list: str | None,
     command_property: tuple[str, ...],
@@ -152,17 +164,73 @@ def command(
     properties = from_files("--consumer.config", consumer_config, command_config) | pairs(command_property)
     properties = with_address(DEFAULTS | properties | chosen, bootstrap_server or broker_list)
     run = Run(
-        f"^{include}" if include is not None else topic or "",
+        whole_names(include) if include is not None else topic or "",
         properties,
         dates=JavaDate(date_format),
         detailed=show_detailed_stats,
         reporting_ms=reporting_interval,
         metrics=print_metrics,
+        as_json=as_json,
     )
-    if not hide_header:
+    if not hide_header and not as_json:
         click.echo(DETAILED_HEADER if show_detailed_stats else HEADER)
     with without_collector():
         run.consume(num_records or messages or 0, timeout)
+
+
+def whole_names(pattern: str) -> str:
+    """A pattern for whole names of topics, as librdkafka reads it; raises UsageError."""
+    from barnabas.clients.errors import InvalidClientConfig
+    from barnabas.clients.patterns import as_posix
+
+    try:
+        return f"^({as_posix(re.compile(pattern))})$"
+    except (re.error, InvalidClientConfig) as error:
+        raise click.UsageError(f"--include {pattern} is not a pattern for topics: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was read until now, how much of it in the last so many seconds, and how long a rebalance took of these."""
+
+    begin: str
+    end: str
+    read: int
+    records: int
+    size: int
+    bytes: int
+    seconds: float
+    joining: float
+
+    @property
+    def fetching(self) -> float:
+        """The seconds that were left for reading."""
+        return max(self.seconds - self.joining, 0.001)
+
+    @property
+    def line(self) -> str:
+        """Kafka's columns, without those of times."""
+        megabytes = self.bytes / MB
+        return (
+            f"{self.size / MB:.4f}, {megabytes / self.seconds:.4f}, {self.read}, {self.records / self.seconds:.4f}, "
+            f"{round(self.joining * 1000)}, {round(self.fetching * 1000)}, {megabytes / self.fetching:.4f}, "
+            f"{self.records / self.fetching:.4f}"
+        )
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The same under names."""
+        megabytes = self.bytes / MB
+        return {
+            "megabytes": self.size / MB,
+            "megabytesPerSec": megabytes / self.seconds,
+            "records": self.read,
+            "recordsPerSec": self.records / self.seconds,
+            "rebalanceMs": round(self.joining * 1000),
+            "fetchMs": round(self.fetching * 1000),
+            "fetchMegabytesPerSec": megabytes / self.fetching,
+            "fetchRecordsPerSec": self.records / self.fetching,
+        }
 
 
 class Run:
@@ -177,12 +245,15 @@ class Run:
         detailed: bool,
         reporting_ms: int,
         metrics: bool,
+        as_json: bool,
     ) -> None:
         from barnabas.clients.library import load_kafka
 
         self._topic = topic
         self._dates = dates
         self._detailed = detailed
+        self._as_json = as_json
+        self._windows: list[Counted] = []
         self._interval = reporting_ms / 1000
         self._metrics: list[str] = []
         if metrics:
@@ -210,20 +281,24 @@ class Run:
             if messages:
                 heard = now
             elif (now - heard) * 1000 > timeout_ms:
-                click.echo(
+                sayer(as_json=self._as_json)(
                     "WARNING: Exiting before consuming the expected number of records: "
                     f"timeout ({timeout_ms} ms) exceeded. You can use the --timeout option to increase the timeout."
                 )
                 break
             if self._detailed and now - window[0] >= self._interval:
-                self._print_window(now, window, read, size)
+                self._end_window(now, window, read, size)
                 window = (now, read, size)
         ended = time.monotonic()
         consumer.close()
         if self._detailed:
-            self._print_window(ended, window, read, size)
-        else:
-            self._print_total(started_at, ended - started, read, size)
+            self._end_window(ended, window, read, size)
+        total = self._total(started_at, ended - started, read, size)
+        if self._as_json:
+            self._print_document(total)
+            return
+        if not self._detailed:
+            click.echo(f"{total.begin}, {total.end}, {total.line}")
         for line in self._metrics[-1:]:
             click.echo(line)
 
@@ -254,26 +329,38 @@ class Run:
         if not self._assigned_partitions:
             self._joining = time.monotonic()
 
-    def _print_total(self, started_at: float, seconds: float, read: int, size: int) -> None:
-        megabytes = size / MB
-        fetching = max(seconds - self._join_seconds, 0.001)
-        click.echo(
-            f"{self._time(started_at)}, {self._time(started_at + seconds)}, {megabytes:.4f}, "
-            f"{megabytes / seconds:.4f}, {read}, {read / seconds:.4f}, {round(self._join_seconds * 1000)}, "
-            f"{round(fetching * 1000)}, {megabytes / fetching:.4f}, {read / fetching:.4f}"
+    def _total(self, started_at: float, seconds: float, read: int, size: int) -> Counted:
+        return Counted(
+            self._time(started_at),
+            self._time(started_at + seconds),
+            *(read, read, size, size),
+            seconds=seconds,
+            joining=self._join_seconds,
         )
 
-    def _print_window(self, now: float, window: tuple[float, int, int], read: int, size: int) -> None:
+    def _end_window(self, now: float, window: tuple[float, int, int], read: int, size: int) -> None:
+        """An interval is over: print its line, or keep it for the document."""
         begun, read_before, size_before = window
-        seconds = max(now - begun, 0.001)
         joining, self._window_join = self._window_join, 0.0
-        fetching = max(seconds - joining, 0.001)
-        records, megabytes = read - read_before, (size - size_before) / MB
-        click.echo(
-            f"{self._time(time.time())}, 0, {size / MB:.4f}, {megabytes / seconds:.4f}, {read}, "
-            f"{records / seconds:.4f}, {round(joining * 1000)}, {round(fetching * 1000)}, "
-            f"{megabytes / fetching:.4f}, {records / fetching:.4f}"
+        told = self._time(time.time())
+        counted = Counted(
+            *(told, told),
+            *(read, read - read_before, size, size - size_before),
+            seconds=max(now - begun, 0.001),
+            joining=joining,
         )
+        if self._as_json:
+            self._windows.append(counted)
+        else:
+            click.echo(f"{told}, 0, {counted.line}")
+
+    def _print_document(self, total: Counted) -> None:
+        document: dict[str, object] = {"startTime": total.begin, "endTime": total.end, **total.document}
+        if self._detailed:
+            document["intervals"] = [{"time": window.end, **window.document} for window in self._windows]
+        if self._metrics:
+            document["metrics"] = json.loads(self._metrics[-1])
+        print_json(document)
 
     def _time(self, seconds: float) -> str:
         return self._dates.format(datetime.fromtimestamp(seconds))

@@ -12,12 +12,13 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.output import remark
+from barnabas.cli.output import json_option, print_json, remark
 from barnabas.cli.perf.properties import from_files, open_perf_client, with_address
-from barnabas.cli.perf.stats import percentiles
+from barnabas.cli.perf.stats import percent, percentiles, sayer
 
 EVERY: Final = 1000
 """Records between two lines."""
+PERCENTILES: Final = (0.5, 0.99, 0.999)
 PATIENCE: Final = 60.0
 """Seconds that one record may take."""
 
@@ -85,6 +86,7 @@ PATIENCE: Final = 60.0
     section="Load",
 )
 @option("--microseconds", is_flag=True, help="Print percentiles in microseconds.", section="Report")
+@json_option
 @option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
 @option(
     "--command-config",
@@ -102,6 +104,7 @@ def command(
     record_header_key_size: int,
     record_header_size: int,
     microseconds: bool,
+    as_json: bool,
     bootstrap_server: str | None,
     command_config: Path | None,
 ) -> None:
@@ -118,19 +121,31 @@ def command(
             for _ in range(num_headers)
         ],
     }
+    say = sayer(as_json=as_json)
     probe = Probe(topic, properties, producer_acks)
     times: Counter[int] = Counter()
     total = 0.0
     for number in range(num_records):
         taken = probe.send(message)
         if number % EVERY == 0:
-            click.echo(f"{number}\t{taken * 1000}")
+            say(f"{number}\t{taken * 1000}")
         total += taken
         times[int(taken * (1_000_000 if microseconds else 1000))] += 1
     probe.close()
-    p50, p99, p999 = percentiles(times, (0.5, 0.99, 0.999))
-    click.echo(f"Avg latency: {total / num_records * 1000:.4f} ms")
-    click.echo(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")
+    average, found = total / num_records * 1000, percentiles(times, PERCENTILES)
+    if as_json:
+        unit = "Us" if microseconds else "Ms"
+        names = map(percent, PERCENTILES)
+        print_json(
+            {
+                "records": num_records,
+                "averageLatencyMs": average,
+                f"latencyPercentiles{unit}": dict(zip(names, found, strict=True)),
+            }
+        )
+    else:
+        click.echo(f"Avg latency: {average:.4f} ms")
+        click.echo("Percentiles: 50th = {}, 99th = {}, 99.9th = {}".format(*found))
 
 
 class Probe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -11,8 +12,9 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.output import json_option, print_json
 from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
-from barnabas.cli.perf.stats import ProducerStats, without_collector
+from barnabas.cli.perf.stats import ProducerStats, sayer, without_collector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,10 @@ FLUSH_SECONDS = 60.0
             "steady 10,000 a second, acknowledged by all replicas, and the latency of that",
             "barnabas producer-perf --topic perf --num-records 100000 --record-size 100 --throughput 10000 "
             "--command-property acks=all",
+        ),
+        (
+            "the result as JSON, for a script",
+            "barnabas producer-perf --topic perf --num-records 100000 --record-size 100 --throughput -1 --json",
         ),
         (
             "the lines of a file as payloads",
@@ -97,6 +103,7 @@ FLUSH_SECONDS = 60.0
     section="Report",
 )
 @option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.", section="Report")
+@json_option
 @option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
 @option(
     "--command-property",
@@ -139,6 +146,7 @@ def command(
     transaction_duration_ms: int | None,
     reporting_interval: int,
     print_metrics: bool,
+    as_json: bool,
     bootstrap_server: str | None,
     command_property: tuple[str, ...],
     producer_props: tuple[str, ...],
@@ -166,38 +174,39 @@ def command(
         "--producer.config", producer_config, command_config
     )
     properties = with_address(properties | pairs((*producer_props, *command_property, *more)), bootstrap_server)
-    payloads = make_payloads(record_size, payload_file, payload_delimiter, payload_monotonic)
+    say = sayer(as_json=as_json)
+    payloads = make_payloads(record_size, payload_file, payload_delimiter, payload_monotonic, say)
     if transactional_id is not None:
         properties["transactional.id"] = transactional_id
     transaction_ms = transaction_duration_ms or (3000 if "transactional.id" in properties else None)
     if transaction_duration_ms is not None and "transactional.id" not in properties:
         properties["transactional.id"] = f"performance-producer-{random.getrandbits(64):016x}"
-    run = Run(topic, properties, reporting_interval, warmup_records, metrics=print_metrics)
+    run = Run(topic, properties, reporting_interval, warmup_records, metrics=print_metrics, as_json=as_json)
     if warmup_records:
-        click.echo(
-            f"Warmup first {warmup_records} records. Steady state results will print after the complete test summary."
-        )
+        say(f"Warmup first {warmup_records} records. Steady state results will print after the complete test summary.")
     with without_collector():
         run.produce(num_records, payloads, throughput, transaction_ms)
         run.finish()
 
 
-def make_payloads(size: int | None, path: Path | None, delimiter: str, monotonic: bool) -> Callable[[int], bytes]:
+def make_payloads(
+    size: int | None, path: Path | None, delimiter: str, monotonic: bool, say: Callable[[str], None] = click.echo
+) -> Callable[[int], bytes]:
     """The payload of each record, by its number."""
     if monotonic:
         return lambda number: str(number).encode()
     if path is not None:
-        return _from_file(path, delimiter)
+        return _from_file(path, delimiter, say)
     return _random_letters(size or 1)
 
 
-def _from_file(path: Path, delimiter: str) -> Callable[[int], bytes]:
-    click.echo(f"Reading payloads from: {path.absolute()}")
+def _from_file(path: Path, delimiter: str, say: Callable[[str], None]) -> Callable[[int], bytes]:
+    say(f"Reading payloads from: {path.absolute()}")
     separator = "\n" if delimiter == "\\n" else delimiter
     lines = [line.encode() for line in path.read_text(encoding="utf-8").split(separator) if line]
     if not lines:
         raise click.UsageError(f"{path} holds no payloads.")
-    click.echo(f"Number of records read: {len(lines)}")
+    say(f"Number of records read: {len(lines)}")
     return lambda number: random.choice(lines)
 
 
@@ -217,12 +226,21 @@ class Run:
     """One measurement."""
 
     def __init__(
-        self, topic: str, properties: dict[str, Any], reporting_ms: int, warmup: int, *, metrics: bool
+        self,
+        topic: str,
+        properties: dict[str, Any],
+        reporting_ms: int,
+        warmup: int,
+        *,
+        metrics: bool,
+        as_json: bool,
     ) -> None:
         self._topic = topic
         self._warmup = warmup
         self._transactional = "transactional.id" in properties
-        self._stats = ProducerStats(reporting_ms)
+        self._as_json = as_json
+        self._say = sayer(as_json=as_json)
+        self._stats = ProducerStats(reporting_ms, say=self._say)
         self._steady: ProducerStats | None = None
         self._reporting_ms = reporting_ms
         self._error: Any = None
@@ -273,15 +291,29 @@ class Run:
         while left and time.monotonic() < deadline:
             self._report()
             left = self._producer.flush(0.1)
+        if self._as_json:
+            self._print_document()
+        else:
+            self._print_lines()
+        if left:
+            raise Failed(f"{left} records were not acknowledged within {FLUSH_SECONDS:g} s.")
+        if self._stats.failed:
+            raise Failed(f"{self._stats.failed} records were not stored; the first: {self._error}")
+
+    def _print_lines(self) -> None:
         self._stats.print_total()
         if self._steady is not None:
             self._steady.print_total()
         for line in self._metrics[-1:]:
             click.echo(line)
-        if left:
-            raise Failed(f"{left} records were not acknowledged within {FLUSH_SECONDS:g} s.")
-        if self._stats.failed:
-            raise Failed(f"{self._stats.failed} records were not stored; the first: {self._error}")
+
+    def _print_document(self) -> None:
+        document = {**self._stats.summary(), "failed": self._stats.failed}
+        if self._steady is not None:
+            document["steadyState"] = self._steady.summary()
+        if self._metrics:
+            document["metrics"] = json.loads(self._metrics[-1])
+        print_json(document)
 
     def _slow_down(self, start: float, sent: int, throughput: float) -> None:
         ahead = sent / throughput - (time.monotonic() - start)
@@ -306,5 +338,5 @@ class Run:
         if self._steady is not None:
             self._steady.record(size, latency_ms)
         elif self._warmup and stats.total.count >= self._warmup:
-            self._steady = ProducerStats(self._reporting_ms, steady=True)
+            self._steady = ProducerStats(self._reporting_ms, steady=True, say=self._say)
             stats.quiet = True

@@ -1,5 +1,6 @@
 """What the performance tools count, and the lines they print: word by word those of Kafka's tools.
 
+With --json the result is one document on standard output, and what is said on the way goes to standard error.
 Latencies are kept as a histogram in whole milliseconds: any number of records takes little memory, and percentiles are
 exact to the millisecond that is printed.
 """
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from barnabas.cli.output import remark
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 MB: Final = 1024 * 1024
 PERCENTILES: Final = (0.5, 0.95, 0.99, 0.999)
@@ -50,11 +53,19 @@ class Window:
 class ProducerStats:
     """Acknowledged records, in all and since the last line."""
 
-    def __init__(self, reporting_ms: int, *, steady: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        reporting_ms: int,
+        *,
+        steady: bool = False,
+        quiet: bool = False,
+        say: Callable[[str], None] = click.echo,
+    ) -> None:
         self.total = Window()
         self.failed = 0
         self.quiet = quiet
         self._steady = steady
+        self._say = say
         self._window = Window()
         self._interval = reporting_ms / 1000
         self._latencies: Counter[int] = Counter()
@@ -70,9 +81,9 @@ class ProducerStats:
         window = self._window
         if window.seconds >= self._interval and window.count:
             if self._steady and self.total.count == window.count:
-                click.echo("In steady state.")
+                self._say("In steady state.")
             if not self.quiet:
-                click.echo(
+                self._say(
                     f"{window.count} records sent, {window.count / window.seconds:.1f} records/sec "
                     f"({window.bytes / window.seconds / MB:.2f} MB/sec), "
                     f"{window.total_ms / window.count:.1f} ms avg latency, {float(window.max_ms):.1f} ms max latency."
@@ -90,9 +101,31 @@ class ProducerStats:
             f"{shares[0]} ms 50th, {shares[1]} ms 95th, {shares[2]} ms 99th, {shares[3]} ms 99.9th."
         )
 
+    def summary(self) -> dict[str, object]:
+        """The last line as a JSON object."""
+        total = self.total
+        return {
+            "records": total.count,
+            "recordsPerSec": total.count / total.seconds,
+            "megabytesPerSec": total.bytes / total.seconds / MB,
+            "averageLatencyMs": total.total_ms / max(total.count, 1),
+            "maxLatencyMs": total.max_ms,
+            "latencyPercentilesMs": dict(zip(map(percent, PERCENTILES), self.percentiles(PERCENTILES), strict=True)),
+        }
+
     def percentiles(self, shares: Sequence[float]) -> list[int]:
         """The latency that this share of records did not exceed, for each."""
         return percentiles(self._latencies, shares)
+
+
+def percent(share: float) -> str:
+    """A share as the name of a percentile: 99.9 for 0.999."""
+    return f"{share * 100:g}"
+
+
+def sayer(*, as_json: bool) -> Callable[[str], None]:
+    """How to print what is said on the way to a result."""
+    return remark if as_json else click.echo
 
 
 @contextmanager

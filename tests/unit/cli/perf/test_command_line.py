@@ -35,6 +35,7 @@ LATENCY = "latency --topic t --num-records 10"
         (f"{CONSUME} --include x", "Give one of --topic and --include."),
         ("consumer-perf --num-records 1", "Give one of --topic and --include."),
         ("consumer-perf --topic t", "Say how many records to read: --num-records N."),
+        ("consumer-perf --num-records 1 --include (", "--include ( is not a pattern for topics"),
         (f"{CONSUME} --messages 10", "Say how many records to read"),
         (f"{CONSUME} --date-format Q", "the letter Q is not known here"),
         ("latency --topic t", "Missing option '--num-records'"),
