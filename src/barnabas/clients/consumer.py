@@ -79,7 +79,7 @@ class ConsumerBase(Generic[K, V]):
         - `on_commit(offsets, error)` is told of automatic commits and of those that nobody waited for.
         - `config` and further keywords are Kafka's properties: `config={"client.id": "a"}` or `client_id="a"`.
 
-        A pattern is `re.compile(r"orders-\d+")`, or a string that begins with `^`.
+        A pattern is `re.compile(r"orders-\d+")`, for whole names, or a string that begins with `^`, for beginnings.
         Raises InvalidClientConfig for what is not understood, LibraryMissing without confluent-kafka.
         """
         chosen: dict[str, Any] = {
@@ -166,6 +166,14 @@ class Consumer(ConsumerBase[K, V]):
             if record is None:
                 fetch(SLICE)
             else:
+                yield record
+
+    def steps(self) -> Iterator[ConsumerRecord[K, V] | None]:
+        """Records, one by one, and None whenever none came for a moment: for loops with something else to do."""
+        reader = self._reader
+        while True:
+            record = reader.take()
+            if record is not None or not reader.fetch(SLICE):
                 yield record
 
     def until_end(self) -> Iterator[ConsumerRecord[K, V]]:

@@ -13,6 +13,7 @@ All methods that ask a broker wait for it. One thread at a time.
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections import deque
@@ -25,6 +26,7 @@ from barnabas.clients.errors import (
     RequestRefused,
     translated,
 )
+from barnabas.clients.patterns import as_posix
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V
 from barnabas.clients.serializers import from_bytes
 from barnabas.model.errors import BarnabasError, ErrorCode
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     RebalanceCallback: TypeAlias = "Callable[[list[TopicPartition]], object]"
     CommitCallback: TypeAlias = "Callable[[Mapping[TopicPartition, int], BarnabasError | None], object]"
     Start: TypeAlias = "Callable[[TopicPartition], int | None]"
+
+logger = logging.getLogger(__name__)
 
 TIMEOUT: Final = 30.0
 SLICE: Final = 0.2
@@ -141,6 +145,9 @@ class Reader(Generic[K, V]):
             trouble = message.error()
             if trouble is not None and trouble.code() == trouble._PARTITION_EOF:
                 self._reached[message.topic(), message.partition()] = message.offset()
+            elif trouble is not None and trouble.code() == trouble._MAX_POLL_EXCEEDED:
+                # No error but news, told again by `on_lost`: the group went on without this member, which now rejoins.
+                logger.warning("this consumer was too slow for its group: %s", trouble.str())
             else:
                 self._buffer.append(message)
         return bool(self._buffer)
@@ -344,11 +351,15 @@ class Reader(Generic[K, V]):
         return self._kafka.TopicPartition(*partition, offset)
 
     def _all_partitions(self, topics: list[str | re.Pattern[str]]) -> list[TopicPartition]:
-        patterns = [topic for topic in topics if isinstance(topic, re.Pattern) or topic.startswith("^")]
         names = {topic for topic in topics if isinstance(topic, str) and not topic.startswith("^")}
-        if patterns:
+        matches = [
+            topic.fullmatch if isinstance(topic, re.Pattern) else _compiled(topic).match
+            for topic in topics
+            if topic not in names
+        ]
+        if matches:
             known = self._ask("list topics", lambda: self._client.list_topics(timeout=TIMEOUT)).topics
-            names |= {name for name in known if any(re.fullmatch(pattern, name) for pattern in patterns)}
+            names |= {name for name in known if any(match(name) for match in matches)}
         return [partition for name in sorted(names) for partition in self.partitions(name)]
 
     def partitions(self, topic: str) -> list[TopicPartition]:
@@ -486,8 +497,16 @@ class Reader(Generic[K, V]):
             raise ClientClosed("the consumer is closed") from error
 
 
+def _compiled(topic: str) -> re.Pattern[str]:
+    """A string that begins with ^, which librdkafka takes for a pattern that names begin with."""
+    try:
+        return re.compile(topic)
+    except re.error as error:
+        raise InvalidClientConfig(f"{topic!r} is not a regular expression: {error}") from error
+
+
 def _for_librdkafka(topic: str | re.Pattern[str]) -> str:
-    r"""A pattern in the form that librdkafka and brokers read: `^(...)$`, and `[0-9]` for `\d`."""
-    if isinstance(topic, str):
-        return topic
-    return f"^({topic.pattern})$".replace(r"\d", "[0-9]")
+    """A name, or a pattern in the form that librdkafka and brokers read: `^...` for beginnings, `^(...)$` for all."""
+    if isinstance(topic, re.Pattern):
+        return f"^({as_posix(topic)})$"
+    return as_posix(_compiled(topic)) if topic.startswith("^") else topic

@@ -68,6 +68,7 @@ def at_least_once(consumer: Any, commit_every: float = 1.0) -> Any:
     """Records that are committed after they were processed, every `commit_every` seconds: none is lost.
 
     Asking for the next record says that the last one is processed. A failure repeats what came after the last commit.
+    While no records come, what is owed is committed too.
     """
     if isinstance(consumer, AsyncConsumer):
         return _at_least_once_async(consumer, commit_every)
@@ -76,22 +77,30 @@ def at_least_once(consumer: Any, commit_every: float = 1.0) -> Any:
 
 def _at_least_once(consumer: Consumer[K, V], commit_every: float) -> Iterator[ConsumerRecord[K, V]]:
     due = time.monotonic() + commit_every
-    for record in consumer:
-        yield record
-        if time.monotonic() >= due:
+    owed = False
+    for record in consumer.steps():
+        if record is not None:
+            yield record
+            owed = True
+        if owed and time.monotonic() >= due:
             consumer.commit()
             due = time.monotonic() + commit_every
+            owed = False
 
 
 async def _at_least_once_async(
     consumer: AsyncConsumer[K, V], commit_every: float
 ) -> AsyncIterator[ConsumerRecord[K, V]]:
     due = time.monotonic() + commit_every
-    async for record in consumer:
-        yield record
-        if time.monotonic() >= due:
+    owed = False
+    async for record in consumer.steps():
+        if record is not None:
+            yield record
+            owed = True
+        if owed and time.monotonic() >= due:
             await consumer.commit()
             due = time.monotonic() + commit_every
+            owed = False
 
 
 @overload

@@ -18,6 +18,7 @@ from barnabas.clients.producer import Producer
 from barnabas.clients.records import TopicPartition
 from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
 from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 ASSIGNORS = ["range", "roundrobin", "cooperative-sticky", "uniform"]
 COUNT = 40
+LEAVE_GROUP = 13
 
 
 @pytest.fixture
@@ -182,6 +184,25 @@ def test_callbacks_are_told_what_comes_and_goes(member: Member, written: str, as
     assert sorted(went) == sorted(came)
 
 
+def test_a_member_that_was_removed_is_told_what_it_lost(
+    bootstrap: str, group: str, member: Member, written: str
+) -> None:
+    """As an administrator removes one that hangs, by the name of its instance."""
+    lost: list[TopicPartition] = []
+    came: list[TopicPartition] = []
+    with member(assignor="cooperative-sticky", group_instance_id="one", heartbeat_interval_ms=100) as consumer:
+        consumer.subscribe(written, on_assign=came.extend, on_lost=lost.extend)
+        wait_until(lambda: consumer.poll(0.05) is not None and len(came) == 4, "partitions")
+        removed = [{"member_id": "", "group_instance_id": "one", "reason": "it hangs"}]
+        connection = Connection(bootstrap, seconds=10)
+        answer = connection.ask(LEAVE_GROUP, 5, {"group_id": group, "members": removed})
+        connection.socket.close()
+        assert [one.error_code for one in answer.members] == [0]
+        wait_until(lambda: consumer.poll(0.05) is not None and len(lost) == 4, "the loss to be told")
+        assert sorted(lost) == [TopicPartition(written, number) for number in range(4)]
+        wait_until(lambda: consumer.poll(0.05) is not None and len(came) == 8, "the partitions to come back")
+
+
 def test_what_is_revoked_can_still_be_committed(member: Member, written: str) -> None:
     consumer = member(auto_commit=False)
     consumer.subscribe(written, on_revoke=lambda _: consumer.commit())
@@ -193,6 +214,16 @@ def test_what_is_revoked_can_still_be_committed(member: Member, written: str) ->
 def test_topics_are_found_by_pattern(bootstrap: str, member: Member, written: str) -> None:
     with member(re.compile(written[:-1] + r"[0-9a-f]")) as consumer:
         assert len(list(consumer.until_end())) == COUNT
+
+
+def test_topics_that_come_later_are_read_too(bootstrap: str, member: Member, written: str) -> None:
+    pattern = re.compile(written + r"(?:-later)?")
+    with member(pattern, topic_metadata_refresh_interval_ms=100) as consumer:
+        assert len(list(islice(consumer, COUNT))) == COUNT
+        with Producer(bootstrap) as producer:
+            producer.send(f"{written}-later", "new")
+        (record,) = wait_until(lambda: consumer.poll(0.1), "the record of the new topic")
+        assert record.value == b"new"
 
 
 def test_at_most_once_commits_before(member: Member, written: str) -> None:
@@ -209,6 +240,24 @@ def test_at_least_once_commits_afterwards(member: Member, written: str) -> None:
             if number == 4:
                 raise ZeroDivisionError
     assert committed(member, written) == 4
+
+
+def test_at_least_once_commits_while_nothing_comes(bootstrap: str, member: Member, written: str) -> None:
+    """The last records of a topic on which it has become quiet are not left uncommitted."""
+    with member(written, auto_commit=False) as consumer, ThreadPoolExecutor(1) as pool:
+        records = at_least_once(consumer, commit_every=0.1)
+        assert len(list(islice(records, COUNT))) == COUNT
+        waiting = pool.submit(next, records)
+        with member() as onlooker:
+            places = onlooker.partitions(written)
+            wait_until(
+                lambda: sum(offset or 0 for offset in onlooker.committed(*places).values()) == COUNT,
+                "the commit of the last records",
+            )
+        assert not waiting.done()
+        with Producer(bootstrap) as producer:
+            producer.send(written, "the end")
+        assert waiting.result(30).value == b"the end"
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "uniform"])

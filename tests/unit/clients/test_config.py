@@ -79,5 +79,5 @@ def test_idempotence_that_was_asked_for_is_not_dropped_in_silence() -> None:
 
 
 def test_a_missing_library_comes_with_the_line_that_installs_it() -> None:
-    with pytest.raises(LibraryMissing, match=r"needs no-such-library.*pip install 'barnabas\[avro\]'"):
+    with pytest.raises(LibraryMissing, match=r"needs no-such-library.*pip install '\.\[avro\]'"):
         load("no_such_library.part", "avro")

@@ -65,6 +65,14 @@ class AsyncConsumer(ConsumerBase[K, V]):
             else:
                 yield record
 
+    async def steps(self) -> AsyncIterator[ConsumerRecord[K, V] | None]:
+        """Records, one by one, and None whenever none came for a moment: for loops with something else to do."""
+        reader = self._reader
+        while True:
+            record = reader.take()
+            if record is not None or not await self._fetch(SLICE):
+                yield record
+
     async def until_end(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records up to where the partitions end now; what is written later is left for later.
 
