@@ -166,7 +166,7 @@ async def open_store(
 
 def _zookeeper(hosts: str) -> MetadataStore:
     if find_spec("kazoo") is None:
-        raise Failed("this needs kazoo, which is not installed; install it with: pip install 'barnabas[zookeeper]'")
+        raise Failed("this needs kazoo, which is not installed; install it with: pip install 'kazoo[sasl]'")
     from barnabas.metadata.zookeeper import ZooKeeperStore
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # it tells of every attempt; we tell of the outcome

@@ -16,9 +16,10 @@ def load(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0].replace("_", "-")
+        package = "protobuf" if extra == "protobuf" else module.partition(".")[0].replace("_", "-")
         raise LibraryMissing(
-            f"this needs {package}, which is not installed ({error}); install it with: pip install 'barnabas[{extra}]'"
+            f"this needs {package}, which is not installed ({error}); in a checkout of Barnabas, install it with: "
+            f"pip install '.[{extra}]'"
         ) from error
 
 

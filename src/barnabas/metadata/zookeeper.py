@@ -89,8 +89,7 @@ class ZooKeeperStore:
             import kazoo.security  # type: ignore[import-untyped]  # likewise
         except ImportError as error:
             raise StartupError(
-                "zookeeper.connect is set, but the ZooKeeper client is not installed: "
-                "run `pip install 'barnabas[zookeeper]'`"
+                "zookeeper.connect is set, but the ZooKeeper client is not installed: run `pip install 'kazoo[sasl]'`"
             ) from error
         self._errors: Any = kazoo.exceptions
         self._client: Any = kazoo.client.KazooClient(

@@ -104,7 +104,7 @@ def import_zookeeper(
 async def read_offsets(zookeeper: str, group: str, topics: Collection[str]) -> Found:
     """Read a group's nodes. The chroot becomes part of the paths, since a store would make one that is not there."""
     if find_spec("kazoo") is None:
-        raise Failed("this needs kazoo, which is not installed; install it with: pip install 'barnabas[zookeeper]'")
+        raise Failed("this needs kazoo, which is not installed; install it with: pip install 'kazoo[sasl]'")
     from barnabas.metadata.zookeeper import ZooKeeperStore
 
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # it tells of every attempt; we tell of the outcome
