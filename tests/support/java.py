@@ -27,6 +27,7 @@ TOOLS: Final = {
     "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "cluster": "org.apache.kafka.tools.ClusterTool",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",

@@ -11,13 +11,38 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from click.shell_completion import CompletionItem
+    from click.types import OptionHelpExtra
 
 F = TypeVar("F", bound="Callable[..., Any]")
 Example = tuple[str, str]
 """What one wants to do, and the command line that does it."""
+
+
+class Formatter(click.HelpFormatter):
+    """Wraps lines between words only: names such as kafka-topics and --max-messages stay whole."""
+
+    _HYPHEN = "\N{NON-BREAKING HYPHEN}"
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph or several."""
+        super().write_text(text.replace("-", self._HYPHEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write terms and what they mean."""
+        super().write_dl([(term, text.replace("-", self._HYPHEN)) for term, text in rows], col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        """All of it."""
+        return super().getvalue().replace(self._HYPHEN, "-")
+
+
+class Context(click.Context):
+    """Has help written by our formatter."""
+
+    formatter_class = Formatter
 
 
 class Option(click.Option):
@@ -26,6 +51,13 @@ class Option(click.Option):
     def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.section = section
+
+    def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
+        """What stands in brackets behind the help; that a number is not negative goes without saying."""
+        extra = super().get_help_extra(ctx)
+        if extra.get("range") in ("x>=0", "x>=1"):
+            del extra["range"]
+        return extra
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Topics and groups by name, anything else as click has it."""
@@ -44,6 +76,8 @@ def option(*names: str, **kwargs: Any) -> Callable[[F], F]:
 
 class Command(click.Command):
     """A command whose help has sections and, at the end, examples."""
+
+    context_class = Context
 
     def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -82,6 +116,8 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[Example]) 
 
 class Group(click.Group):
     """A command with commands of its own; its help ends with examples."""
+
+    context_class = Context
 
     def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

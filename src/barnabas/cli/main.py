@@ -14,7 +14,7 @@ import click
 
 from barnabas import __version__
 from barnabas.cli.failures import told_in_one_line
-from barnabas.cli.help import Example, write_examples
+from barnabas.cli.help import Context, Example, write_examples
 
 
 class LazyCommand(NamedTuple):
@@ -42,6 +42,9 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Groups": {
         "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
     },
+    "Transactions": {
+        "transactions": LazyCommand("barnabas.cli.transactions", "Look at transactions, and end those that hang."),
+    },
     "Pipelines": {
         "load": LazyCommand("barnabas.cli.load", "Load a topic into a table, exactly once."),
         "table": LazyCommand("barnabas.cli.table", "Look at loaded tables, and keep them in shape."),
@@ -53,6 +56,7 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
         "latency": LazyCommand("barnabas.cli.perf.latency", "Measure the way from producer to consumer."),
     },
     "Cluster": {
+        "cluster": LazyCommand("barnabas.cli.cluster", "Tell a cluster's id and its brokers."),
         "configs": LazyCommand("barnabas.cli.configs", "Show and change settings while brokers run."),
         "leader-election": LazyCommand("barnabas.cli.leader_election", "Elect leaders of partitions."),
         "reassign-partitions": LazyCommand(
@@ -81,6 +85,8 @@ EXAMPLES: list[Example] = [
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for: each is `command` in its module."""
+
+    context_class = Context
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, in the order of the help."""

@@ -66,6 +66,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     Console(highlight=False, markup=False).print(table)
 
 
+def print_padded(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print plain columns as some of Kafka's tools do: as wide as their widest cell, and a tab behind each."""
+    lines = [tuple(columns), *(tuple(str(cell) for cell in row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        click.echo("".join(f"{cell:<{width}}\t" for cell, width in zip(line, widths, strict=True)))
+
+
 def remark(text: str) -> None:
     """Say something that is not part of the result."""
     click.echo(text, err=True)

@@ -65,7 +65,7 @@ def offsets(cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: i
     found: dict[TopicPartition, int] = {}
     while wanted:
         again: list[TopicPartition] = []
-        for leader, led in _by_leader(cluster, wanted).items():
+        for leader, led in by_leader(cluster, wanted).items():
             for partition, code, offset in _ask(cluster, leader, led, timestamp):
                 if code == ErrorCode.none:
                     found[partition] = offset
@@ -79,7 +79,8 @@ def offsets(cluster: Cluster, partitions: Iterable[TopicPartition], timestamp: i
     return found
 
 
-def _by_leader(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[Node, list[TopicPartition]]:
+def by_leader(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[Node, list[TopicPartition]]:
+    """Partitions by who leads them; those that do not exist, or that nobody leads, are left out."""
     leading = leaders(cluster, (partition.topic for partition in partitions))
     led: dict[Node, list[TopicPartition]] = {}
     for partition in partitions:
@@ -116,7 +117,7 @@ def delete_before(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dic
     """Let logs begin at these offsets (-1: at their end); where each begins now, or why it was refused."""
     from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 
-    led = _by_leader(cluster, list(wanted))
+    led = by_leader(cluster, list(wanted))
     reached = {partition for partitions in led.values() for partition in partitions}
     results: dict[TopicPartition, int | RequestRefused] = {
         partition: RequestRefused(

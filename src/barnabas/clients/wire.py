@@ -53,6 +53,9 @@ ANOTHER_COORDINATOR: Final = frozenset(
     }
 )
 """Answers after which a coordinator is looked for again."""
+GROUPS: Final = 0
+TRANSACTIONS: Final = 1
+"""What coordinators are there for, with the numbers that FindCoordinator has for it."""
 
 
 class Node(NamedTuple):
@@ -215,15 +218,15 @@ class Cluster:
         )
         return sorted(Node(broker.node_id, broker.host, broker.port) for broker in metadata.brokers)
 
-    def coordinators(self, group_ids: Iterable[str], deadline: Deadline) -> dict[Node, list[str]]:
-        """The groups by the broker that coordinates them; waits for brokers that are about to."""
+    def coordinators(self, keys: Iterable[str], deadline: Deadline, of: int = GROUPS) -> dict[Node, list[str]]:
+        """Groups or transactional ids by the broker that coordinates them; waits for brokers that are about to."""
         from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
         from kio.static.primitive import i8
 
         found: dict[Node, list[str]] = {}
-        missing = tuple(group_ids)
+        missing = tuple(keys)
         while missing:
-            answer = self.ask(FindCoordinatorRequest(key_type=i8(0), coordinator_keys=missing), at_least=4)
+            answer = self.ask(FindCoordinatorRequest(key_type=i8(of), coordinator_keys=missing), at_least=4)
             refused = [one for one in answer.coordinators if one.error_code != ErrorCode.none]
             for one in answer.coordinators:
                 if one.error_code == ErrorCode.none:
@@ -238,25 +241,27 @@ class Cluster:
 
     def ask_coordinators(
         self,
-        group_ids: Iterable[str],
+        keys: Iterable[str],
         request: Callable[[Sequence[str]], RequestPayload],
         parts: Callable[[Any], Iterable[tuple[str, ErrorCode, T]]],
         *,
         at_least: int = 0,
+        of: int = GROUPS,
+        retried: frozenset[ErrorCode] = frozenset(),
     ) -> dict[str, tuple[Node, ErrorCode, T]]:
         """Ask the coordinators of groups, each once for all its groups, until every group has a real answer.
 
         `request` makes the request for some groups; `parts` takes the response apart into group, error and whatever
-        the caller wants of it.
+        the caller wants of it. `retried` are errors that pass. Likewise for transactional ids, when it is `of` those.
         """
         deadline = self.deadline()
         answers: dict[str, tuple[Node, ErrorCode, T]] = {}
-        missing = list(dict.fromkeys(group_ids))
+        missing = list(dict.fromkeys(keys))
         while missing:
             again: list[str] = []
-            for node, groups in self.coordinators(missing, deadline).items():
+            for node, groups in self.coordinators(missing, deadline, of).items():
                 for group, code, part in parts(self.ask(request(groups), at=node, at_least=at_least)):
-                    if code in ANOTHER_COORDINATOR and not deadline.passed:
+                    if code in ANOTHER_COORDINATOR | retried and not deadline.passed:
                         again.append(group)
                     else:
                         answers[group] = (node, code, part)

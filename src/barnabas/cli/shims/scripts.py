@@ -98,6 +98,8 @@ SCRIPTS: Final[dict[str, Script]] = {
     "kafka-log-dirs": Script(("log-dirs",)),
     "kafka-broker-api-versions": Script(("broker-api-versions",)),
     "kafka-features": Script(("features",)),
+    "kafka-transactions": Script(("transactions",)),
+    "kafka-cluster": Script(("cluster",)),
     "kafka-dump-log": Script(("log", "dump")),
 }
 """Scripts that are one command each."""

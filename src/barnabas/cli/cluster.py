@@ -1,0 +1,108 @@
+"""`barnabas cluster`: kafka-cluster, which tells a cluster's id and its brokers.
+
+What kafka-cluster has for KRaft alone is left out: unregistering brokers (here a broker is registered while it runs)
+and endpoints of controllers (here brokers are controllers).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.connection import connection_options
+from barnabas.cli.help import Command, Group
+from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEFAULT_RACK_WIDTH = 10
+
+
+@click.group(
+    cls=Group,
+    examples=[
+        ("which cluster is this?", "barnabas cluster cluster-id"),
+        ("its brokers, where they listen, and who is the controller", "barnabas cluster list-endpoints"),
+        ("of another one", "barnabas cluster list-endpoints --bootstrap-server broker1:9092 --json"),
+    ],
+)
+def command() -> None:
+    """Tell a cluster's id and its brokers. The commands are those of kafka-cluster."""
+
+
+@command.command(
+    "cluster-id",
+    cls=Command,
+    short_help="Show the cluster's id.",
+    examples=[("of another cluster", "barnabas cluster cluster-id --bootstrap-server broker1:9092")],
+)
+@connection_options
+@json_option
+def cluster_id(bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+    """Show the cluster's id."""
+    told = ask(bootstrap_server, command_config)
+    if as_json:
+        print_json({"clusterId": told.cluster_id})
+    else:
+        click.echo(f"Cluster ID: {told.cluster_id}")
+
+
+@command.command(
+    "list-endpoints",
+    cls=Command,
+    short_help="List brokers and where they listen.",
+    examples=[("addresses for a script", "barnabas cluster list-endpoints --json | jq -r '.brokers[].host'")],
+)
+@connection_options
+@json_option
+def list_endpoints(bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+    """List the brokers that are up, and where clients reach them."""
+    told = ask(bootstrap_server, command_config)
+    brokers = sorted(told.brokers, key=lambda broker: broker.broker_id)
+    match choose_style(as_json=as_json):
+        case Style.JSON:
+            print_json(
+                {
+                    "clusterId": told.cluster_id,
+                    "controllerId": None if told.controller_id < 0 else told.controller_id,
+                    "brokers": [
+                        {"id": one.broker_id, "host": one.host, "port": one.port, "rack": one.rack} for one in brokers
+                    ],
+                }
+            )
+        case Style.PLAIN:
+            hosts = max(len(one.host) for one in brokers)
+            racks = max((len(one.rack) for one in brokers if one.rack), default=DEFAULT_RACK_WIDTH)
+            for words in (
+                ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"),
+                *((one.broker_id, one.host, one.port, one.rack or "null", "unfenced", "broker") for one in brokers),
+            ):
+                widths = (10, hosts, 10, racks, 10, 15)
+                click.echo(" ".join(str(word).ljust(width) for word, width in zip(words, widths, strict=True)))
+        case Style.TABLE:
+            print_table(
+                ("Broker", "Host", "Port", "Rack", ""),
+                (
+                    (
+                        one.broker_id,
+                        one.host,
+                        one.port,
+                        one.rack or "-",
+                        "controller" if one.broker_id == told.controller_id else "",
+                    )
+                    for one in brokers
+                ),
+            )
+
+
+def ask(bootstrap_server: str, command_config: Path | None) -> Any:
+    """What DescribeCluster answers."""
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+    from barnabas.cli import connection
+
+    request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
+    with connection.open_cluster(bootstrap_server, command_config) as cluster:
+        return cluster.ask(request)
