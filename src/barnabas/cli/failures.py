@@ -11,8 +11,9 @@ defect, and shows where it happened.
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
@@ -21,9 +22,24 @@ if TYPE_CHECKING:
 
 
 class Failed(click.ClickException):
-    """The command did not work; printed as one line."""
+    """The command did not work; printed as one line, which a terminal gets broken between words."""
 
     exit_code = 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Say what happened, on standard error."""
+        text = f"Error: {self.format_message()}"
+        click.echo(_wrapped(text) if file is None and sys.stderr.isatty() else text, file=file, err=True)
+
+
+def _wrapped(text: str) -> str:
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    return "\n".join(
+        textwrap.fill(line, width, break_on_hyphens=False, break_long_words=False) for line in text.splitlines()
+    )
 
 
 @contextmanager

@@ -55,7 +55,12 @@ def command(ctx: click.Context, bootstrap_server: str, command_config: Path | No
     ctx.obj = lambda: connection.open_cluster(bootstrap_server, command_config)
 
 
-@command.command("describe", cls=Command, short_help="Show features and their levels.")
+@command.command(
+    "describe",
+    cls=Command,
+    short_help="Show features and their levels.",
+    examples=[("as one broker knows them", "barnabas features describe --node-id 2")],
+)
 @option("--node-id", type=click.IntRange(min=0), metavar="ID", help="Ask this broker.  [default: any]")
 @json_option
 @click.pass_obj
@@ -100,10 +105,15 @@ def describe(connect: Connect, node_id: int | None, as_json: bool) -> None:
             print_table(
                 ("Feature", "Lowest", "Highest", "Level"),
                 (
-                    (one.name, *(level_text(one.name, level) for level in (one.lowest, one.highest, one.finalized)))
+                    (one.name, *(level_cell(one.name, level) for level in (one.lowest, one.highest, one.finalized)))
                     for one in found.features
                 ),
             )
+
+
+def level_cell(feature: str, level: int) -> int | str:
+    """A level in a table, where numbers stay numbers."""
+    return level_text(feature, level) if feature == METADATA_VERSION else level
 
 
 def level_text(feature: str, level: int) -> str:
@@ -117,7 +127,12 @@ def change_options(command: F) -> F:
     return option("--feature", metavar="NAME=LEVEL", multiple=True, required=True, help="Repeatable.")(command)
 
 
-@command.command("upgrade", cls=Command, short_help="Raise the levels of features.")
+@command.command(
+    "upgrade",
+    cls=Command,
+    short_help="Raise the levels of features.",
+    examples=[("the new group protocol", "barnabas features upgrade --feature group.version=1")],
+)
 @change_options
 @click.pass_obj
 def upgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool) -> None:
@@ -127,7 +142,17 @@ def upgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool) -> None:
     change_levels(connect, "upgrade", parse_levels(feature), Change.UPGRADE, dry_run=dry_run)
 
 
-@command.command("downgrade", cls=Command, short_help="Lower the levels of features.")
+@command.command(
+    "downgrade",
+    cls=Command,
+    short_help="Lower the levels of features.",
+    examples=[
+        (
+            "transactions as clients of Kafka 3 know them",
+            "barnabas features downgrade --feature transaction.version=1",
+        ),
+    ],
+)
 @change_options
 @option("--unsafe", is_flag=True, help="Even if metadata is lost.")
 @click.pass_obj
@@ -139,7 +164,12 @@ def downgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool, unsafe:
     change_levels(connect, "downgrade", parse_levels(feature), change, dry_run=dry_run)
 
 
-@command.command("disable", cls=Command, short_help="Switch features off.")
+@command.command(
+    "disable",
+    cls=Command,
+    short_help="Switch features off.",
+    examples=[("would it be possible?", "barnabas features disable --feature group.version --dry-run")],
+)
 @option("--feature", metavar="NAME", multiple=True, required=True, help="Repeatable.")
 @option("--dry-run", is_flag=True, help="Only ask whether it could be done.")
 @option("--unsafe", is_flag=True, help="Even if metadata is lost.")

@@ -106,7 +106,13 @@ def show(told: dict[str, Any], style: Style) -> None:
             click.echo(" ".join(map(str, row)))
 
 
-@command.command("compact", cls=Command)
+@command.command(
+    "compact",
+    cls=Command,
+    examples=[
+        ("files of about 256 MB", "barnabas table compact lake/orders --format delta --target-size 256"),
+    ],
+)
 @click.argument("place")
 @table_options
 @option(
@@ -128,7 +134,13 @@ def compact(place: str, kind: str, catalog: str, options: tuple[str, ...], targe
     click.echo(f"Merged {done.merged} files into {done.into}." if done.merged else "There is nothing to merge.")
 
 
-@command.command("expire", cls=Command)
+@command.command(
+    "expire",
+    cls=Command,
+    examples=[
+        ("drop versions older than a month", "barnabas table expire lake/orders --format delta --older-than 30d"),
+    ],
+)
 @click.argument("place")
 @table_options
 @option(

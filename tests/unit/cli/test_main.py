@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import click
 import pytest
 
 from barnabas import __version__
+from barnabas.cli.help import Context
 from barnabas.cli.main import COMMANDS, cli
 from tests.support.processes import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.unit.cli.conftest import Run
 
 NAMES = [name for commands in COMMANDS.values() for name in commands]
@@ -32,6 +37,33 @@ def test_every_command_has_help_with_an_example(run: Run, name: str) -> None:
     assert f"Usage: barnabas {name}" in shown
     assert "Examples:\n" in shown
     assert f"barnabas {name}" in shown.split("Examples:\n")[1]
+
+
+def leaves(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    """Commands below a command, with all of their words."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            found = command.get_command(context, word)
+            assert found is not None
+            yield from leaves(found, f"{name} {word}")
+    else:
+        yield name, command
+
+
+def test_every_command_below_a_command_has_an_example_of_itself() -> None:
+    for name, command in leaves(cli, "barnabas"):
+        lines = [line for _, line in getattr(command, "examples", ())]
+        assert any(name in line for line in lines), name
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_help_is_not_wrapped_within_names(width: int) -> None:
+    for name, command in leaves(cli, "barnabas"):
+        with Context(command, info_name=name, terminal_width=width) as context:
+            shown = command.get_help(context)
+        assert not re.search(r"\w-\n", shown), f"{name} at {width} columns:\n{shown}"
+        assert "\N{NON-BREAKING HYPHEN}" not in shown
 
 
 def test_version(run: Run) -> None:
