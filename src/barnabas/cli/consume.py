@@ -281,6 +281,7 @@ def consumer_properties(options: dict[str, Any]) -> dict[str, Any]:
         found["auto.offset.reset"] = "earliest"
     if options["isolation_level"]:
         found["isolation.level"] = options["isolation_level"]
+    found.setdefault("isolation.level", "read_uncommitted")  # as in Kafka; librdkafka has it the other way round
     return found
 
 

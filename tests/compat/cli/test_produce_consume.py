@@ -9,6 +9,8 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
+from google.protobuf import descriptor_pb2
 
 from tests.support import java
 from tests.support.processes import Process
@@ -109,6 +111,60 @@ def test_formats_and_filters(new_topic: TopicMaker, run: Run, tmp_path: Path) ->
     assert "--skip-message-on-error goes on after it" in done.stderr
 
 
+def test_protobuf_there_and_back(new_topic: TopicMaker, run: Run, tmp_path: Path) -> None:
+    described = descriptor_pb2.FileDescriptorSet()
+    file = described.file.add(name="order.proto", package="shop", syntax="proto3")
+    message = file.message_type.add(name="Order")
+    field = descriptor_pb2.FieldDescriptorProto
+    message.field.add(name="id", number=1, type=field.TYPE_INT32, label=field.LABEL_OPTIONAL)
+    message.field.add(name="item", number=2, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    compiled = tmp_path / "order.desc"
+    compiled.write_bytes(described.SerializeToString())
+    topic, schema = new_topic(), f"{compiled}:shop.Order"
+    lines = '{"id":1,"item":"tea"}\n{"id":2,"item":"grüße"}\n'
+    assert run("produce", "--topic", topic, "--value-schema", schema, stdin=lines).returncode == 0
+    assert everything(run, topic, "--value-format", "hex").splitlines()[0] == "08011203746561"
+    assert everything(run, topic, "--value-schema", schema) == lines
+    assert (
+        everything(run, topic, "--value-schema", schema, "--filter", "value.item == 'tea'") == lines.splitlines(True)[0]
+    )
+    unknown = run("consume", "--topic", topic, "--value-schema", f"{compiled}:shop.Nothing")
+    assert (unknown.returncode, "the file has no message shop.Nothing" in unknown.stderr) == (2, True)
+
+
+def test_keys_by_the_old_name_of_the_property(new_topic: TopicMaker, run: Run) -> None:
+    topic = new_topic()
+    run("produce", "--topic", topic, "--property", "parse.key=true", "--property", "key.separator=:", stdin="k:v\n")
+    shown = everything(run, topic, "--property", "print.key=true", "--property", "key.separator= is ")
+    assert shown == "k is v\n"
+
+
+def test_topics_by_a_pattern(new_topic: TopicMaker, run: Run) -> None:
+    first, second = new_topic(), new_topic()
+    for topic in (first, second):
+        assert run("produce", "--topic", topic, stdin=f"in {topic}\n").returncode == 0
+    words = ["--include", rf"{first}|(?:{second})\d*", "--from-beginning"]
+    for more in ([], ["--group", first]):
+        done = run("consume", *words, *more, "--max-messages", "2")
+        assert sorted(done.stdout.splitlines()) == sorted([f"in {first}", f"in {second}"])
+    refused = run("consume", "--include", r"(a)\1", "--group", first)
+    assert (refused.returncode, "cannot be used to look for topics" in refused.stderr) == (1, True)
+
+
+def test_readers_of_committed_records_do_not_see_others(bootstrap: str, new_topic: TopicMaker, run: Run) -> None:
+    topic = new_topic()
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for value, ended in (("kept", producer.commit_transaction), ("dropped", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        assert producer.flush(30) == 0
+        ended(30)
+    assert everything(run, topic) == "kept\ndropped\n"
+    assert everything(run, topic, "--isolation-level", "read_committed") == "kept\n"
+    assert everything(run, topic, "--isolation-level", "read_uncommitted") == "kept\ndropped\n"
+
+
 def test_places_and_ends(new_topic: TopicMaker, run: Run) -> None:
     topic = new_topic(2)
     lines = "".join(json.dumps({"value": str(number), "partition": number % 2}) + "\n" for number in range(10))
@@ -153,6 +209,19 @@ def test_following_ends_with_ctrl_c(bootstrap: str, new_topic: TopicMaker, run: 
         following.send(signal.SIGINT)
         assert following.wait(20) == 130
         assert following.output().splitlines()[-1] == "Processed a total of 2 messages"
+
+
+def test_following_with_a_filter(bootstrap: str, new_topic: TopicMaker, run: Run, tmp_path: Path) -> None:
+    topic = new_topic()
+    words = [sys.executable, "-m", "barnabas.cli.main", "consume", "--bootstrap-server", bootstrap, "--topic", topic]
+    words += ["--from-beginning", "--value-format", "json", "--filter", "value.total > 100"]
+    with Process("consume", words, tmp_path / "consume.log") as following:
+        for small, large in ((1, 101), (2, 102)):
+            run("produce", "--topic", topic, stdin=f'{{"total":{small}}}\n{{"total":{large}}}\n')
+            following.wait_for_output(f'^{{"total":{large}}}$')
+        following.send(signal.SIGINT)
+        assert following.wait(20) == 130
+        assert following.output().splitlines() == ['{"total":101}', '{"total":102}', "Processed a total of 2 messages"]
 
 
 @pytest.mark.parametrize(

@@ -238,3 +238,51 @@ def test_the_quickstart_without_zookeeper(tutorial: Tutorial, flags: str, file: 
         "This is my second event",
     )
     tutorial.run("bin/kafka-server-stop.sh")
+
+
+def test_the_other_scripts(tutorial: Tutorial) -> None:
+    """What tutorials have after the quickstart: settings, groups, measurements and elections."""
+    tutorial.leave_running("bin/kafka-server-start.sh config/kraft/server.properties").wait_for_output(READY)
+    tutorial.run("bin/kafka-topics.sh --create --topic test --partitions 2 --bootstrap-server localhost:9092")
+    changed = tutorial.run(
+        "bin/kafka-configs.sh --bootstrap-server localhost:9092 --entity-type topics --entity-name test --alter "
+        "--add-config retention.ms=3600000"
+    )
+    assert changed.stdout == "Completed updating config for topic test.\n"
+    described = tutorial.run(
+        "bin/kafka-configs.sh --zookeeper localhost:2181 --describe --entity-type topics --entity-name test"
+    )
+    assert described.stderr == IGNORED
+    assert "retention.ms=3600000 " in described.stdout
+
+    sent = tutorial.run(
+        "bin/kafka-producer-perf-test.sh --topic test --num-records 1000 --record-size 100 --throughput -1 "
+        "--producer-props bootstrap.servers=localhost:9092 acks=1"
+    )
+    assert sent.stdout.startswith("1000 records sent, ")
+    read = tutorial.run(
+        "bin/kafka-consumer-perf-test.sh --broker-list localhost:9092 --topic test --messages 1000 --group perf "
+        "--threads 1"
+    )
+    assert read.stdout.splitlines()[0].startswith("start.time, end.time, data.consumed.in.MB, ")
+    assert read.stdout.splitlines()[1].split(", ")[4] == "1000"
+
+    listed = tutorial.run("bin/kafka-consumer-groups.sh --bootstrap-server localhost:9092 --list")
+    assert listed.stdout == "perf\n"
+    groups = tutorial.run(
+        "bin/kafka-consumer-groups.sh --bootstrap-server localhost:9092 --describe --group perf"
+    ).stdout
+    rows = [line.split()[:6] for line in groups.splitlines() if line.startswith("perf ")]
+    assert sum(int(row[3]) for row in rows) == sum(int(row[4]) for row in rows) == 1000
+    assert [row[5] for row in rows] == ["0", "0"]
+
+    elected = tutorial.run(
+        "bin/kafka-leader-election.sh --bootstrap-server localhost:9092 --election-type PREFERRED --topic test "
+        "--partition 0"
+    )
+    assert elected.stdout == "Valid replica already elected for partitions test-0\n"
+    transactions = tutorial.run("bin/kafka-transactions.sh --bootstrap-server localhost:9092 list").stdout
+    assert transactions.split() == ["TransactionalId", "Coordinator", "ProducerId", "TransactionState"]
+    told = tutorial.run("bin/kafka-cluster.sh cluster-id --bootstrap-server localhost:9092").stdout
+    assert re.fullmatch(r"Cluster ID: \S{22}\n", told)
+    tutorial.run("bin/kafka-server-stop.sh")

@@ -156,5 +156,5 @@ def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without_kazoo)
     for name in [name for name in sys.modules if name.startswith("kazoo")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(StartupError, match=r"pip install 'barnabas\[zookeeper\]'"):
+    with pytest.raises(StartupError, match=r"pip install 'kazoo\[sasl\]'"):
         ZooKeeperStore("localhost:2181")
