@@ -62,5 +62,5 @@ $(BIN)/python:
 
 .venv/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[clients,avro,protobuf,zookeeper,spark]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[clients,avro,protobuf,zookeeper,declarative]' --group dev
 	@touch $@ .venv/.broker
