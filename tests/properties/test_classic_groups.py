@@ -86,14 +86,16 @@ class Members(RuleBasedStateMachine):
         self.ask(self.groups.join(member.member_id, instance_id=member.instance_id, protocols=protocols))
 
     @precondition(lambda self: self.group is not None)
-    @rule(data=st.data())
-    def sync(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), too_large=st.booleans())
+    def sync(self, data: st.DataObject, too_large: bool) -> None:
         assert self.group is not None
+        self.groups.is_full = too_large
         member_id = self.some_id(data)
         assignments = {name: b"some" for name in self.group.members if data.draw(st.booleans())}
         self.ask(
             self.groups.sync(member_id, self.generation(data), assignments, protocol_name=None, protocol_type=None)
         )
+        self.groups.is_full = False
 
     @precondition(lambda self: self.group is not None and self.group.state in WAITING_STATES)
     @rule()

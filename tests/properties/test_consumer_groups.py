@@ -83,6 +83,16 @@ class Groups(RuleBasedStateMachine):
             consumer.beat(topics=consumer.topics, **consumer.fields)
 
     @rule(slot=slots)
+    def beat_in_vain(self, slot: int) -> None:
+        """What it comes to is too large to be stored, and leaves no trace."""
+        if (consumer := self.consumers.get(slot)) is not None:
+            before = len(self.coordinator.log)
+            self.coordinator.is_full = True
+            consumer.beat(**self._identity(consumer))
+            self.coordinator.is_full = False
+            assert len(self.coordinator.log) == before
+
+    @rule(slot=slots)
     def lose_answer(self, slot: int) -> None:
         if (consumer := self.consumers.get(slot)) is not None and consumer.epoch:
             consumer.missed = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.types import GroupId
 from kio.static.primitive import i32, i32Timedelta
 
+from barnabas.machines.groups import classic_replies as replies
 from barnabas.machines.groups.classic import ClassicRules
 from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.settings import GroupSettings
@@ -76,6 +77,8 @@ class Groups:
         self.log = list(log)
         self.now_ms = now_ms
         self.timers: dict[TimerKey, int] = {}
+        self.is_full = False
+        """Whether everything that can be refused as too large is."""
         for key, value in self.log:
             record = decode(key, value)
             assert record is not None
@@ -94,6 +97,10 @@ class Groups:
 
     def take(self, outcome: GroupOutcome) -> None:
         """Do what a shell does."""
+        if self.is_full and outcome.changes and outcome.otherwise is not None:
+            refused = [(asker, replies.sync_refused(ErrorCode.unknown_server_error)) for asker, _ in outcome.replies]
+            instead = outcome.otherwise()
+            outcome = replace(instead, replies=(*refused, *instead.replies))
         for record in outcome.changes:
             encoded = encode(record)
             self.log.append(encoded)

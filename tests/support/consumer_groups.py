@@ -4,7 +4,7 @@ and its clients, of both protocols, are honest about what they have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -77,6 +77,8 @@ class Coordinator:
         self.log: list[CoordinatorRecord] = []
         self.timers: dict[TimerKey, int] = {}
         self.now_ms = 1_000_000
+        self.is_full = False
+        """Whether everything that can be refused as too large is."""
         self.steps: set[tuple[ConsumerGroupState, ConsumerGroupState]] = set()
         """What followed what, while the group was a consumer group; all of it is in the table."""
         for record in log:
@@ -107,6 +109,10 @@ class Coordinator:
 
     def run(self, outcome: GroupOutcome) -> None:
         """Do what was decided, and give everybody their answers."""
+        if self.is_full and outcome.changes and outcome.otherwise is not None:
+            refused = [(asker, _refused(answer)) for asker, answer in outcome.replies]
+            instead = outcome.otherwise()
+            outcome = replace(instead, replies=(*refused, *instead.replies))
         for record in outcome.changes:
             self._store(record)
         self._note_step()
@@ -177,6 +183,10 @@ class Coordinator:
         read = decode(*encode(record))
         assert read == record
         self.rules.replay(read)
+
+
+def _refused(answer: Any) -> Any:
+    return replace(answer, error_code=ErrorCode.unknown_server_error)
 
 
 def request(

@@ -213,6 +213,8 @@ class Turn:
     def _assignments_refused(self) -> GroupOutcome:
         """The group with its assignments is more than can be stored: it tries again."""
         turn = Turn(self.group, self.settings, Draft(), self.now_ms)
+        for member in self.group.members.values():
+            turn.heard_of(member)
         turn.prepare("the assignments are too large to be stored")
         return turn.draft.outcome()
 

@@ -44,6 +44,20 @@ class TestSync:
         assert late.answer.assignment == b""
         assert late.error is ErrorCode.none
 
+    def test_assignments_that_are_too_large_begin_a_new_round_in_which_all_are_watched(self) -> None:
+        groups = Groups()
+        leader, follower = joined(groups, "a", "b", session_ms=10_000)
+        waiting = groups.sync(follower)
+        groups.heartbeat(leader)
+        groups.expire("session", follower)  # it waits, and need not be heard of
+        groups.is_full = True
+        assert groups.sync(leader, assignments={leader: b"x" * 10}).error is ErrorCode.unknown_server_error
+        assert waiting.error is ErrorCode.unknown_server_error
+        assert groups.group.state is PREPARING
+        groups.is_full = False
+        groups.advance(20_000)
+        assert groups.group.state is EMPTY
+
     def test_the_assignments_are_in_the_log(self) -> None:
         groups = Groups()
         a, b = groups.stable("a", "b")
