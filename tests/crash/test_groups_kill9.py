@@ -2,7 +2,9 @@
 goes back, and all members come back to their partitions.
 
 Clients of two libraries and both protocols live through all of it (kafka-python gives up when there is no broker).
-Beside them are two members made by hand, which know their generation and their epoch to the number.
+Beside them are two members made by hand, which know their generation and their epoch to the number. And each end comes
+while other groups are in the middle of it (`in_flight`): streams of commits with dozens of requests unanswered, a
+member that joins again without a pause, and one whose epoch rises with every heartbeat.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tests.support.group_wire import (
     joining,
 )
 from tests.support.groups import QUICK
+from tests.support.in_flight import NOT_YET, Commits, Epochs, Generations, wait_until_busy
 from tests.support.members import (
     AioKafkaMember,
     Committed,
@@ -49,8 +52,7 @@ if TYPE_CHECKING:
 ENDINGS: Final = ("kill", "stop", "kill", "kill", "stop", "kill")
 TOPIC: Final = "grouped"
 PARTITIONS: Final = 6
-NOT_YET: Final = {14, 15, 16}
-"""The coordinator is loading, or is being made."""
+COMMITTERS: Final = 4
 SETTINGS: Final = {
     **QUICK,
     "group.consumer.session.timeout.ms": "30000",
@@ -139,6 +141,34 @@ def offsets(connection: Connection, group: str) -> dict[Place, int]:
     return {Place(TOPIC, place.partition_index): place.committed_offset for place in found.topics[0].partitions}
 
 
+class Streams:
+    """Groups that are in the middle of something when the broker ends."""
+
+    def __init__(self) -> None:
+        self.commits = [Commits(f"stream-{number}", TOPIC, number) for number in range(COMMITTERS)]
+        self.generations = Generations("rejoining", TOPIC)
+        self.epochs = Epochs("rising")
+        self._all = (*self.commits, self.generations, self.epochs)
+
+    def run_into_the_end_of(self, broker: Barnabas, ending: str) -> None:
+        """Be at work when the broker ends."""
+        for stream in self._all:
+            stream.begin(broker.bootstrap)
+        wait_until_busy(self._all, 10)
+        broker.kill() if ending == "kill" else broker.stop()
+        for stream in self._all:
+            stream.end()
+        if ending == "kill":
+            unanswered = sum(stream.sent - stream.acknowledged for stream in self.commits)
+            assert unanswered >= COMMITTERS, f"the kill came when hardly anything was under way: {unanswered} commits"
+
+    def check(self, connection: Connection) -> None:
+        """Nothing that was acknowledged is lost, and nothing is there that nobody sent."""
+        for stream in self.commits:
+            found = offsets(connection, stream.group)[Place(TOPIC, stream.partition)]
+            assert stream.acknowledged <= found <= stream.sent, f"{stream}, and {found} is committed"
+
+
 def commit(members: list[Member]) -> dict[Place, int]:
     """Let each member commit what it holds, until it is acknowledged; what was."""
     done: dict[Place, int] = {}
@@ -172,7 +202,7 @@ def test_groups_live_through_restarts_and_kills(tmp_path: Path) -> None:
             old.kind = kind
             crews[old.group].append(old.join(TOPIC, session_ms=20_000))
         crews[new.group] = [new.join(TOPIC) for _ in range(2)]
-        by_hand, by_hand_new = Classic(), New()
+        by_hand, by_hand_new, streams = Classic(), New(), Streams()
         with Connection(broker.bootstrap) as connection:
             connection.ask(FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": [Classic.group]})
             by_hand.join(connection)
@@ -184,9 +214,10 @@ def test_groups_live_through_restarts_and_kills(tmp_path: Path) -> None:
                 wait_until_shared(members, places_of(TOPIC, PARTITIONS))
                 wait_until_read(members, sent, 60)
                 committed[group] = commit(members)
-            broker.kill() if ending == "kill" else broker.stop()
+            streams.run_into_the_end_of(broker, ending)
             broker = Barnabas(tmp_path, SETTINGS, port)
             with Connection(broker.bootstrap) as connection:
+                streams.check(connection)
                 for group, acknowledged in committed.items():
                     found = offsets(connection, group)
                     assert {place: found[place] for place in acknowledged} == acknowledged, f"{ending} {number}"
