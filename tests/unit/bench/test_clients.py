@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import socket
 import struct
 import sys
 
 import crc32c
 import pytest
-from bench.clients import tools, wire
+from bench.clients import tools, traffic, wire
 from bench.clients.java import parse_rate
 from bench.clients.pulse import longest_gap
 from kio.schema.errors import ErrorCode
@@ -29,6 +30,15 @@ SUMMARY = (
 def test_the_longest_gap_is_between_two_neighbours() -> None:
     assert longest_gap([1.0, 1.5, 4.0, 4.25]) == 2.5
     assert longest_gap([1.0]) == 0
+
+
+def test_a_fetch_of_the_traffic_asks_for_the_last_batches_of_its_producer() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        producer = traffic._Producer(ours, "topic", 2, b"")
+        producer.last = 160
+        traffic._Fetcher(ours, "topic", 2, producer).send()
+        assert theirs.recv(1 << 16) == wire.fetch_request("topic", 2, 160 + 16 - 64, 64 * 1024)
 
 
 def test_a_batch_has_a_true_header() -> None:
