@@ -97,6 +97,8 @@ class Member(threading.Thread, ABC):
         self.changes: list[Change] = []
         self.owned: frozenset[Place] = frozenset()
         self.failure: BaseException | None = None
+        self.is_over = False
+        """Whether its client is closed."""
         self._commands: queue.SimpleQueue[tuple[Callable[[], Any], concurrent.futures.Future[Any]]] = (
             queue.SimpleQueue()
         )
@@ -144,6 +146,7 @@ class Member(threading.Thread, ABC):
         except Exception as error:  # shown by whoever waits for this member
             self.failure = error
         self.owned = frozenset()
+        self.is_over = True
 
     def received(self, reads: list[Read]) -> None:
         """Take what came."""

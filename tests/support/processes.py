@@ -26,14 +26,23 @@ running: Final[list[Process]] = []
 class Process:
     """A child process. As a context manager it is killed at the end, whatever it was doing."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        listens: bool = False,
+    ) -> None:
+        """With `listens` it can be told something, line by line."""
         self.name = name
         self.log = log
         self._log_start = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             self._child = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if listens else subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(env or {})},
@@ -76,6 +85,12 @@ class Process:
             return match
 
         return wait_until(found, f"/{pattern}/ in the output of {self.name}:\n{self.tail()}", seconds)
+
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._child.stdin is not None, f"{self.name} does not listen"
+        self._child.stdin.write(f"{line}\n".encode())
+        self._child.stdin.flush()
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
@@ -123,6 +138,8 @@ class Process:
         raise AssertionError(f"{self.name} has no RssAnon: it ended, or this is not Linux")
 
     def _forget(self) -> None:
+        if self._child.stdin is not None:
+            self._child.stdin.close()
         if self in running:
             running.remove(self)
 

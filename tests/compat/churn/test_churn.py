@@ -1,7 +1,10 @@
-"""Fifty members of four groups join, leave and crash under load, in mixed protocols and from four client libraries.
+"""Fifty members of five groups join, leave and crash under load, in mixed protocols and from four client libraries.
 
-In the end every group has read every record at least once and committed it, at rest each partition has one owner, and
-nobody is stuck. `BARNABAS_TEST_CHURN_SECONDS` says how long it goes on before it comes to rest.
+In the end every group has read every record at least once and committed it, at rest each partition has one owner, the
+members speak the protocol that they have in common, and nobody is stuck. `BARNABAS_TEST_CHURN_SECONDS` says how long it
+goes on before it comes to rest; a line at the end says what happened (pytest -s shows it):
+
+    BARNABAS_TEST_CHURN_SECONDS=300 pytest -s tests/compat/churn
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import random
 import re
 import sys
 import time
-from contextlib import ExitStack
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +23,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support import java
-from tests.support.group_wire import OFFSET_FETCH, fetching, owners
+from tests.support.group_wire import CONSUMER_GROUP_DESCRIBE, DESCRIBE_GROUPS, OFFSET_FETCH, fetching, owners
 from tests.support.processes import Process
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
@@ -33,12 +36,15 @@ if TYPE_CHECKING:
 
     from tests.compat.conftest import TopicMaker
 
-SECONDS: Final = float(os.environ.get("BARNABAS_TEST_CHURN_SECONDS", "40"))
+SECONDS: Final = float(os.environ.get("BARNABAS_TEST_CHURN_SECONDS", "25"))
+FIRST_KILL: Final = 6.0
+KILL_EVERY: Final = 3.0
+JAVA_EVERY: Final = 3
+"""Every so manieth victim is a Java process."""
 REST: Final = 90.0
 """How long everything may take to come to rest: expired sessions, a last rebalance, the tail of the records."""
 PARTITIONS: Final = 20
 PER_SECOND: Final = 300
-EAGER: Final = ("range", "roundrobin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +59,34 @@ class Crowd:
 
 
 CROWDS: Final = (
-    Crowd("eager-1", "eager", "confluent", EAGER, 5),
-    Crowd("eager-2", "eager", "confluent", EAGER, 4),
-    Crowd("eager-3", "eager", "kafka-python", EAGER, 3),
-    Crowd("eager-4", "eager", "aiokafka", ("range",), 4),  # with two it joins twice, and two such never come to rest
+    Crowd("range-1", "range", "confluent", ("roundrobin", "range"), 4),
+    Crowd("range-2", "range", "kafka-python", ("range", "roundrobin"), 3),
+    Crowd("range-3", "range", "aiokafka", ("range",), 3),  # with two it joins twice, and two such never come to rest
+    Crowd("robin-1", "robin", "confluent", ("range", "roundrobin"), 4),
+    Crowd("robin-2", "robin", "kafka-python", ("roundrobin", "range"), 2),
+    Crowd("robin-3", "robin", "aiokafka", ("roundrobin",), 2),
     Crowd("sticky-1", "sticky", "kafka-python", ("sticky",), 2),
     Crowd("sticky-2", "sticky", "aiokafka", ("sticky",), 3),
-    Crowd("cooperative-1", "cooperative", "confluent", ("cooperative-sticky",), 6),
-    Crowd("cooperative-2", "cooperative", "confluent", ("cooperative-sticky",), 4),
+    Crowd("cooperative-1", "cooperative", "confluent", ("cooperative-sticky",), 5),
+    Crowd("cooperative-2", "cooperative", "confluent", ("cooperative-sticky",), 3),
     Crowd("cooperative-3", "cooperative", "kafka-python", ("cooperative-sticky",), 2),
-    Crowd("new-1", "new", "confluent-consumer", ("uniform",), 8),
+    Crowd("new-1", "new", "confluent-consumer", ("uniform",), 7),
     Crowd("new-2", "new", "confluent-consumer", ("uniform",), 7),
 )
-JAVA: Final = {"eager": "classic", "new": "consumer"}
-"""Groups in which there is a Java consumer too, and its protocol."""
+CHOSEN: Final = {
+    "range": "range",
+    "robin": "roundrobin",
+    "sticky": "sticky",
+    "cooperative": "cooperative-sticky",
+    "new": "uniform",
+}
+"""The only assignor that all members of a group have, where the members choose."""
+JAVA: Final = {
+    "range": ("classic", "--assignment-strategy", "org.apache.kafka.clients.consumer.RangeAssignor"),
+    "robin": ("classic", "--assignment-strategy", "org.apache.kafka.clients.consumer.RoundRobinAssignor"),
+    "new": ("consumer",),
+}
+"""Groups in which there is a Java consumer too: its protocol, and what else it is started with."""
 assert sum(crowd.members for crowd in CROWDS) + len(JAVA) == 50
 
 
@@ -87,7 +107,7 @@ class Load:
             partition = self._sent % PARTITIONS
             self._producer.produce(self._topic, b"%d" % self._sent, partition=partition, on_delivery=self._stored)
             self._sent += 1
-        self._producer.poll(0)
+        self._producer.poll(0.02)
 
     def finish(self) -> None:
         """Wait until all is stored."""
@@ -106,18 +126,21 @@ class Field:
     """All processes with members, and what they have read so far."""
 
     def __init__(self, bootstrap: str, topic: str, folder: Path, tag: str) -> None:
+        self.kills: Counter[str] = Counter()
+        self.joins = 0
+        """Of processes that were killed."""
+        self.quiet = False
         self.folder = folder
         self.tag = tag
         self._bootstrap = bootstrap
         self._topic = topic
-        self._stack = ExitStack()
         self._seeds = random.Random(tag)
         self._starts: dict[str, Callable[[], Process]] = {}
         self.processes: dict[str, Process] = {}
         for crowd in CROWDS:
             self._starts[crowd.name] = lambda crowd=crowd: self._worker(crowd)  # type: ignore[misc]
-        for group, protocol in JAVA.items():
-            self._starts[f"java-{group}"] = lambda group=group, protocol=protocol: self._java(group, protocol)  # type: ignore[misc]
+        for group in JAVA:
+            self._starts[f"java-{group}"] = lambda group=group: self._java(group)  # type: ignore[misc]
         for name in self._starts:
             self.start(name)
 
@@ -132,20 +155,41 @@ class Field:
         self.processes[name] = self._starts[name]()
 
     def kill_one(self) -> None:
-        """kill -9 for one process, and a new one in its place."""
-        victims = [name for name in self.processes if not name.startswith("java")]
-        self.replace(self._seeds.choice(victims))
-
-    def replace(self, name: str) -> None:
+        """kill -9 for one process, and a new one in its place; Java's die in turn, the others by chance."""
+        turn, others = divmod(self.kills.total() + 1, JAVA_EVERY)
+        if others:
+            name = self._seeds.choice([crowd.name for crowd in CROWDS])
+        else:
+            name = f"java-{list(JAVA)[turn % len(JAVA)]}"
+        if others:
+            self.joins += self.statuses()[name]["joins"]
+        self.kills[name] += 1
         self.processes[name].kill()
         self.start(name)
+
+    def tell(self, order: str) -> None:
+        """Tell all Python processes, and those that are started from now on."""
+        self.quiet = True
+        for crowd in CROWDS:
+            self.processes[crowd.name].tell(order)
+
+    def summary(self, load: Load) -> str:
+        """What happened."""
+        java = sum(count for name, count in self.kills.items() if name.startswith("java"))
+        joins = self.joins + sum(status["joins"] for status in self.statuses().values()) + len(JAVA) + java
+        groups = len(CHOSEN)
+        return (
+            f"churn: {SECONDS:g} s, {sum(load.ends.values())} records to {groups} groups, {joins} joins, "
+            f"{self.kills.total()} processes killed, {java} of them Java: {dict(self.kills)}"
+        )
 
     def statuses(self) -> dict[str, dict[str, Any]]:
         """The last word of each Python process."""
         found = {}
         for crowd in CROWDS:
             lines = [line for line in self.processes[crowd.name].output().splitlines() if line.startswith("{")]
-            found[crowd.name] = json.loads(lines[-1]) if lines else {"quiet": False, "owned": [], "failures": []}
+            unheard = {"quiet": False, "owned": [], "joins": 0, "failures": []}
+            found[crowd.name] = json.loads(lines[-1]) if lines else unheard
         return found
 
     def read_by(self, group: str) -> set[tuple[int, int]]:
@@ -156,7 +200,7 @@ class Field:
                 for line in (self.folder / f"{crowd.name}.read").read_text().splitlines():
                     partition, _, offset = line.partition(" ")
                     found.add((int(partition), int(offset)))
-        for log in self.folder.glob(f"java-{group}*.log"):
+        for log in self.folder.glob(f"java-{group}-*.log"):
             for line in log.read_text().splitlines():
                 if '"records_consumed"' in line and line.endswith("}"):
                     for read in json.loads(line)["partitions"]:
@@ -175,11 +219,14 @@ class Field:
             "assignors": crowd.assignors,
             "members": crowd.members,
             "seed": self._seeds.random(),
+            "quiet": self.quiet,
         }
         command = [sys.executable, "-m", "tests.compat.churn.worker", json.dumps(settings)]
-        return Process(crowd.name, command, self.folder / f"{crowd.name}.log")
+        return Process(crowd.name, command, self.folder / f"{crowd.name}.log", listens=True)
 
-    def _java(self, group: str, protocol: str) -> Process:
+    def _java(self, group: str) -> Process:
+        """It prints what it read before it commits. Each has a log of its own, as a kill may cut the last line."""
+        protocol, *more = JAVA[group]
         words = java.command(
             "4.3.0", java.TOOLS["verifiable-consumer"], "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
         )
@@ -187,7 +234,8 @@ class Field:
         settings += ["--group-id", f"{group}-{self.tag}", "--reset-policy", "earliest"]
         if protocol == "classic":
             settings += ["--session-timeout", "6000"]
-        return Process(f"java-{group}", [*words, *settings], self.folder / f"java-{group}.log")
+        log = self.folder / f"java-{group}-{self.kills[f'java-{group}']}.log"
+        return Process(f"java-{group}", [*words, *settings, *more], log)
 
 
 def at_rest(field: Field, connection: Connection, topic: str) -> str | None:
@@ -200,6 +248,8 @@ def at_rest(field: Field, connection: Connection, topic: str) -> str | None:
         held = [place for owned in members.values() for place in owned]
         if state != "Stable" or len(members) != expected:
             return f"{group} is {state} with {len(members)} of {expected} members"
+        if (spoken := assignor(connection, f"{group}-{field.tag}")) != CHOSEN[group]:
+            return f"{group} chose {spoken}"
         if sorted(held) != sorted(places):
             return f"{group}: the broker has {len(held)} assignments of {len(set(held))} partitions"
         mine = [status for name, status in statuses.items() if name.startswith(f"{group}-")]
@@ -209,6 +259,15 @@ def at_rest(field: Field, connection: Connection, topic: str) -> str | None:
         if group not in JAVA and len(owned) != PARTITIONS:
             return f"{group}: members hold {len(owned)} of {PARTITIONS} partitions"
     return None
+
+
+def assignor(connection: Connection, group: str) -> str:
+    """What shares out the partitions of a group of either protocol."""
+    [found] = connection.ask(CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": [group]}).groups
+    if found.error_code == 0:
+        return str(found.assignor_name)
+    [found] = connection.ask(DESCRIBE_GROUPS, 5, {"groups": [group]}).groups
+    return str(found.protocol_data)
 
 
 def lag(connection: Connection, group: str, topic: str, ends: dict[int, int]) -> int:
@@ -225,15 +284,13 @@ def test_groups_survive_members_that_come_and_go(bootstrap: str, new_topic: Topi
     load = Load(bootstrap, topic)
     with Field(bootstrap, topic, tmp_path, topic) as field, Connection(bootstrap) as connection:
         ending = time.monotonic() + SECONDS
-        next_kill = time.monotonic() + 8
+        next_kill = time.monotonic() + FIRST_KILL
         while time.monotonic() < ending:
             load.go_on()
             if time.monotonic() > next_kill:
                 field.kill_one()
-                next_kill = time.monotonic() + 4
-            time.sleep(0.02)
-        field.replace("java-eager")
-        (tmp_path / "quiet").touch()
+                next_kill = time.monotonic() + KILL_EVERY
+        field.tell("quiet")
         load.finish()
 
         missing = "nothing yet"
@@ -257,7 +314,8 @@ def test_groups_survive_members_that_come_and_go(bootstrap: str, new_topic: Topi
             assert not lost, f"{group} committed {len(lost)} records that nobody read, like {sorted(lost)[:5]}"
         assert at_rest(field, connection, topic) is None
         assert not failures(field)
-        (tmp_path / "stop").touch()
+        print(field.summary(load))
+        field.tell("stop")
         for crowd in CROWDS:
             assert field.processes[crowd.name].wait(30) == 0
 
