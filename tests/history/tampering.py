@@ -2,7 +2,7 @@
 
 A real slow disk needs a device driver that a test machine may not have, and its clock is everybody's. So these brokers
 are told by files, which `tampered/sitecustomize.py` reads in their processes: a write and a sync last longer, a write
-finds no room, the time is another one.
+finds no room, the time is another one, a coordinator is not through with its log.
 """
 
 from __future__ import annotations
@@ -19,23 +19,27 @@ if TYPE_CHECKING:
 
 CODE: Final = Path(__file__).with_name("tampered")
 
-What = Literal["delay", "full", "clock"]
-"""Seconds that a write or a sync of a log takes; 1 if there is no room for it; seconds by which the clock is wrong."""
+What = Literal["delay", "full", "clock", "unloaded"]
+"""Seconds that a write or a sync of a log takes; 1 if there is no room for it; seconds by which the clock is wrong; 1
+if coordinators that begin to load do not come to an end."""
 
 
-class Tampered(Cluster):
-    """Brokers on this host."""
+class Tampering:
+    """What is wrong with one broker."""
 
-    def inside(self, broker_id: int) -> Sequence[str]:
-        """Start a broker that looks for its files."""
-        folder = self._folder_of(broker_id)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         folder.mkdir(exist_ok=True)
-        path = f"PYTHONPATH={CODE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
-        return [*super().inside(broker_id), "env", path, f"BARNABAS_TAMPERED={folder}"]
 
-    def tamper(self, broker_id: int, what: What, value: float) -> None:
+    @property
+    def environment(self) -> dict[str, str]:
+        """Lets a broker look for the files."""
+        path = f"{CODE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        return {"PYTHONPATH": path, "BARNABAS_TAMPERED": str(self._folder)}
+
+    def tamper(self, what: What, value: float) -> None:
         """Let something be wrong from now on; 0 puts it right."""
-        file = self._folder_of(broker_id) / what
+        file = self._folder / what
         if value:
             new = file.with_suffix(".new")
             new.write_text(str(value))
@@ -43,8 +47,21 @@ class Tampered(Cluster):
         else:
             file.unlink(missing_ok=True)
 
-    def _folder_of(self, broker_id: int) -> Path:
-        return self.folder / f"tampered-{broker_id}"
+
+class Tampered(Cluster):
+    """Brokers on this host."""
+
+    def inside(self, broker_id: int) -> Sequence[str]:
+        """Start a broker that looks for its files."""
+        environment = [f"{name}={value}" for name, value in self._tampering(broker_id).environment.items()]
+        return [*super().inside(broker_id), "env", *environment]
+
+    def tamper(self, broker_id: int, what: What, value: float) -> None:
+        """Let something be wrong from now on; 0 puts it right."""
+        self._tampering(broker_id).tamper(what, value)
+
+    def _tampering(self, broker_id: int) -> Tampering:
+        return Tampering(self.folder / f"tampered-{broker_id}")
 
 
 class TamperedHosts(Tampered, Hosts):

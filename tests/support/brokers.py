@@ -19,13 +19,19 @@ _HEAP: Final = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC")
 class Barnabas(Process):
     """`barnabas start`, ready to serve; stopping and starting again on the same folder is a restart."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        port: int = 0,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.data = folder / "data"
         words = [sys.executable, "-m", "barnabas.cli.main", "start"]
         words += ["--listen", f"127.0.0.1:{port}", "--data", str(self.data)]
         for key, value in (settings or {}).items():
             words += ["--set", f"{key}={value}"]
-        super().__init__("barnabas", words, folder / "barnabas.log")
+        super().__init__("barnabas", words, folder / "barnabas.log", env)
         try:
             self.ready = self.wait_for_output(r"^.*\bready\b.*127\.0\.0\.1:(\d+).*$", 30)
         except BaseException:

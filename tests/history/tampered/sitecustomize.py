@@ -1,4 +1,5 @@
-"""A disk and a clock that can go wrong: with this folder in their PYTHONPATH brokers look for files that say how.
+"""A disk, a clock and a coordinator that can go wrong: with this folder in their PYTHONPATH brokers look for files that
+say how.
 
 Python imports a module of this name by itself when it starts, so nothing in the broker has to know of it. The folder
 to look in is named by BARNABAS_TAMPERED; `tests/history/tampering.py` writes the files.
@@ -10,8 +11,9 @@ import errno
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker import coordinator_log
 from barnabas.broker.clock import SystemClock
 from barnabas.storage.files import FileSystem
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(os.environ["BARNABAS_TAMPERED"])
 
 _append, _sync, _now_ms = FileSystem.append, FileSystem.sync, SystemClock.now_ms
+_replay_log = coordinator_log.replay_log
 
 
 def _told(name: str) -> float:
@@ -49,6 +52,14 @@ def now_ms(self: SystemClock) -> int:
     return _now_ms(self) + int(_told("clock") * 1000)
 
 
-FileSystem.append = append  # type: ignore[method-assign]  # that is the point
+def replay_log(*arguments: Any) -> int:
+    """Load nothing as long as it is forbidden."""
+    while _told("unloaded"):
+        time.sleep(0.01)
+    return _replay_log(*arguments)
+
+
+coordinator_log.replay_log = replay_log  # type: ignore[assignment]  # that is the point
+FileSystem.append = append  # type: ignore[method-assign]
 FileSystem.sync = sync  # type: ignore[method-assign]
 SystemClock.now_ms = now_ms  # type: ignore[method-assign]
