@@ -21,7 +21,7 @@ REQUEST = load_request_schema(FETCH, VERSION)
 RESPONSE: type = load_response_schema(FETCH, VERSION)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-PLACES = st.tuples(st.builds(UUID, int=st.integers(1, 5)), st.integers(0, 10))
+PLACES = st.tuples(st.integers(1, 5).map(lambda number: UUID(int=number).bytes), st.integers(0, 10))
 POSITIONS = st.builds(Position, INT32, INT64, INT32, INT64)
 
 
@@ -52,13 +52,13 @@ def test_requests(
     assert (message.session_id, message.session_epoch) == session
     assert (message.replica_state.replica_id, message.replica_state.replica_epoch) == (replica, epoch)
     assert {
-        (topic.topic_id, part.partition): Position(
+        (topic.topic_id.bytes, part.partition): Position(
             part.current_leader_epoch, part.fetch_offset, part.last_fetched_epoch, part.log_start_offset
         )
         for topic in message.topics
         for part in topic.partitions
     } == positions
-    gone = [(topic.topic_id, index) for topic in message.forgotten_topics_data for index in topic.partitions]
+    gone = [(topic.topic_id.bytes, index) for topic in message.forgotten_topics_data for index in topic.partitions]
     assert sorted(gone) == sorted(forgotten)
     written = BytesIO()
     entity_writer(REQUEST)(written, message)
@@ -84,7 +84,7 @@ def test_responses(results: dict[Place, tuple[int, int, int, bytes | None, Any, 
     aborted_class = nested(PARTITION, "aborted_transactions")
     if aborted_class is None or not isinstance(aborted_class, type):
         aborted_class = get_args(aborted_class)[0]
-    topics: dict[UUID, list[Any]] = {}
+    topics: dict[bytes, list[Any]] = {}
     for (topic_id, index), (error, high_watermark, log_start, records, diverging, aborted) in results.items():
         fields: dict[str, Any] = {
             "partition_index": index,
@@ -100,7 +100,9 @@ def test_responses(results: dict[Place, tuple[int, int, int, bytes | None, Any, 
     message = zero(
         RESPONSE,
         session_id=session_id,
-        responses=tuple(zero(TOPIC, topic_id=topic_id, partitions=tuple(each)) for topic_id, each in topics.items()),
+        responses=tuple(
+            zero(TOPIC, topic_id=UUID(bytes=topic_id), partitions=tuple(each)) for topic_id, each in topics.items()
+        ),
     )
     written = BytesIO(b"\0")
     written.seek(1)

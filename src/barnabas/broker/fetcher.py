@@ -59,6 +59,7 @@ _NOT_YET: Final = frozenset(
     }
 )
 """Errors of a leader that the controller has not told yet: soon it knows."""
+_OUT_OF_RANGE: Final = ErrorCode.offset_out_of_range.value
 _NOT_YET_WAIT: Final = 0.02
 """Seconds until the first new attempt then; every further one takes twice as long, up to replica.fetch.backoff.ms."""
 _DOUBLINGS: Final = 10
@@ -87,12 +88,12 @@ class Session:
         """The leader answered."""
         self.id = session_id
         self.epoch = self.epoch % (2**31 - 1) + 1 if session_id else 0
-        self._known = dict(positions)
+        self._known = positions
 
     def forget(self) -> None:
         """Begin a new one."""
         self.id = self.epoch = 0
-        self._known.clear()
+        self._known = {}
 
 
 class ReplicaFetcher:
@@ -128,14 +129,13 @@ class ReplicaFetcher:
 
     def add(self, follower: Follower) -> None:
         """Fetch for a partition too."""
-        self._followers[follower.topic_id, follower.tp.partition] = follower
+        self._followers[follower.place] = follower
         self._changed.set()
 
     def remove(self, follower: Follower) -> None:
         """Fetch for a partition no more; what is under way for it is thrown away."""
-        place = follower.topic_id, follower.tp.partition
-        if self._followers.get(place) is follower:
-            del self._followers[place]
+        if self._is_followed(follower):
+            del self._followers[follower.place]
 
     async def stop(self) -> None:
         """Fetch no more."""
@@ -173,19 +173,23 @@ class ReplicaFetcher:
     async def _round(self) -> bool:
         """Compare and fetch once; False if there was nobody to do it for."""
         now = asyncio.get_running_loop().time()
-        due = [follower for follower in self._followers.values() if follower.not_before <= now]
-        apart = [follower for follower in due if not follower.agrees]
-        if apart:
+        ready = self._ready(now)
+        if len(ready) < len(self._followers):
+            apart = [each for each in self._followers.values() if not each.agrees and each.not_before <= now]
             await self._open([follower.log for follower in apart if not follower.log.is_open])
             await self._compare([follower for follower in apart if self._is_followed(follower)])
-        ready = {
+            ready = self._ready(now)
+        if ready:
+            await self._fetch(ready)
+        return bool(ready)
+
+    def _ready(self, now: float) -> dict[Place, Follower]:
+        """Those that can be fetched for."""
+        return {
             place: follower
             for place, follower in self._followers.items()
             if follower.agrees and follower.not_before <= now and not self._must_wait(follower, now)
         }
-        if ready:
-            await self._fetch(ready)
-        return bool(ready)
 
     def _must_wait(self, follower: Follower, now: float) -> bool:
         """Whether it is being copied, and others are to have their share of disk and network first."""
@@ -275,13 +279,15 @@ class ReplicaFetcher:
         now_ms = self._clock.now_ms()
         for fetched in response.partitions:
             follower = ready.get((fetched.topic_id, fetched.partition))
-            if follower is not None and self._is_followed(follower):
-                await self._take(follower, fetched, now_ms)
+            if follower is None or not self._is_followed(follower):
+                continue
+            if fetched.error == _OUT_OF_RANGE:
+                await self._start_again(follower)
+            else:
+                self._take(follower, fetched, now_ms)
 
-    async def _take(self, follower: Follower, fetched: Fetched, now_ms: int) -> None:
-        if fetched.error == ErrorCode.offset_out_of_range.value:
-            await self._start_again(follower)
-        elif fetched.error:
+    def _take(self, follower: Follower, fetched: Fetched, now_ms: int) -> None:
+        if fetched.error:
             self._put_off(follower, ErrorCode(fetched.error))
         else:
             follower.refusals = 0
@@ -346,7 +352,7 @@ class ReplicaFetcher:
             raise ChannelBroken(f"broker {self.leader_id} sent what cannot be read: {error}") from error
 
     def _is_followed(self, follower: Follower) -> bool:
-        return self._followers.get((follower.topic_id, follower.tp.partition)) is follower
+        return self._followers.get(follower.place) is follower
 
     def _put_off(self, follower: Follower, code: ErrorCode) -> None:
         longest = backoff = self._settings.number("replica.fetch.backoff.ms") / 1000

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 
 from barnabas.machines.divergence import cut
 from barnabas.machines.partition import check_epoch
-from barnabas.model.errors import CorruptMessage
-from barnabas.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC
-from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.replica_fetch import Position
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.partition import Watcher
     from barnabas.model.ids import TopicPartition
-    from barnabas.protocol.replica_fetch import Fetched
+    from barnabas.protocol.replica_fetch import Fetched, Place
     from barnabas.storage.log import Log
 
 logger = logging.getLogger(__name__)
@@ -39,6 +36,7 @@ class Follower:
         "leader_id",
         "log",
         "not_before",
+        "place",
         "refusals",
         "topic_id",
         "tp",
@@ -47,6 +45,8 @@ class Follower:
     def __init__(self, tp: TopicPartition, topic_id: UUID, log: Log, leader_id: int, leader_epoch: int) -> None:
         self.tp = tp
         self.topic_id = topic_id
+        self.place: Place = (topic_id.bytes, tp.partition)
+        """What it is called when it is fetched."""
         self.log = log
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
@@ -98,7 +98,6 @@ class Follower:
             self.compare(log.latest_epoch, epoch, end_offset)
             return
         if fetched.records:
-            check(fetched.records)
             log.append_replica(fetched.records, now_ms=now_ms)
         self.caught_up = log.log_end_offset >= fetched.high_watermark
         high_watermark = min(fetched.high_watermark, log.log_end_offset)
@@ -135,18 +134,3 @@ class Follower:
             logger.warning("%s: the leader's log ends at %d, before ours; cutting there", log, leader_end)
             log.truncate_to(max(leader_end, log.log_start_offset))
         self.agrees = False
-
-
-def check(records: memoryview) -> None:
-    """Refuse batches that are not what their CRC says; the last one may be cut short."""
-    position = 0
-    while position + HEADER_SIZE <= len(records):
-        _, length, _, magic, crc, *_ = HEADER.unpack_from(records, position)
-        end = position + LOG_OVERHEAD + length
-        if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
-            raise CorruptMessage(f"the leader sent a batch of format {magic} and {length} bytes")
-        if end > len(records):
-            return
-        if crc32c(records[position + CRC_START : end]) != crc:
-            raise CorruptMessage("the leader sent a batch whose CRC does not hold")
-        position = end

@@ -162,8 +162,8 @@ class PartitionLeader:
             caught_up = now
         elif end_then != UNKNOWN_OFFSET and log_end_offset >= end_then:
             caught_up = max(caught_up, fetched_at)
-        self._progress[replica] = Progress(caught_up, now, self._log_end_offset)
-        return self._advance()
+        self._progress[replica] = tuple.__new__(Progress, (caught_up, now, self._log_end_offset))  # without its checks
+        return self.high_watermark != self._log_end_offset and self._advance()
 
     def end_of(self, replica: int) -> int:
         """How far a follower is known to be; UNKNOWN_OFFSET before it has fetched."""

@@ -76,6 +76,8 @@ class Channel:
             link.break_off(reason)
 
     async def _connected(self) -> _Link:
+        if (link := self._link) is not None and not link.broken:
+            return link
         async with self._connecting:
             if self._closed:
                 raise ChannelBroken(f"the channel to {self.host}:{self.port} is closed")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
-from uuid import UUID
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.varint import read_uvarint, uvarint
@@ -45,14 +44,14 @@ class Position(NamedTuple):
     log_start: int
 
 
-Place = tuple[UUID, int]
-"""Topic id and partition."""
+Place = tuple[bytes, int]
+"""The bytes of the topic's id, and the partition."""
 
 
 class Fetched(NamedTuple):
     """What the leader said of one partition."""
 
-    topic_id: UUID
+    topic_id: bytes
     partition: int
     error: int
     high_watermark: int
@@ -86,7 +85,7 @@ def pack_request(
     topics = _by_topic(positions)
     out += uvarint(len(topics) + 1)
     for topic_id, indexes in topics.items():
-        out += topic_id.bytes
+        out += topic_id
         out += uvarint(len(indexes) + 1)
         for index in indexes:
             at = positions[topic_id, index]
@@ -97,7 +96,7 @@ def pack_request(
     gone = _by_topic(forgotten)
     out += uvarint(len(gone) + 1)
     for topic_id, indexes in gone.items():
-        out += topic_id.bytes
+        out += topic_id
         out += uvarint(len(indexes) + 1)
         for index in indexes:
             out += _INDEX.pack(index)
@@ -106,8 +105,8 @@ def pack_request(
     return bytes(out)
 
 
-def _by_topic(places: Mapping[Place, Position] | Sequence[Place]) -> dict[UUID, list[int]]:
-    topics: dict[UUID, list[int]] = {}
+def _by_topic(places: Mapping[Place, Position] | Sequence[Place]) -> dict[bytes, list[int]]:
+    topics: dict[bytes, list[int]] = {}
     for topic_id, index in places:
         topics.setdefault(topic_id, []).append(index)
     return topics
@@ -128,7 +127,7 @@ def read_response(data: memoryview) -> Response:
 def _topics(data: memoryview, position: int) -> Iterator[Fetched]:
     topics, position = read_uvarint(data, position)
     for _ in range(topics - 1):
-        topic_id = UUID(bytes=bytes(data[position : position + 16]))
+        topic_id = bytes(data[position : position + 16])
         count, position = read_uvarint(data, position + 16)
         for _ in range(count - 1):
             fetched, position = _partition(data, position, topic_id)
@@ -136,7 +135,7 @@ def _topics(data: memoryview, position: int) -> Iterator[Fetched]:
         position = _skip_tags(data, position)
 
 
-def _partition(data: memoryview, position: int, topic_id: UUID) -> tuple[Fetched, int]:
+def _partition(data: memoryview, position: int, topic_id: bytes) -> tuple[Fetched, int]:
     index, error, high_watermark, _, log_start = _RESULT.unpack_from(data, position)
     aborted, position = read_uvarint(data, position + _RESULT.size)
     for _ in range(aborted - 1):

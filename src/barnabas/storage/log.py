@@ -43,6 +43,7 @@ from barnabas.storage.flushing import FlushPlan
 from barnabas.storage.producer_state import MAX_SEQUENCE, Duplicate, ProducerInfo, ProducerStates
 from barnabas.storage.reading import LogReader
 from barnabas.storage.recall import recall
+from barnabas.storage.runs import check_order, fit_together, sound_batches
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from barnabas.storage.segments import MARK_MS, ReadResult, Segments
@@ -222,38 +223,45 @@ class Log(LogReader):
             return self._producers.check(producer_id, epoch, sequence, delta, transactional)
 
     def append_replica(self, batches: bytes | memoryview, *, now_ms: int) -> AppendInfo | None:
-        """As follower: write whole batches with the offsets and epochs they have; None when there is no whole batch."""
+        """As follower: write whole batches with the offsets and epochs they have; None when there is no whole batch.
+
+        Raises CorruptMessage when they were damaged on the way.
+        """
         segments = self._open()
         view = memoryview(batches)
-        position = 0
-        base_offset = last_offset = -1
+        run = sound_batches(view)
+        if not run:
+            return None
         with self._lock, self._store.writing(f"writing to {self._path}"):
-            while position + HEADER_SIZE <= len(view):
-                header = BatchHeader._make(HEADER.unpack_from(view, position))
-                if position + header.size > len(view):
-                    break
-                if header.base_offset < self.log_end_offset:
-                    raise OffsetOutOfRange(
-                        f"{self.tp}: a batch at {header.base_offset} cannot follow offset {self.log_end_offset - 1}"
-                    )
-                self._append_as_is(segments, header, view[position : position + header.size], now_ms)
-                base_offset = header.base_offset if position == 0 else base_offset
-                last_offset = header.last_offset
-                position += header.size
-        return None if last_offset < 0 else AppendInfo(base_offset, last_offset, -1, self.log_start_offset, False)
+            if now_ms - segments.marked_ms > MARK_MS:
+                segments.mark(now_ms)
+            check_order(run, self.log_end_offset, self.tp)
+            if fit_together(segments.active, run):
+                self._append_run(segments.active, run, view)
+            else:
+                for header in run:
+                    segment = self._place(segments, header, now_ms)
+                    self._append_run(segment, (header,), view)
+                    view = view[header.size :]
+        return AppendInfo(run[0].base_offset, self.log_end_offset - 1, -1, self.log_start_offset, False)
 
-    def _append_as_is(self, segments: Segments, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
-        size, last, timestamp = header.size, header.last_offset, header.max_timestamp
-        start = self.log_end_offset
-        if now_ms - segments.marked_ms > MARK_MS:
-            segments.mark(now_ms)
+    def _place(self, segments: Segments, header: BatchHeader, now_ms: int) -> Segment:
+        """The segment for a batch that has its offsets."""
+        start, last = self.log_end_offset, header.last_offset
         base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
-        segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
-        segment.write(batch, size, start, last, timestamp)
-        if header.leader_epoch > self._epochs.latest:
-            self._begin_epoch(header.leader_epoch, header.base_offset)
-        self._note_producer(segment, header, batch)
-        self.log_end_offset = last + 1
+        return self._segment_for(segments, base, header.size, last, header.max_timestamp, now_ms)
+
+    def _append_run(self, segment: Segment, run: Sequence[BatchHeader], data: memoryview) -> None:
+        """Write the batches at the front of `data`."""
+        segment.write_run(data, run, self.log_end_offset)
+        position = 0
+        for header in run:
+            if header.leader_epoch > self._epochs.latest:
+                self._begin_epoch(header.leader_epoch, header.base_offset)
+            end = position + header.size
+            self._note_producer(segment, header, data[position:end])
+            position = end
+        self.log_end_offset = run[-1].last_offset + 1
 
     def _note_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
         """A batch, of a producer, of its transaction, or the marker that ends one, was written to `segment`."""

@@ -23,7 +23,7 @@ from barnabas.storage.indexes import OffsetIndex, TimeIndex
 from barnabas.storage.txn_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.files import FileHandle, FilePool
@@ -176,8 +176,13 @@ class Segment:
         first = self.first_timestamp
         self._roll_after = first + self._max_ms if first >= 0 else _BY_CLOCK
 
+    @property
+    def entries_left(self) -> int:
+        """How many entries the indexes may still get."""
+        return self._entries_left
+
     def has_room(self, size: int, last_offset: int, max_timestamp: int) -> bool:
-        """Whether a batch belongs here for sure; if not, `roll_due` knows."""
+        """Whether a batch, or several that are so large together, belongs here for sure; if not, `roll_due` knows."""
         return (
             0 < self.size <= self._full_at - size
             and last_offset <= self._last_possible
@@ -230,28 +235,43 @@ class Segment:
 
         After an OSError the segment is what it was before, unless cutting the file failed, too.
         """
-        file, position = self.file, self.size
-        fd = file.pinned_fd
+        self._put(batch, size)
+        self._note(size, start, last_offset, max_timestamp)
+
+    def write_run(self, data: memoryview, run: Sequence[BatchHeader], start: int) -> None:
+        """Append several batches, which lie one behind the other in `data`, with one call to the system."""
+        size = sum(header.size for header in run)
+        self._put(data[:size], size)
+        for header in run:
+            last_offset = header.last_offset
+            self._note(header.size, start, last_offset, header.max_timestamp)
+            start = last_offset + 1
+
+    def _put(self, data: memoryview, size: int) -> None:
+        fd = self.file.pinned_fd
         if fd < 0:
-            fd = file.pin()
-        add_entry = self._since_index > self.index_interval
+            fd = self.file.pin()
         try:
-            if add_entry and self.offset_index.block_full:
+            if self.offset_index.block_full:
                 self.offset_index.write()
                 self.time_index.write()
-            written = self._append(fd, batch)
+            written = self._append(fd, data)
             if written != size:
-                self._files.append_all(fd, batch[written:])
+                self._files.append_all(fd, data[written:])
         except OSError:
-            self._files.truncate(fd, position)
+            self._files.truncate(fd, self.size)
             raise
+
+    def _note(self, size: int, start: int, last_offset: int, max_timestamp: int) -> None:
+        """A batch was put at the segment's end."""
+        position = self.size
         if position == 0:
             self._first_timestamp = max_timestamp
             self._set_roll_after()
         largest = self._largest or self.largest_timestamp
         if max_timestamp > largest[0]:
             self._largest = largest = max_timestamp, last_offset
-        if add_entry:
+        if self._since_index > self.index_interval:
             self.offset_index.append(last_offset, position)
             self.time_index.append(largest[0], largest[1])
             self._entries_left -= 1

@@ -90,6 +90,7 @@ class Fetch:
         "_context",
         "_correlation_id",
         "_limit",
+        "_now",
         "_parked",
         "_request",
         "_throttled",
@@ -108,6 +109,8 @@ class Fetch:
         self._version = version
         self._correlation_id = correlation_id
         self._limit = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
+        self._now = 0.0
+        """When the fetch last looked, on the event loop's clock; for followers alone."""
         self._parked: Parked | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._throttled: frozenset[object] = frozenset()
@@ -195,6 +198,8 @@ class Fetch:
         total = 0
         urgent = False
         follows = self._request.replica_id >= 0
+        if follows:
+            self._now = asyncio.get_running_loop().time()
         for wanted in self._context.partitions:
             try:
                 result = self._read_one(wanted, left, total == 0)
@@ -283,12 +288,11 @@ class Fetch:
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, diverging_epoch=diverging)
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {end}, not {offset}")
-        now = asyncio.get_running_loop().time()
         partition.fetched_by(
-            self._request.replica_id, self._request.replica_epoch, wanted.log_start_offset, offset, now
+            self._request.replica_id, self._request.replica_epoch, wanted.log_start_offset, offset, self._now
         )
         most = min(wanted.max_bytes, left)
-        if offset == end or (most <= 0 and not first) or self._holds_back(wanted, partition, now):
+        if offset == end or (most <= 0 and not first) or self._holds_back(wanted, partition):
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)
         try:
             slices, size = log.read(offset, most, end, first, may_block=False)
@@ -296,13 +300,13 @@ class Fetch:
             raise Cold(wanted, lambda: log.read(offset, most, end, first)) from None
         return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, None, size, slices)
 
-    def _holds_back(self, wanted: SessionPartition, partition: Partition, now: float) -> bool:
+    def _holds_back(self, wanted: SessionPartition, partition: Partition) -> bool:
         """Whether a follower that is not in sync must wait, because others are to have their share first."""
         throttle = self._broker.cluster.leader_throttle
         if not throttle.is_for(partition.log, wanted.partition):
             return False
         self._throttled |= {wanted.key}
-        return self._request.replica_id not in partition.leader.isr and throttle.is_exhausted(now)
+        return self._request.replica_id not in partition.leader.isr and throttle.is_exhausted(self._now)
 
     def _closed(self, wanted: SessionPartition, log: Log) -> Cold:
         """The log is not loaded yet: load it, and while a thread is at it the others that were asked for."""
