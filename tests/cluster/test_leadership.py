@@ -82,6 +82,21 @@ def test_the_preferred_leader_is_elected_on_demand(cluster: Cluster) -> None:
     assert elected(asked) is ErrorCode.election_not_needed
 
 
+def test_leaderships_go_back_by_themselves(tmp_path: Path) -> None:
+    settings = {"leader.imbalance.check.interval.seconds": "1", "leader.imbalance.per.broker.percentage": "0"}
+    with Cluster(tmp_path, 2, settings) as cluster:
+        cluster.create("balanced", 2, 2)
+        preferred = {index: cluster.leader("balanced", index) for index in (0, 1)}
+        assert set(preferred.values()) == {1, 2}
+        away = next(each for each in (1, 2) if each != cluster.controller())
+        assert cluster.nodes[away].stop() == 0
+        wait_until(lambda: {cluster.leader("balanced", index) for index in (0, 1)} == {3 - away}, "the other to lead")
+        cluster.start(away)
+        wait_until(
+            lambda: {index: cluster.leader("balanced", index) for index in (0, 1)} == preferred, "balanced leaders", 20
+        )
+
+
 def test_a_partition_moves_with_all_its_records(cluster: Cluster) -> None:
     cluster.create("moves", 1, 1)
     sender = Sender(cluster, "moves")

@@ -15,3 +15,9 @@ class Caller:
     address: tuple[str, int]
     client_id: str | None
     principal: str = ANONYMOUS
+
+    @property
+    def named(self) -> tuple[str | None, str]:
+        """What the client calls itself, and where it is; for people."""
+        host, port = self.address
+        return self.client_id, f"{host}:{port}"

@@ -43,5 +43,9 @@ class Broker:
 
     def is_peer(self, caller: Caller) -> bool:
         """Whether the caller may be another broker: where brokers have a listener of their own, it must come there."""
-        static = self.settings.static
-        return len(static.listeners) == 1 or caller.listener == static.inter_broker_listener
+        return not self.has_listener_for_brokers or caller.listener == self.settings.static.inter_broker_listener
+
+    @property
+    def has_listener_for_brokers(self) -> bool:
+        """Whether brokers meet elsewhere than clients do."""
+        return len(self.settings.static.listeners) > 1

@@ -70,6 +70,9 @@ class News:
             configs = await self._of_new_topics(request)
             self.check(request)
             if request.controller_epoch > self._cache.image.controller_epoch:
+                logger.info(
+                    "broker %d is the controller now (epoch %d)", request.controller_id, request.controller_epoch
+                )
                 self.changes.forget()
             self._cache.replace(_with_configs(updates.updated(self._cache.image, request), configs))
             return bool(request.type == FULL)

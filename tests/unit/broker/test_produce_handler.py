@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.handlers.produce import produce
+from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.records.batch import read_header
@@ -133,6 +134,29 @@ def test_each_partition_has_its_own_result(tmp_path: Path) -> None:
             (1, ErrorCode.none),
             (0, ErrorCode.unknown_topic_or_partition),
         ]
+
+    run(tmp_path, story)
+
+
+def test_acks_of_all_need_enough_replicas_before_and_after_the_append(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", min_insync_replicas="2")
+        (refused,) = produced(12, send(broker, 12, batch(), acks=-1))
+        partition = broker.replicas.find("t", 0)
+        assert refused.error_code is ErrorCode.not_enough_replicas
+        assert partition.log.log_end_offset == 0
+        partition.leader = PartitionLeader(
+            broker_id=0, leader_epoch=0, replicas=(0, 1), isr=(0, 1), log_end_offset=0, high_watermark=0
+        )
+        waiting = send(broker, 12, batch(), acks=-1)
+        assert isinstance(waiting, Parked)
+        assert not waiting.resolved
+        partition.commit_isr((0,), 1)
+        (result,) = produced(12, await answer_of(waiting))
+        assert result.error_code is ErrorCode.not_enough_replicas_after_append
+        assert partition.log.log_end_offset == partition.leader.high_watermark == 3
+        (alone,) = produced(12, send(broker, 12, batch(), acks=1))
+        assert (alone.error_code, alone.base_offset) == (ErrorCode.none, 3)
 
     run(tmp_path, story)
 

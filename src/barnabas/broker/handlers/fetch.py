@@ -22,7 +22,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.broker.cold_logs import open_all
-from barnabas.machines.fetch_session import UNKNOWN
+from barnabas.machines.fetch_session import INITIAL_EPOCH, UNKNOWN
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -77,8 +77,10 @@ def fetch(
         now_ms=broker.clock.now_ms(),
     )
     if request.replica_id >= 0 and not broker.is_peer(caller):
-        logger.warning("%s at %s fetches as broker %d: refused", caller.client_id, caller.address, request.replica_id)
+        logger.warning("%s at %s fetches as broker %d: refused", *caller.named, request.replica_id)
         return Fetch(broker, request, context, version, correlation_id).refuse()
+    if request.replica_id >= 0 and request.session_epoch == INITIAL_EPOCH and not broker.has_listener_for_brokers:
+        logger.info("%s at %s fetches as broker %d, where clients are too", *caller.named, request.replica_id)
     return Fetch(broker, request, context, version, correlation_id).start()
 
 
