@@ -296,6 +296,10 @@ class Partition:
         """Wake `watcher` when there is more to read: for a follower, as soon as it is appended."""
         (self._follower_watchers if follower else self._watchers).add(watcher)
 
+    def is_followed_by(self, watcher: Watcher) -> bool:
+        """Whether `watcher` is a follower's fetch that waits here: it was looked at in this leadership before."""
+        return watcher in self._follower_watchers
+
     def remove_watcher(self, watcher: Watcher) -> None:
         """Forget `watcher`."""
         self._watchers.discard(watcher)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.handlers.fetch import fetch
+from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import Answer, Parked
 from barnabas.protocol.records.batch import PLACE, read_header
@@ -366,6 +367,41 @@ def test_transactions_are_known_again_after_a_restart(tmp_path: Path) -> None:
         assert (partition.log.first_unstable_offset, told(await committed(broker, 0))[1:]) == (0, ([], []))
 
     run(tmp_path, write)
+    run(tmp_path, story)
+
+
+def followed(broker: Broker) -> Partition:
+    """A partition with a follower, broker 7."""
+    partition = partition_of(broker)
+    end = partition.log.log_end_offset
+    partition.leader = PartitionLeader(
+        broker_id=0, leader_epoch=0, replicas=(0, 7), isr=(0, 7), log_end_offset=end, high_watermark=end
+    )
+    return partition
+
+
+def test_a_follower_is_told_at_once_of_records_and_of_their_deletion(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        partition = followed(broker)
+        opened = fetched(12, ask(broker, 12, {0: 0}, replica_id=7, session_epoch=0))
+        (first,) = partitions_in(opened)
+        assert first.records
+        session = {"replica_id": 7, "session_id": opened.session_id, "max_wait_ms": 60_000}
+        waiting = ask(broker, 12, {0: 1}, session_epoch=1, **session)
+        assert isinstance(waiting, Parked)
+        append(partition, [NOW])
+        (second,) = partitions_in(fetched(12, await resolved(waiting)))
+        assert read_header(second.records).base_offset == 1
+        assert partition.leader.high_watermark == 1
+        waiting = ask(broker, 12, {0: 2}, session_epoch=2, **session)
+        assert isinstance(waiting, Parked)
+        assert partition.leader.high_watermark == 2
+        partition.delete_before(1)
+        (third,) = partitions_in(fetched(12, await resolved(waiting)))
+        assert (third.log_start_offset, third.records) == (1, b"")
+
     run(tmp_path, story)
 
 

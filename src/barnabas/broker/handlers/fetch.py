@@ -286,13 +286,17 @@ class Fetch:
         if not log.is_open:
             raise self._closed(wanted, log)
         start, end = log.log_start_offset, log.log_end_offset
-        if wanted.last_fetched_epoch >= 0 and (diverging := self._diverges(wanted, partition)) is not None:
-            return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, diverging_epoch=diverging)
+        is_first_look = self._parked is None or not partition.is_followed_by(self)
+        if is_first_look and wanted.last_fetched_epoch >= 0:
+            diverging = self._diverges(wanted, partition)
+            if diverging is not None:
+                return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, diverging_epoch=diverging)
         if not start <= offset <= end:
             raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {end}, not {offset}")
-        partition.fetched_by(
-            self._request.replica_id, self._request.replica_epoch, wanted.log_start_offset, offset, self._now
-        )
+        if is_first_look:
+            partition.fetched_by(
+                self._request.replica_id, self._request.replica_epoch, wanted.log_start_offset, offset, self._now
+            )
         most = min(wanted.max_bytes, left)
         if offset == end or (most <= 0 and not first) or self._holds_back(wanted, partition):
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)
