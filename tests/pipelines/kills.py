@@ -1,10 +1,11 @@
-"""Numbered records, a load into each table format, and kill -9 at random; then every number is in each table once.
+"""Numbered records into a table of each format and into a topic, with kill -9 at random; then each is there once.
 
     python -m tests.pipelines.kills --kills 30 [--minutes 20] [--standalone] [--seed 7]
 
-What dies, at random: the driver, its JVM, both at once, one Python worker, all Python workers, on a standalone cluster
-an executor. A driver that died is started again, with nothing but the tables. Every few kills the broker is killed or
-stopped, and comes back.
+What dies, in random order: the driver, its JVM, both at once, one Python worker, all Python workers, on a standalone
+cluster an executor. A driver that died is started again, with nothing but the tables and, for the topic, Spark's
+checkpoint. After every other kill the broker is killed or stopped, and comes back. Each kill is told when it happens,
+and the last lines count what died. If something is wrong, the folder with tables and logs is kept.
 """
 
 from __future__ import annotations
@@ -13,32 +14,41 @@ import argparse
 import collections
 import json
 import math
-import os
 import random
+import re
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from barnabas.clients import Admin, Producer
+from barnabas.clients import Admin, Consumer, Producer
 from barnabas.pipelines.tables.opening import FORMATS
 from tests.support.brokers import Barnabas
 from tests.support.processes import Process, free_port
+from tests.support.spark_cluster import SparkCluster
+from tests.support.spark_processes import SparkProcesses, kill, kill_session
 from tests.support.tables import content
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-PARTITIONS = 4
-TOPIC = "numbers"
-PER_SECOND = 500
-BROKER_EVERY = 2
+PARTITIONS: Final = 4
+SOURCE: Final = "numbers"
+TARGET: Final = "copied"
+PER_SECOND: Final = 500
+BROKER_EVERY: Final = 2
 """After so many kills the broker's turn comes."""
+START_SECONDS: Final = 300
+CATCH_UP_SECONDS: Final = 600
+KINDS: Final = ("driver", "JVM", "driver and JVM", "worker", "all workers")
+LOCAL: Final = "local[2,3]"
 
 
 class Numbers(threading.Thread):
@@ -55,7 +65,7 @@ class Numbers(threading.Thread):
             while not self._over.is_set():
                 for _ in range(PER_SECOND // 20):
                     value = json.dumps({"n": self.sent}).encode()
-                    producer.send(TOPIC, value, partition=self.sent % PARTITIONS)
+                    producer.send(SOURCE, value, partition=self.sent % PARTITIONS)
                     self.sent += 1
                 self._over.wait(0.05)
 
@@ -70,177 +80,171 @@ class Numbers(threading.Thread):
 class Trial:
     """One run."""
 
-    def __init__(self, folder: Path, seed: int, master: str = "local[2,3]") -> None:
+    def __init__(self, folder: Path, chance: random.Random, master: str = LOCAL) -> None:
         self._folder = folder
-        self._chance = random.Random(seed)
+        self._chance = chance
         self._master = master
         self._port = free_port()
         self._broker = Barnabas(folder, port=self._port)
-        self._loader: Process | None = None
-        self.killed: collections.Counter[str] = collections.Counter()
+        self._driver: Process | None = None
+        self.kills = 0
+        self.died: collections.Counter[str] = collections.Counter()
+        """How many processes of each sort were killed."""
         with Admin(self._broker.bootstrap) as admin:
-            admin.create_topic(TOPIC, PARTITIONS)
+            for topic in (SOURCE, TARGET):
+                admin.create_topic(topic, PARTITIONS)
         self._numbers = Numbers(self._broker.bootstrap)
         self._numbers.start()
 
     def close(self) -> None:
         """End what is left."""
-        if self._loader is not None:
-            self._end_loader()
+        self._end_driver()
         self._broker.kill()
 
-    def run(self, kills: int, seconds: float = math.inf) -> int:
-        """Kill so often, or for so long, then load the rest and check; how many numbers there were."""
+    def run(self, kinds: Iterable[str], seconds: float = math.inf) -> int:
+        """Kill this and that, no longer than so many seconds, and check what was written; how many numbers it was."""
         over = time.monotonic() + seconds
-        for number in range(1, kills + 1):
+        for kind in kinds:
             if time.monotonic() > over:
                 break
-            self._keep_loading()
+            self._see_it_work()
             time.sleep(self._chance.uniform(0.2, 2.5))
-            self._kill_something()
-            if number % BROKER_EVERY == 0:
+            self._kill(kind)
+            if self.kills % BROKER_EVERY == 0:
                 self._restart_broker()
         total = self._numbers.end()
-        if self._loader is not None:
-            self._end_loader()
-        self._finish()
+        self._see_it_catch_up()
+        self._end_driver()
         self._check(total)
         return total
+
+    def half_written(self) -> int:
+        """How many times a batch of the topic was found to be written in part, by a task that was killed later."""
+        return (self._folder / "driver.log").read_text(errors="replace").count("was written in part before")
+
+    # The driver
+
+    def _running(self) -> Process:
+        """A driver that was at work a moment ago."""
+        if self._driver is None or not self._driver.alive:
+            self._end_driver()
+            words = [sys.executable, "-m", "tests.pipelines.killed_driver"]
+            words += [self._broker.bootstrap, SOURCE, TARGET, str(self._folder), self._master]
+            self._driver = Process("driver", words, self._folder / "driver.log")
+            self._driver.wait_for_output("^running$", START_SECONDS)
+        return self._driver
+
+    def _see_it_work(self) -> None:
+        """Wait until every target has got something; a driver that did not survive the last kill is replaced."""
+        before = self._commits()
+        wait_until(
+            lambda: self._running() and all(now > before[target] for target, now in self._commits().items()),
+            "every target to grow",
+            START_SECONDS,
+            every=0.1,
+        )
+
+    def _see_it_catch_up(self) -> None:
+        """Wait until the groups of all targets have no lag."""
+        groups = [*(f"load.{kind}" for kind in FORMATS), "copy.topic"]
+        with Admin(self._broker.bootstrap) as admin:
+            ends = admin.end_offsets(admin.partitions(SOURCE))
+            wait_until(
+                lambda: self._running() and all(admin.group_offsets(group) == ends for group in groups),
+                "every target to have everything",
+                CATCH_UP_SECONDS,
+                every=0.5,
+            )
+
+    def _commits(self) -> dict[str, int]:
+        """The last commit of each target, by their files: opening tables would disturb what is tested."""
+        logs = {
+            "parquet": self._place("parquet").glob("_barnabas/log/*.json"),
+            "delta": self._place("delta").glob("_delta_log/*.json"),
+            "iceberg": self._place("iceberg").glob("metadata/*.metadata.json"),
+            "topic": self._folder.glob("checkpoints/topic/commits/[0-9]*"),
+        }
+        return {target: max(map(_number, files), default=-1) for target, files in logs.items()}
 
     def _place(self, kind: str) -> Path:
         return self._folder / f"numbers_{kind}"
 
-    def _start(self, when: str) -> Process:
-        words = [sys.executable, "-m", "tests.pipelines.loader"]
-        words += [self._broker.bootstrap, TOPIC, str(self._folder), self._master, when]
-        return Process("loader", words, self._folder / "loader.log")
+    def _end_driver(self) -> None:
+        """Kill the driver and all that is left of it on this machine; executors end when they miss it."""
+        if self._driver is not None:
+            kill_session(self._driver.pid)
+            self._driver.kill()
+            self._driver = None
 
-    def _keep_loading(self) -> None:
-        """See to a loader that is at work: its tables grow."""
-        if self._loader is None or not self._loader.alive:
-            if self._loader is not None:
-                self._end_loader()
-            self._loader = self._start("on")
-            self._loader.wait_for_output("^loading$", 120)
-        before = self._commits()
-        loader = self._loader
-        wait_until(
-            lambda: not loader.alive or all(now > before[kind] for kind, now in self._commits().items()),
-            f"no table grows:\n{loader.tail()}",
-            120,
-            every=0.1,
-        )
+    # What dies
 
-    def _commits(self) -> dict[str, int]:
-        """How many commits each table has, by its files: opening tables would disturb what is tested."""
-        logs = {
-            "parquet": self._place("parquet") / "_barnabas" / "log",
-            "delta": self._place("delta") / "_delta_log",
-            "iceberg": self._place("iceberg") / "metadata",
-        }
-        return {kind: len(list(log.glob("*.json"))) if log.exists() else 0 for kind, log in logs.items()}
-
-    def _kill_something(self) -> None:
-        assert self._loader is not None
-        kinds = ["driver", "JVM", "driver and JVM", "worker", "all workers"]
-        kinds += ["executor"] if self._master.startswith("spark:") else []
-        kind = self._chance.choice(kinds)
-        victims = self._victims(kind)
-        if not victims:
-            kind, victims = "driver", self._victims("driver")
-        for pid in victims:
-            _kill(pid)
-        self.killed[kind] += 1
-
-    def _victims(self, kind: str) -> list[int]:
-        assert self._loader is not None
-        driver = self._loader.pid
-        family = dict(_processes())
-        of_session = {pid: words for pid, (session, words) in family.items() if session == driver and pid != driver}
-        java = [pid for pid, words in of_session.items() if "SparkSubmit" in words]
-        nodes = {pid for pid, (_, words) in family.items() if str(self._folder) in words and "deploy.worker" in words}
-        executors = [pid for pid, (_, words) in family.items() if "CoarseGrained" in words and _above(pid) & nodes]
-        python = [
-            pid
-            for pid, (_, words) in family.items()
-            if "pyspark.daemon" in words and _above(pid) & {*java, *executors, *of_session}
-        ]
-        workers = [pid for pid in python if _above(pid) & set(python)]
+    def _kill(self, kind: str) -> None:
+        assert self._driver is not None
+        found = SparkProcesses.of(self._driver.pid, self._folder)
+        driver = {"driver": [found.driver]}
         match kind:
             case "driver":
-                return [driver]
+                victims = driver
             case "JVM":
-                return java
+                victims = {"JVM": found.jvms}
             case "driver and JVM":
-                return [driver, *java]
-            case "worker":
-                return [self._chance.choice(workers)] if workers else []
+                victims = driver | {"JVM": found.jvms}
             case "executor":
-                return [self._chance.choice(executors)] if executors else []
-        return workers
+                victims = {"executor": self._one_of(found.executors)}
+            case "worker":
+                victims = {"Python worker": self._one_of(found.workers)}
+            case _:
+                victims = {"Python worker": found.workers}
+        for sort, pids in victims.items() if any(victims.values()) else driver.items():
+            for pid in pids:
+                kill(pid)
+            self.died[sort] += len(pids)
+            self._tell(f"kill -9 {sort} {' '.join(map(str, pids))}")
+        self.kills += 1
+
+    def _one_of(self, pids: list[int]) -> list[int]:
+        return [self._chance.choice(pids)] if pids else []
 
     def _restart_broker(self) -> None:
         if self._chance.random() < 0.5:
             self._broker.kill()
-            self.killed["broker"] += 1
+            self.died["broker"] += 1
+            self._tell("kill -9 broker")
         else:
             self._broker.stop()
-            self.killed["broker, stopped"] += 1
+            self.died["broker, by SIGTERM"] += 1
+            self._tell("SIGTERM broker")
         self._broker = Barnabas(self._folder, port=self._port)
 
-    def _end_loader(self) -> None:
-        """Kill the driver and all that is left of it."""
-        assert self._loader is not None
-        driver = self._loader.pid
-        self._loader.kill()
-        for pid, (session, _) in _processes():
-            if session == driver:
-                _kill(pid)
-        self._loader = None
+    def _tell(self, what: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')} {self._numbers.sent} sent; {what}", flush=True)
 
-    def _finish(self) -> None:
-        loader = self._start("now")
-        try:
-            assert loader.wait(300) == 0, loader.tail()
-        finally:
-            self._loader = loader
-            self._end_loader()
+    # What is left
 
     def _check(self, total: int) -> None:
-        for kind in FORMATS:
-            found = collections.Counter(content(kind, self._place(kind)).column("n").to_pylist())
-            twice = [number for number, count in found.items() if count > 1]
-            missing = [number for number in range(total) if number not in found]
-            assert not twice and not missing and len(found) == total, (
-                f"{kind}: {len(twice)} numbers more than once ({twice[:5]}), {len(missing)} missing ({missing[:5]})"
+        found = {kind: content(kind, self._place(kind)).column("n").to_pylist() for kind in FORMATS}
+        servers = self._broker.bootstrap
+        with Consumer(servers, TARGET, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+            found["topic"] = [json.loads(record.value or b"")["n"] for record in consumer.until_end()]
+        for target, numbers in found.items():
+            counted = collections.Counter(numbers)
+            twice = [number for number, count in counted.items() if count > 1]
+            missing = [number for number in range(total) if number not in counted]
+            assert not twice and not missing and len(counted) == total, (
+                f"{target}: {len(twice)} numbers more than once ({twice[:5]}), {len(missing)} missing ({missing[:5]})"
             )
 
 
-def _processes() -> Iterator[tuple[int, tuple[int, str]]]:
-    """All processes of this machine that can be looked at: the session, and the command line."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            session = int((folder / "stat").read_text().rpartition(")")[2].split()[3])
-            yield int(folder.name), (session, (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except (OSError, ValueError):
-            continue
+def _number(file: Path) -> int:
+    """The number that a commit's file begins with."""
+    digits = re.match(r"\d+", file.name)
+    assert digits is not None, file
+    return int(digits[0])
 
 
-def _above(pid: int) -> set[int]:
-    """The processes that a process descends from."""
-    found: set[int] = set()
-    while pid > 1:
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            break
-        found.add(pid)
-    return found
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def shuffled(chance: random.Random, kinds: Sequence[str]) -> Iterator[str]:
+    """All kinds in random order, again and again, so that none is left out."""
+    return chain.from_iterable(chance.sample(kinds, len(kinds)) for _ in count())
 
 
 def main() -> None:
@@ -248,22 +252,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--minutes", type=float, default=math.inf, help="kill no longer than this")
-    parser.add_argument("--standalone", action="store_true")
+    parser.add_argument("--standalone", action="store_true", help="on a Spark cluster of two workers")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     given = parser.parse_args()
+    chance = random.Random(given.seed)
     began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="kills-"))
+    print(f"seed {given.seed}, {folder}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        master = "local[2,3]"
+        master, kinds = LOCAL, list(KINDS)
         if given.standalone:
-            from tests.support.spark_cluster import SparkCluster
-
             master = stack.enter_context(SparkCluster(folder)).url
-        trial = Trial(folder, given.seed, master)
+            kinds.append("executor")
+        trial = Trial(folder, chance, master)
         stack.callback(trial.close)
-        total = trial.run(given.kills, given.minutes * 60)
-        kills = ", ".join(f"{kind} {count}" for kind, count in sorted(trial.killed.items()))
-        print(f"seed {given.seed}, {time.monotonic() - began:.0f} s: {total} numbers, each once in each table; {kills}")
+        total = trial.run(islice(shuffled(chance, kinds), given.kills), given.minutes * 60)
+    died = ", ".join(f"{sort} {count}" for sort, count in sorted(trial.died.items()))
+    print(f"{time.monotonic() - began:.0f} s, {trial.kills} kills; processes that died: {died}")
+    print(f"batches of the topic that were found half written: {trial.half_written()}")
+    print(f"{total} numbers, each once in each table and in the topic")
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""A few random kills of a load into all table formats; `python -m tests.pipelines.kills` does it for longer."""
+"""Two kills of a driver that fills tables and a topic; `python -m tests.pipelines.kills` does it for longer."""
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +14,12 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.timeout(900)
-def test_each_number_is_in_each_table_once(tmp_path: Path) -> None:
-    trial = Trial(tmp_path, seed=11)
+def test_each_number_is_in_each_table_and_in_the_topic_once(tmp_path: Path) -> None:
+    """All Python workers die, then the driver with its JVM, then the broker."""
+    trial = Trial(tmp_path, random.Random(11))
     try:
-        assert trial.run(kills=3) > 500
+        assert trial.run(["all workers", "driver and JVM"]) > 500
     finally:
         trial.close()
-    assert sum(trial.killed.values()) >= 3
+    assert trial.died["Python worker"] > 0
+    assert trial.died["driver"] == trial.died["JVM"] == 1

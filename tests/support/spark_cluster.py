@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 import pyspark
 
 from tests.support.processes import Process
+from tests.support.spark import SHORT_LIVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,5 +61,6 @@ class SparkCluster:
             "SPARK_LOCAL_IP": HOST,
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
         }
         return self._opened.enter_context(Process(name, command, self._folder / f"{name}.log", settings))
