@@ -200,6 +200,18 @@ def a_static_member(p: Play) -> None:
     describe(p)
 
 
+def more_than_a_batch_holds(p: Play) -> None:
+    topic = p.scene.topic("grouped", 2)["name"]
+    joined = p.join("A", JOIN_GROUP, joining(p.group, topic))
+    member, generation = joined.member_id, joined.generation_id
+    sync(p, "A", member, generation, (member, b"x" * 1_100_000))
+    describe(p)
+    p.ask("A", HEARTBEAT, heartbeat(p, member, generation))
+    again = p.ask("A", JOIN_GROUP, joining(p.group, topic, member))
+    sync(p, "A", member, again.generation_id, (member, assignment(topic, 0, 1)))
+    describe(p)
+
+
 STORIES: Final = {
     "the life of a group": Story(
         the_life_of_a_group,
@@ -208,6 +220,7 @@ STORIES: Final = {
     "joins that are refused": Story(joins_that_are_refused, (JOIN_GROUP,)),
     "subscriptions that are noise": Story(subscriptions_that_are_noise, (JOIN_GROUP, DESCRIBE_GROUPS)),
     "strangers and latecomers": Story(strangers_and_latecomers, (SYNC_GROUP, HEARTBEAT, LEAVE_GROUP, OFFSET_COMMIT)),
+    "more than a batch holds": Story(more_than_a_batch_holds, (SYNC_GROUP,), {SYNC_GROUP: 5}),
     "several leave at once": Story(several_leave_at_once, (LEAVE_GROUP,), {LEAVE_GROUP: 3}),
     "a static member": Story(
         a_static_member,

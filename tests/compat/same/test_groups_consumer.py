@@ -216,7 +216,18 @@ def a_new_request_for_an_old_group(p: Play) -> None:
     p.ask("admin", DESCRIBE_GROUPS, {"groups": [p.group]})
 
 
+def more_than_a_batch_holds(p: Play) -> None:
+    names = [f"{number:04}".ljust(240, "x") for number in range(4_600)]
+    beat(p, "A", "A", 0, subscribed_topic_names=names, **JOIN)
+    describe(p)
+    enter(p, "A", count=2)
+    describe(p)
+
+
 STORIES: Final = {
+    "more than a batch holds": Story(
+        more_than_a_batch_holds, (CONSUMER_GROUP_HEARTBEAT,), {CONSUMER_GROUP_HEARTBEAT: 1}
+    ),
     "the life of a group": Story(the_life_of_a_group, (CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE)),
     "heartbeats that are refused": Story(heartbeats_that_are_refused, (CONSUMER_GROUP_HEARTBEAT,)),
     "strangers and latecomers": Story(

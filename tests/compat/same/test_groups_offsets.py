@@ -145,6 +145,16 @@ def deleting_a_group_of_offsets(p: Play) -> None:
     p.ask("admin", OFFSET_FETCH, fetching(p.group))
 
 
+def more_than_a_batch_holds(p: Play) -> None:
+    topic = grouped(p)
+    [once] = committing(p.group, topic, 5, metadata="x" * 4000)["topics"][0]["partitions"]
+    p.ask("A", OFFSET_COMMIT, {**committing(p.group, topic, 5), "topics": [{**topic, "partitions": [once] * 280}]})
+    p.ask("A", OFFSET_FETCH, fetching(p.group, topic))
+    p.ask("admin", DESCRIBE_GROUPS, {"groups": [p.group]})
+    p.ask("A", OFFSET_COMMIT, committing(p.group, topic, 6))
+    p.ask("A", OFFSET_FETCH, fetching(p.group, topic))
+
+
 def finding(p: Play) -> None:
     for kind in (0, 1, 2, 9, -1):
         if kind == 1:
@@ -163,6 +173,7 @@ STORIES: Final = {
     "before a group is ready": Story(before_a_group_is_ready, (OFFSET_COMMIT,)),
     "deleting": Story(deleting, (OFFSET_DELETE,)),
     "deleting a group of offsets": Story(deleting_a_group_of_offsets, (DELETE_GROUPS, LIST_GROUPS, DESCRIBE_GROUPS)),
+    "more than a batch holds": Story(more_than_a_batch_holds, (OFFSET_COMMIT,), {OFFSET_COMMIT: 9}),
     "finding a coordinator": Story(finding, (FIND_COORDINATOR,)),
 }
 
