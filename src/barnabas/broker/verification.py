@@ -44,9 +44,14 @@ TRY_AGAIN: Final = frozenset(
         ErrorCode.coordinator_not_available,
         ErrorCode.not_coordinator,
         ErrorCode.concurrent_transactions,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.operation_not_attempted,
     }
 )
-"""Errors of the coordinator that pass; NOT_ENOUGH_REPLICAS makes all producers try again, and nothing else."""
+"""Errors of the coordinator that pass; NOT_ENOUGH_REPLICAS makes all producers try again, and nothing else.
+
+It may hear of a new topic later than the broker that leads there; then nothing else of the request is noted either.
+"""
 
 
 class Verification:

@@ -339,6 +339,52 @@ def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tri
     run(tmp_path, story)
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_partition_is_taken_for_deleted_when_it_is_not_known_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool
+) -> None:
+    monkeypatch.setattr(markers, "DELETED_AFTER", 0.05 if deleted else 60.0)
+    monkeypatch.setattr(markers, "RETRY", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        asked = 0
+        leaders = markers.MarkerWriter.leaders
+
+        def unknown_at_first(writer: markers.MarkerWriter, places: list[TopicPartition]) -> Any:
+            nonlocal asked
+            asked += 1
+            return {markers.UNKNOWN: list(places)} if deleted or asked < 3 else leaders(writer, places)
+
+        monkeypatch.setattr(markers.MarkerWriter, "leaders", unknown_at_first)
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert asked >= 3
+        assert transactor.partition.log.log_end_offset == (1 if deleted else 2), "whether the marker was written"
+
+    run(tmp_path, story)
+
+
+def test_a_batch_comes_again_whose_topic_the_coordinator_does_not_know_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        codes = [ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted]
+        ask = transactor.broker.transactions._add_or_verify
+
+        async def unknown_at_first(*question: Any) -> Any:
+            return {transactor.partition.tp: codes.pop()} if codes else await ask(*question)
+
+        monkeypatch.setattr(transactor.broker.transactions, "_add_or_verify", unknown_at_first)
+        assert await transactor.send() is ErrorCode.not_enough_replicas
+        assert await transactor.send() is ErrorCode.not_enough_replicas
+        assert await transactor.send() is ErrorCode.none
+
+    run(tmp_path, story)
+
+
 def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

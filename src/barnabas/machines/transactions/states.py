@@ -66,7 +66,7 @@ TRANSITIONS: Final = TransitionTable(
     Transition(_ONGOING, _PREPARE_COMMIT, "the producer commits"),
     Transition(_ONGOING, _PREPARE_ABORT, "the producer aborts"),
     Transition(_ONGOING, _PREPARE_ABORT, "the transaction takes longer than its timeout"),
-    Transition(_ONGOING, _PREPARE_ABORT, "another producer registers with the same id"),
+    Transition(_ONGOING, _PREPARE_ABORT, "this or another producer registers under the id"),
     Transition(_EMPTY, _PREPARE_ABORT, "the producer aborts, not knowing whether it has written"),
     Transition(_COMPLETE_COMMIT, _PREPARE_ABORT, "the producer aborts, not knowing whether it has written"),
     Transition(_COMPLETE_ABORT, _PREPARE_ABORT, "the producer aborts, not knowing whether it has written"),
