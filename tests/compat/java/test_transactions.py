@@ -9,15 +9,26 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.support import java
+from tests.support.java_producers import JavaClients
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.compat.conftest import TopicMaker
 
 VERSION = "4.3.0"
 
 
 def read(bootstrap: str, topic: str, count: int, isolation: str = "read_committed") -> list[str]:
-    """The values of a topic with one partition; more than `count` are read where there are more."""
+    """The values of a topic with one partition, which must be `count`."""
+    values = read_all(bootstrap, topic, isolation)
+    assert len(values) == count
+    return values
+
+
+def read_all(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[str]:
+    """The values of a topic with one partition."""
     settings = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "isolation.level": isolation}
     consumer = Consumer(settings | {"enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -29,7 +40,6 @@ def read(bootstrap: str, topic: str, count: int, isolation: str = "read_committe
             break
         values.append((message.value() or b"").decode())
     consumer.close()
-    assert len(values) == count
     return values
 
 
@@ -68,3 +78,26 @@ def test_records_are_copied_exactly_once_with_their_offsets(bootstrap: str, new_
     last = json.loads(printed.strip().splitlines()[-1])
     assert last["remaining"] == 0
     assert read(bootstrap, target, len(sent)) == sent
+
+
+def test_a_producer_that_took_too_long_aborts_and_goes_on(
+    bootstrap: str, new_topic: TopicMaker, tmp_path: Path
+) -> None:
+    topic, name = new_topic(), f"slow-{uuid.uuid4().hex[:8]}"
+    with JavaClients(tmp_path / "java.log") as clients:
+        slow = clients.producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 200}
+        )
+        slow.init_transactions()
+        slow.begin_transaction()
+        slow.produce(topic, "slow")
+        slow.flush()
+        other = Producer({"bootstrap.servers": bootstrap})
+        other.produce(topic, "plain")
+        assert other.flush(30) == 0
+        wait_until(lambda: read_all(bootstrap, topic) == ["plain"], "the abort of the slow transaction")
+        slow.abort_transaction()
+        slow.begin_transaction()
+        slow.produce(topic, "next")
+        slow.commit_transaction()
+    assert read(bootstrap, topic, 2) == ["plain", "next"]

@@ -1,13 +1,13 @@
 """Barnabas and Apache Kafka 4.3.0, side by side.
 
-`BARNABAS_TEST_KAFKA=host:port` takes a Kafka 4.3.0 that is already running instead of starting one; groups are compared
-under the settings of `tests.support.groups.QUICK`.
+`BARNABAS_TEST_KAFKA=host:port` takes a Kafka 4.3.0 that is already running instead of starting one; it should have the
+settings below.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -19,6 +19,15 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SETTINGS: Final = {
+    **QUICK,
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+}
+"""A Kafka that is alone, coordinates transactions and looks often for those that take too long."""
+
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -27,7 +36,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if running:
         yield running
         return
-    with KafkaKRaft(tmp_path_factory.mktemp("kafka"), QUICK) as kafka:
+    with KafkaKRaft(tmp_path_factory.mktemp("kafka"), SETTINGS) as kafka:
         yield kafka.bootstrap
 
 
@@ -37,6 +46,7 @@ def scenes(bootstrap: str, apache_kafka: str) -> Iterator[tuple[Scene, Scene]]:
     ours, theirs = Scene(bootstrap), Scene(apache_kafka)
     wait_until(lambda: ours.has_producer_ids() and theirs.has_producer_ids(), "producer ids")
     wait_until(lambda: ours.has_coordinators() and theirs.has_coordinators(), "coordinators of groups")
+    wait_until(lambda: ours.has_transactions() and theirs.has_transactions(), "coordinators of transactions")
     yield ours, theirs
     for scene in (ours, theirs):
         scene.connection.socket.close()

@@ -1,4 +1,4 @@
-"""Stories about groups that are played on two brokers: what each request was answered, in the order of the story.
+"""Stories that are played on two brokers: what each request was answered, in the order of the story.
 
 A story is written once, with the newest versions of all APIs; it is played again for each version of each API that it
 is about. Member ids that brokers invent get names, and everything else in the answers must be the same.
@@ -12,15 +12,19 @@ import pprint
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.compat.same.scene import Scene, neutral
-from tests.support.group_wire import NEWEST
+from tests.support import group_wire, transaction_wire
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection, plain, read_response, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NEWEST: Final = {**group_wire.NEWEST, **transaction_wire.NEWEST}
 MEMBER_ID_REQUIRED: Final = 79
-UNORDERED: Final = {"members", "topics", "groups", "topic_partitions", "results", "coordinators"}
+UNORDERED: Final = {
+    *("members", "topics", "groups", "topic_partitions", "results", "coordinators"),
+    *("topic_results", "results_by_topic_v3_and_below", "results_by_partition"),
+}
 _NUMBER: Final = itertools.count(1)
 
 

@@ -22,6 +22,7 @@ T0: Final = 1_700_000_000_000
 """The timestamp of the first record in `filled`."""
 WORDING: Final = {"error_message", "batch_index_error_message", "throttle_time", "documentation"}
 OF_A_CLUSTER: Final = {"cluster_id", "host", "port", "log_dir", "total_bytes", "usable_bytes", "producer_id"}
+OF_A_MOMENT: Final = {"transaction_start_time"}
 BROKER_IDS: Final = {"node_id", "leader_id", "controller_id", "broker_id"}
 BROKER_ID_LISTS: Final = {"replica_nodes", "isr_nodes", "offline_replicas"}
 
@@ -93,6 +94,13 @@ class Scene:
         described = self.connection.ask(DESCRIBE_GROUPS, 5, {"groups": groups}).groups
         return all(group.error_code == 0 for group in described)
 
+    def has_transactions(self) -> bool:
+        """Whether transactions are coordinated yet: their topic, too, is made for the first who looks for it."""
+        self.connection.ask(FIND_COORDINATOR, 4, {"key_type": 1, "coordinator_keys": ["any"]})
+        body = {"transactional_id": f"any-{self.tag}", "transaction_timeout": 60_000}
+        body |= {"producer_id": -1, "producer_epoch": -1}
+        return bool(self.connection.ask(INIT_PRODUCER_ID, 4, body).error_code == 0)
+
     def _is_led(self, topic: str, partitions: int) -> bool:
         """Whether every partition answers: metadata names a leader a moment before it serves."""
         asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
@@ -104,7 +112,8 @@ class Scene:
 def neutral(answer: Any, tag: str, name: str = "") -> Any:
     """An answer without what differs between any two clusters."""
     if isinstance(answer, dict):
-        return {key: neutral(value, tag, key) for key, value in answer.items() if key not in WORDING | OF_A_CLUSTER}
+        differs = WORDING | OF_A_CLUSTER | OF_A_MOMENT
+        return {key: neutral(value, tag, key) for key, value in answer.items() if key not in differs}
     if name in BROKER_ID_LISTS:
         return len(answer)
     if isinstance(answer, list):

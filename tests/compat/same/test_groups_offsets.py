@@ -157,8 +157,6 @@ def more_than_a_batch_holds(p: Play) -> None:
 
 def finding(p: Play) -> None:
     for kind in (0, 1, 2, 9, -1):
-        if kind == 1:
-            continue  # Kafka alone has no topic for transactions without being told to
         p.ask("A", FIND_COORDINATOR, {"key": p.group, "key_type": kind, "coordinator_keys": [p.group]})
     p.ask("A", FIND_COORDINATOR, {"key": "", "key_type": 0, "coordinator_keys": [""]})
     p.ask("A", FIND_COORDINATOR, {"key": "a", "key_type": 0, "coordinator_keys": ["a", "b", "a"]})
