@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.broker.partition import Partition
+    from barnabas.model.log_config import LogConfig
     from barnabas.storage.log import Log
 
 _MAX_UNPACKED: Final = 1 << 30
@@ -39,14 +40,16 @@ class Replayed(Protocol):
         ...
 
 
-def size_of(records: Iterable[tuple[bytes, bytes | None]]) -> int:
+def size_of(records: Sequence[tuple[bytes, bytes | None]]) -> int:
     """How much records add to a batch, at most."""
-    return sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in records)
+    size = len(records) * _RECORD_OVERHEAD
+    for key, value in records:
+        size += len(key) + (0 if value is None else len(value))
+    return size
 
 
-def room(partition: Partition) -> int:
+def room(config: LogConfig) -> int:
     """How much records of `size_of` a batch has room for."""
-    config = partition.log.config
     return min(config.max_message_bytes, config.segment_bytes) - HEADER_SIZE
 
 

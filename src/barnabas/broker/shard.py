@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from barnabas.broker.partition import Partition
     from barnabas.broker.runtime import Runtime
     from barnabas.machines.outcome import Outcome
+    from barnabas.model.log_config import LogConfig
 
     Encoded = tuple[bytes, bytes | None]
     """Key and value of a record."""
@@ -99,6 +100,10 @@ class Shard(Generic[M]):
         self._unwritten: list[Encoded] = []
         """Records that were decided in this turn of the event loop."""
         self._unwritten_bytes = 0
+        self._config: LogConfig | None = None
+        """What the partition's settings were when `_room` was worked out from them."""
+        self._room = 0
+        """Bytes of records that fit into one batch."""
         self._waiting: list[tuple[Any, Any]] = []
         """Replies that wait for them."""
         self._parked: set[Call] = set()
@@ -129,7 +134,8 @@ class Shard(Generic[M]):
             self._distrust(machine, "failed to decide")
             call.fail(UnknownServerError("the coordinator failed; its log says why"))
             return
-        if all(asker is not call for asker, _ in outcome.replies):
+        replies = outcome.replies
+        if not replies or (replies[0][0] is not call and all(asker is not call for asker, _ in replies)):
             self._parked.add(call)
         self.apply(machine, outcome)
 
@@ -234,26 +240,28 @@ class Shard(Generic[M]):
         changes = outcome.changes
         records = [machine.encode(record) for record in changes]
         size = coordinator_log.size_of(records)
-        room = coordinator_log.room(self.partition)
-        if self._unwritten_bytes + size > room:
-            self._store_in_parts(machine, outcome, records, room)
+        if self.partition.log.config is not self._config:
+            self._config = self.partition.log.config
+            self._room = coordinator_log.room(self._config)
+        if self._unwritten_bytes + size > self._room:
+            self._store_in_parts(machine, outcome, records)
             return
         self._note(records, size)
         replay = machine.replay
         for record in changes:
             replay(record)
 
-    def _store_in_parts(self, machine: M, outcome: Outcome[Any, Any, Any], records: list[Encoded], room: int) -> None:
+    def _store_in_parts(self, machine: M, outcome: Outcome[Any, Any, Any], records: list[Encoded]) -> None:
         """The same for what does not fit into the batch of this turn.
 
         What may not fit into any batch is written at once and alone, so that nobody else's decisions fail with it, and
         before the machine is told. Raises if it does not fit.
         """
         changes = iter(outcome.changes)
-        for part in coordinator_log.divided(records, room) if outcome.is_divisible else [records]:
+        for part in coordinator_log.divided(records, self._room) if outcome.is_divisible else [records]:
             self._flush()
             size = coordinator_log.size_of(part)
-            if size > room:
+            if size > self._room:
                 self._append(part)
             else:
                 self._note(part, size)
