@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FETCH, CREATE_TOPICS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 1, 19, 43, 45, 46
+FETCH, API_VERSIONS, CREATE_TOPICS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 1, 18, 19, 43, 45, 46
+UPDATE_FEATURES, UPGRADE, DOWNGRADE = 57, 1, 2
 
 FIVE_SECONDS = timedelta(seconds=5)
 
@@ -43,6 +44,24 @@ def test_any_broker_hands_requests_on_to_the_controller(cluster: Cluster) -> Non
     wait_until(lambda: "handed-on" in cluster.metadata().topics, "the topic to be known")
     again = ask(cluster, CREATE_TOPICS, 2, {"topics": topics, "timeout": FIVE_SECONDS, "validate_only": False})
     assert again.topics[0].error_code is ErrorCode.topic_already_exists
+
+
+def test_levels_of_features_reach_every_broker(cluster: Cluster) -> None:
+    def change(level: int, direction: int) -> None:
+        updates = [{"feature": "transaction.version", "max_version_level": level, "upgrade_type": direction}]
+        response = ask(cluster, UPDATE_FEATURES, 2, {"timeout": FIVE_SECONDS, "feature_updates": updates})
+        assert response.error_code is ErrorCode.none, response
+        wait_until(lambda: {told(broker) for broker in cluster.nodes} == {level}, f"level {level} at every broker")
+
+    def told(broker: int) -> int | None:
+        software = {"client_software_name": "test", "client_software_version": "1"}
+        response = ask(cluster, API_VERSIONS, 4, software, broker=broker)
+        levels = {each.name: each.max_version_level for each in response.finalized_features}
+        return levels.get("transaction.version")
+
+    assert {told(broker) for broker in cluster.nodes} == {2}
+    change(1, DOWNGRADE)
+    change(2, UPGRADE)
 
 
 def test_a_broker_that_stops_hands_over_what_it_leads(cluster: Cluster) -> None:

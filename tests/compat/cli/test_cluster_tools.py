@@ -8,9 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.support import java
+from tests.support.brokers import Barnabas
+from tests.support.groups import QUICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -156,3 +158,57 @@ def test_features_agrees_with_kafka_features(ours: Ours, theirs: Theirs) -> None
     assert refused.returncode == 1
     assert refused.stderr.startswith("Error: Could not upgrade no.such.feature to 1. ")
     assert ours("features", "describe").stdout == mine.stdout
+
+
+def test_a_feature_is_switched_off_and_on_again(cli: Cli, tmp_path: Path) -> None:
+    """Without group.version 1 there is no new group protocol, also after a restart."""
+
+    def level(broker: Barnabas) -> int:
+        told = json.loads(cli("features", "--bootstrap-server", broker.bootstrap, "describe", "--json").stdout)
+        (found,) = [one for one in told["features"] if one["feature"] == "group.version"]
+        return int(found["finalizedVersionLevel"])
+
+    def change(broker: Barnabas, *words: str) -> str:
+        done = cli("features", "--bootstrap-server", broker.bootstrap, *words)
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def write(broker: Barnabas) -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("t", b"hello")
+        assert producer.flush(30) == 0
+
+    def read(broker: Barnabas) -> list[bytes]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "group.id": "readers",
+                "group.protocol": "consumer",
+                "auto.offset.reset": "earliest",
+            }
+        )
+        try:
+            consumer.subscribe(["t"])
+            (message,) = consumer.consume(1, timeout=20)
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            return [message.value() or b""]
+        finally:
+            consumer.close()
+
+    with Barnabas(tmp_path, QUICK) as broker:
+        write(broker)
+        assert read(broker) == [b"hello"]
+        assert change(broker, "disable", "--feature", "group.version") == "group.version was disabled.\n"
+        broker.stop()
+    with Barnabas(tmp_path, QUICK) as broker:
+        assert level(broker) == 0
+        with pytest.raises(KafkaException) as refused:
+            read(broker)
+        assert "ConsumerGroupHeartbeat fatal error: Broker: API version not supported" in refused.value.args[0].str()
+        told = change(broker, "upgrade", "--feature", "group.version=1")
+        assert told == "group.version was upgraded to 1.\n"
+        assert level(broker) == 1
+        write(broker)
+        assert read(broker) == [b"hello"]

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.clients.consumer import Consumer
+from barnabas.clients.errors import RequestRefused
+from barnabas.clients.groups import Groups
 from barnabas.clients.producer import Producer
 from barnabas.clients.records import TopicPartition
 from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
+from barnabas.clients.wire import Cluster
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
@@ -182,6 +185,30 @@ def test_callbacks_are_told_what_comes_and_goes(member: Member, written: str, as
     assert went == []
     consumer.close()
     assert sorted(went) == sorted(came)
+
+
+@pytest.mark.parametrize("assignor", ["range", "uniform"])
+def test_a_member_that_is_too_slow_is_told_what_it_lost(
+    bootstrap: str, group: str, member: Member, written: str, assignor: str
+) -> None:
+    """The group goes on without it; it hears of that when it comes back, and joins again."""
+    times = {"max_poll_interval_ms": 1000}
+    times |= {} if assignor == "uniform" else {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100}
+    lost: list[TopicPartition] = []
+    came: list[TopicPartition] = []
+    with member(assignor=assignor, **times) as slow, Groups(Cluster(bootstrap)) as groups:
+        slow.subscribe(written, on_assign=came.extend, on_lost=lost.extend)
+        wait_until(lambda: slow.poll(0.05) is not None and len(came) == 4, "partitions")
+
+        def alone() -> bool:
+            found = groups.describe([group])[group]
+            assert not isinstance(found, RequestRefused)
+            return not found.members
+
+        wait_until(alone, "the group to go on without the slow member")
+        wait_until(lambda: slow.poll(0.05) is not None and lost, "the slow member to be told")
+        assert sorted(lost) == [TopicPartition(written, number) for number in range(4)]
+        wait_until(lambda: slow.poll(0.05) is not None and len(came) == 8, "the partitions to come back")
 
 
 def test_a_member_that_was_removed_is_told_what_it_lost(
