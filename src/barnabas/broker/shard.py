@@ -176,14 +176,13 @@ class Shard(Generic[M]):
         try:
             outcome = decide(machine, self._runtime.clock.now_ms())
             if outcome.changes:
-                records = [machine.encode(record) for record in outcome.changes]
-                now_ms = self._runtime.clock.now_ms()
-                coordinator_log.append(self.partition, records, now_ms, self._runtime.compression, producer)
+                try:
+                    self._append([machine.encode(record) for record in outcome.changes], producer)
+                except ApiError as error:
+                    call.fail(error if isinstance(error, InvalidProducerEpoch) else _told(error))
+                    return
                 for record in outcome.changes:
                     replay(machine, record)
-        except ApiError as error:
-            call.fail(error if isinstance(error, InvalidProducerEpoch) else _told(error))
-            return
         except Exception:
             self._distrust(machine, "failed to decide in a transaction")
             call.fail(UnknownServerError("the coordinator failed; its log says why"))
@@ -217,7 +216,7 @@ class Shard(Generic[M]):
             try:
                 self._store(machine, outcome)
             except (MessageTooLarge, RecordListTooLarge) as error:
-                self._refuse(machine, outcome, replies, error)
+                self._refuse(outcome, replies, error)
                 return
             except Exception as error:
                 self._waiting += replies
@@ -232,6 +231,9 @@ class Shard(Generic[M]):
             self._waiting += replies
             if self._unwritten_bytes > MAX_BATCH:
                 self._write()
+        elif self._waiting:
+            self._waiting += replies
+            self._write()
         elif replies:
             self._release(replies)
 
@@ -255,11 +257,12 @@ class Shard(Generic[M]):
         """The same for what does not fit into the batch of this turn.
 
         What may not fit into any batch is written at once and alone, so that nobody else's decisions fail with it, and
-        before the machine is told. Raises if it does not fit.
+        before the machine is told. Raises if it does not fit. Replies wait until the machine is up to date: what leaves
+        may come back as a question.
         """
         changes = iter(outcome.changes)
         for part in coordinator_log.divided(records, self._room) if outcome.is_divisible else [records]:
-            self._flush()
+            self._append_unwritten()
             size = coordinator_log.size_of(part)
             if size > self._room:
                 self._append(part)
@@ -268,9 +271,7 @@ class Shard(Generic[M]):
             for record in islice(changes, len(part)):
                 machine.replay(record)
 
-    def _refuse(
-        self, machine: M, outcome: Outcome[Any, Any, Any], replies: Iterable[tuple[Any, Any]], error: ApiError
-    ) -> None:
+    def _refuse(self, outcome: Outcome[Any, Any, Any], replies: Iterable[tuple[Any, Any]], error: ApiError) -> None:
         """What was decided is too large: let the machine decide something else, or take it from the log."""
         otherwise = outcome.otherwise
         if otherwise is None:
@@ -292,20 +293,23 @@ class Shard(Generic[M]):
     def _write(self) -> None:
         """Append what was decided, and let replies go."""
         try:
-            self._flush()
+            self._append_unwritten()
         except Exception as error:
             self._fail(error)
-
-    def _flush(self) -> None:
-        """The same; raises if it cannot be appended."""
-        records, waiting = self._unwritten, self._waiting
-        if records:
-            self._append(records)
-            self._unwritten, self._unwritten_bytes, self._waiting = [], 0, []
+            return
+        waiting, self._waiting = self._waiting, []
+        if waiting:
             self._release(waiting)
 
-    def _append(self, records: list[Encoded]) -> None:
-        coordinator_log.append(self.partition, records, self._runtime.clock.now_ms(), self._runtime.compression)
+    def _append_unwritten(self) -> None:
+        """Append what was decided. Raises if that cannot be."""
+        if self._unwritten:
+            self._append(self._unwritten)
+            self._unwritten, self._unwritten_bytes = [], 0
+
+    def _append(self, records: list[Encoded], producer: tuple[int, int] | None = None) -> None:
+        now_ms = self._runtime.clock.now_ms()
+        coordinator_log.append(self.partition, records, now_ms, self._runtime.compression, producer)
 
     def _release(self, replies: Iterable[tuple[Any, Any]]) -> None:
         def committed(error: ApiError | None) -> None:
@@ -343,10 +347,18 @@ class Shard(Generic[M]):
     def _distrust(self, machine: M, what: str) -> None:
         """The machine raised, and is perhaps half changed: keep what it decided before, and build it again."""
         logger.exception("the coordinator of %s %s, and is loaded again", self.partition.tp, what)
-        self._write()
-        if machine is self.machine:
-            self.end(CoordinatorNotAvailable(f"the coordinator of {self.partition.tp} {what}: try again"))
-            self._runtime.load(self)
+        if machine is not self.machine:
+            return
+        try:
+            self._append_unwritten()
+        except Exception as error:
+            self._fail(error)
+            return
+        stored, self._waiting = self._waiting, []
+        self.end(CoordinatorNotAvailable(f"the coordinator of {self.partition.tp} {what}: try again"))
+        self._runtime.load(self)
+        if stored:
+            self._release(stored)
 
     def _fail(self, failure: Exception) -> None:
         """What was decided cannot be stored: the log is right, and the machine is not any more."""

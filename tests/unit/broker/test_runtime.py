@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -56,6 +57,9 @@ class Counters:
         changes = tuple((name, self.counts.get(name, 0) + 1, 0) for name in names)
         return Outcome(changes=changes, replies=((call, len(names)),), is_divisible=True)
 
+    def count_and_send(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
+        return replace(self.count(name, call), sends=(name,))
+
     def wait(self, call: Call, at_ms: int) -> Outcome[Any, Call, Any]:
         self.waiting.append(call)
         return Outcome(timers=(Timer("wait", at_ms),))
@@ -95,7 +99,7 @@ class Counters:
         return Outcome(replies=tuple((each, code.name) for each in waiting))
 
 
-def counters(broker: Broker) -> Runtime[Counters]:
+def counters(broker: Broker, **more: Any) -> Runtime[Counters]:
     return Runtime(
         TOPIC,
         Counters,
@@ -105,6 +109,7 @@ def counters(broker: Broker) -> Runtime[Counters]:
         executor=broker.executor,
         load_buffer_bytes=100,
         compression=0,
+        **more,
     )
 
 
@@ -303,6 +308,40 @@ async def test_no_batch_is_larger_than_the_topic_allows(tmp_path: Path) -> None:
         assert isinstance(await ask(runtime, "a", size=1_000), UnknownServerError)
         await runtime.loaded()
         assert await ask(runtime, "a", size=500) == 2
+        runtime.resign()
+
+
+@pytest.mark.parametrize("then", ["a large decision", "a failure"])
+async def test_what_leaves_may_come_back_as_a_question_and_finds_a_machine_that_is_up_to_date(
+    tmp_path: Path, then: str
+) -> None:
+    async with running_parts(tmp_path) as broker:
+        back = new_call()
+        runtime = counters(broker, send=lambda shard, name: shard.ask(counting(name, back), back))
+        await make_topic(broker, TOPIC, max_message_bytes="1000")
+        await runtime.loaded()
+        first, second = new_call(), new_call()
+        shard = runtime.find("a")
+        shard.ask(lambda machine, now_ms: machine.count_and_send("a", first), first)
+        if then == "a large decision":  # what waits is written before it, and what is sent leaves
+            shard.ask(lambda machine, now_ms: machine.count("a", second, size=900), second)
+        else:
+
+            def decide(machine: Counters, now_ms: int) -> Outcome[Any, Call, Any]:
+                machine.counts["a"] = 99
+                raise ValueError("planted")
+
+            shard.ask(decide, second)
+        await asyncio.sleep(0)
+        await runtime.loaded()
+        answers = [call.result() for call in (first, second, back)]
+        if then == "a large decision":
+            assert answers == [1, 2, 3]
+            assert await ask(runtime, "a") == 4
+        else:
+            assert answers[0] == 1
+            assert [type(answer) for answer in answers[1:]] == [UnknownServerError, CoordinatorLoadInProgress]
+            assert await ask(runtime, "a") == 2
         runtime.resign()
 
 
