@@ -1,10 +1,11 @@
 """One partition that this broker leads: its log, the rules of its leadership, and who waits for it.
 
-Two kinds of waiting. A Produce waits until its records are committed (`when_committed`): until the high watermark has
-passed them, which with flush.messages needs a sync first. A Fetch waits for records (`add_watcher`): a consumer's for
-the high watermark, a follower's for the log's end. Watchers are told once per turn of the event loop, however many
-batches were appended in it; they register in the same callback in which they found the log too short, so no append is
-missed.
+Three kinds of waiting. A Produce waits until its records are committed (`when_committed`): until the high watermark has
+passed them, which with flush.messages needs a sync first. A refusal that a leader could owe to not knowing that it was
+replaced waits until a follower has shown that it was not (`when_confirmed`). A Fetch waits for records (`add_watcher`):
+a consumer's for the high watermark, a follower's for the log's end. Watchers are told once per turn of the event loop,
+however many batches were appended in it; they register in the same callback in which they found the log too short, so
+no append is missed.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
+        "_confirm_waiters",
         "_failure",
         "_follower_watchers",
         "_host",
@@ -130,6 +132,7 @@ class Partition:
         self.is_internal = tp.topic in INTERNAL_TOPICS
         self._host = host
         self._commit_waiters: deque[CommitWaiter] = deque()
+        self._confirm_waiters: list[Callable[[ApiError | None], None]] = []
         self._failure: ApiError | None = None
         """Why nothing more will be committed here."""
         self._verifying: dict[tuple[int, int], Guard] = {}
@@ -256,6 +259,8 @@ class Partition:
             raise NotLeaderOrFollower(f"broker {replica} is no replica of {self.tp}")
         if leader.fetched(replica, offset, now, broker_epoch, log_start):
             self._committed()
+        if self._confirm_waiters and replica in leader.isr:
+            self._confirmed(None)
         if replica not in leader.isr and leader.may_join(replica):
             self._host.isr_may_grow(self)
 
@@ -275,6 +280,8 @@ class Partition:
         """The controller decided who is in sync."""
         if self.leader.commit_isr(isr, partition_epoch):
             self._committed()
+        if len(self.leader.isr) == 1:
+            self._confirmed(None)
 
     def must_wait(self, acks: int) -> bool:
         """Whether a client with these acks waits for records that are not committed: for replicas, or for a sync."""
@@ -291,6 +298,24 @@ class Partition:
             done(self._failure)
         else:
             self._commit_waiters.append(CommitWaiter(end_offset, done))
+
+    def when_confirmed(self, done: Callable[[ApiError | None], None]) -> None:
+        """Call `done` once a follower in sync has fetched here, as it does from its leader alone; or with an error.
+
+        Until then this broker may have been replaced, and not know what its successor stored. If it alone is in sync
+        there can be no successor.
+        """
+        if self._failure is not None:
+            done(self._failure)
+        elif len(self.leader.isr) == 1:
+            done(None)
+        else:
+            self._confirm_waiters.append(done)
+
+    def _confirmed(self, error: ApiError | None) -> None:
+        waiters, self._confirm_waiters = self._confirm_waiters, []
+        for done in waiters:
+            done(error)
 
     def add_watcher(self, watcher: Watcher, *, follower: bool = False) -> None:
         """Wake `watcher` when there is more to read: for a follower, as soon as it is appended."""
@@ -335,4 +360,5 @@ class Partition:
         self._failure = error
         while self._commit_waiters:
             self._commit_waiters.popleft().done(error)
+        self._confirmed(error)
         self.wake_watchers()

@@ -47,7 +47,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 15.0
+_FIRST_RETRY = 0.1
 _RETRY_SECONDS = 1.0
+"""The longest pause between two attempts to connect. kazoo would double it without end: after an outage of a minute, a
+broker could miss for another one that ZooKeeper is back, that its session is over, and that others lead."""
 _AT_ONCE = 1000
 """Nodes that are read with one request: ZooKeeper takes at most 1 MB in one by default, and a path may be long."""
 
@@ -96,6 +99,7 @@ class ZooKeeperStore:
             hosts,
             timeout=session_timeout,
             default_acl=kazoo.security.CREATOR_ALL_ACL if private else None,
+            connection_retry={"max_tries": -1, "delay": _FIRST_RETRY, "max_delay": _RETRY_SECONDS},
             **(login.options() if login is not None else {}),
         )
         self._hosts = hosts

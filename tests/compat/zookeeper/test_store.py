@@ -110,6 +110,11 @@ def test_what_is_private_is_for_its_login_alone(zookeeper: ZooKeeper, scheme: st
     asyncio.run(main())
 
 
+def test_a_server_that_comes_back_is_found_soon_however_long_it_was_away() -> None:
+    retry = ZooKeeperStore("127.0.0.1:1")._client._conn_retry
+    assert (retry.max_tries, retry.max_delay) == (-1, 1.0)
+
+
 def test_a_login_that_zookeeper_does_not_know_is_refused(chroot: str) -> None:
     async def main() -> None:
         store = ZooKeeperStore(chroot, login=Login("sasl", "broker", "wrong"), connect_timeout=5.0)

@@ -9,7 +9,7 @@ import pytest
 
 from barnabas.broker.handlers.produce import produce
 from barnabas.machines.partition import PartitionLeader
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, NotLeaderOrFollower
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
@@ -157,6 +157,40 @@ def test_acks_of_all_need_enough_replicas_before_and_after_the_append(tmp_path: 
         assert partition.log.log_end_offset == partition.leader.high_watermark == 3
         (alone,) = produced(12, send(broker, 12, batch(), acks=1))
         assert (alone.error_code, alone.base_offset) == (ErrorCode.none, 3)
+
+    run(tmp_path, story)
+
+
+def test_a_batch_is_out_of_order_when_a_follower_shows_that_this_broker_still_leads(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        partition = broker.replicas.find("t", 0)
+        partition.leader = PartitionLeader(
+            broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=0, high_watermark=0
+        )
+
+        def later(**fields: Any) -> Parked:
+            waiting = send(broker, 12, batch(1, producer_id=5, producer_epoch=0, **fields), acks=-1)
+            assert isinstance(waiting, Parked)
+            assert not waiting.resolved
+            return waiting
+
+        async def error_of(waiting: Parked) -> ErrorCode:
+            (result,) = produced(12, await answer_of(waiting))
+            code: ErrorCode = result.error_code
+            return code
+
+        first = later(base_sequence=0)
+        gap = later(base_sequence=2)
+        partition.fetched_by(7, 5, 0, 1, 0.0)
+        assert [await error_of(first), await error_of(gap)] == [ErrorCode.none, ErrorCode.out_of_order_sequence_number]
+        gap = later(base_sequence=3)
+        partition.commit_isr((1,), 1)
+        assert await error_of(gap) is ErrorCode.out_of_order_sequence_number
+        partition.commit_isr((1, 7), 2)
+        gap = later(base_sequence=4)
+        partition.fail(NotLeaderOrFollower("another broker leads"))
+        assert await error_of(gap) is ErrorCode.not_leader_or_follower
 
     run(tmp_path, story)
 

@@ -8,6 +8,7 @@
   old timestamps), that happens in a thread before the append, and the connection waits, so that order is kept. So does
   making the files of a log that is written to for the first time.
 - v13: topics by id. A repeated idempotent batch is answered with the offset of the first, once that is committed.
+  That a batch is out of order is said by a leader whose followers show that it was not replaced meanwhile.
 - The first batch of a transaction in a partition is stored after the transaction's coordinator has noted the partition:
   by this request (v12+), or before, which is verified. The connection waits meanwhile.
 """
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.partition import ACKS_ALL
 from barnabas.model.errors import (
     ApiError,
     InvalidRecord,
     InvalidRequiredAcks,
+    OutOfOrderSequence,
     RequestTimedOut,
     TransactionalIdAuthorizationFailed,
 )
@@ -41,6 +43,9 @@ if TYPE_CHECKING:
     from barnabas.storage.log import AppendInfo
 
 logger = logging.getLogger(__name__)
+
+_CONFIRMATION: Final = -1
+"""Instead of an offset: what is waited for is that this broker still leads."""
 
 TRANSACTION_EPOCHS_SINCE = 12
 """The version in which clients speak transaction.version 2."""
@@ -61,6 +66,8 @@ def produce(
         if partition is not None and acks != 0:
             try:
                 info = partition.append_plain(records, acks, broker.clock.now_ms())
+            except OutOfOrderSequence:
+                info = None
             except ApiError as error:
                 return wire.pack(correlation_id, version, [wire.failure(topic, index, error.code, str(error))])
             if info is not None:
@@ -127,7 +134,7 @@ class Produce:
         self._request = request
         self._results: list[wire.Result] = []
         self._waiting: dict[int, tuple[Partition, int]] = {}
-        """Results that wait to be committed, by their place: the partition, and the offset that must be passed."""
+        """Results that wait, by their place: the partition, and the offset that must be passed to be committed."""
         self._verification: Verification | None = None
         """For a transactional producer: which of its batches may be stored."""
         self._parked: Parked | None = None
@@ -182,7 +189,7 @@ class Produce:
                 else:
                     result = self._append(topic, index, records, now_ms)
             except ApiError as error:
-                result = wire.failure(topic, index, error.code, str(error))
+                result = self._refused(topic, index, error)
             if result is None:
                 return self._open(partitions[place:])
             results.append(result)
@@ -194,6 +201,18 @@ class Produce:
         if partition.leader.high_watermark <= last_offset and partition.must_wait(self._request.acks):
             self._waiting[len(self._results)] = partition, last_offset + 1
         return topic, index, 0, base_offset, append_time, log_start_offset, None
+
+    def _refused(self, topic: wire.Topic, index: int, error: ApiError) -> wire.Result:
+        """The result of a batch that was not stored.
+
+        A leader that was replaced without knowing it misses batches, and would end a producer for good by saying that
+        its next one is out of order. So that is said when a follower has fetched here, and otherwise never.
+        """
+        if isinstance(error, OutOfOrderSequence) and self._request.acks == ACKS_ALL:
+            partition = self._broker.replicas.led(topic, index)
+            if partition is not None and len(partition.leader.isr) > 1:
+                self._waiting[len(self._results)] = partition, _CONFIRMATION
+        return wire.failure(topic, index, error.code, str(error))
 
     def _append(
         self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, *, opened: bool = False
@@ -231,7 +250,10 @@ class Produce:
         self._parked = Parked(overtakable=True)
         self._timer = asyncio.get_running_loop().call_later(self._request.timeout_ms / 1000, self._timed_out)
         for place, (partition, end_offset) in list(self._waiting.items()):
-            partition.when_committed(end_offset, self._waiter(place))
+            if end_offset == _CONFIRMATION:
+                partition.when_confirmed(self._waiter(place))
+            else:
+                partition.when_committed(end_offset, self._waiter(place))
         return self._parked
 
     # Batches that must be opened
@@ -278,7 +300,7 @@ class Produce:
             assert result is not None
             return result
         except ApiError as error:
-            return wire.failure(topic, index, error.code, str(error))
+            return self._refused(topic, index, error)
 
     # Waiting for the commit
 
@@ -287,8 +309,9 @@ class Produce:
             waited = self._waiting.pop(place, None)
             if waited is None:
                 return
-            if error is None and self._request.acks == ACKS_ALL:
-                error = waited[0].too_few_in_sync()
+            partition, end_offset = waited
+            if error is None and self._request.acks == ACKS_ALL and end_offset != _CONFIRMATION:
+                error = partition.too_few_in_sync()
             if error is not None:
                 self._fail(place, error)
             if not self._waiting:
@@ -298,7 +321,7 @@ class Produce:
 
     def _timed_out(self) -> None:
         for place in self._waiting:
-            self._fail(place, RequestTimedOut("the records are stored, but were not committed in time"))
+            self._fail(place, RequestTimedOut("the followers did not confirm it in time"))
         self._waiting.clear()
         self._finish()
 
