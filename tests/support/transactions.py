@@ -98,7 +98,8 @@ class Coordinator:
             producer_id=ProducerId(producer[0]),
             producer_epoch=i16(producer[1]),
         )
-        response = self.apply(self.machine.init_producer_id(request, self.fresh_id(), Client(), self.now_ms))
+        fresh_id = self.fresh_id() if self.machine.needs_producer_id(transactional_id) else -1
+        response = self.apply(self.machine.init_producer_id(request, fresh_id, Client(), self.now_ms))
         assert isinstance(response, InitProducerIdResponse)
         return response
 

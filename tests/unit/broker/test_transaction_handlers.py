@@ -197,6 +197,15 @@ def test_a_batch_adds_its_partition_and_the_end_is_a_marker_with_the_next_epoch(
     run(tmp_path, story)
 
 
+def test_whoever_registers_again_takes_no_producer_id(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        for _ in range(3):
+            assert await transactor.init() is ErrorCode.none
+        assert await transactor.broker.producer_ids.next() == transactor.producer[0] + 1
+
+    run(tmp_path, story)
+
+
 def test_older_producers_add_partitions_first(tmp_path: Path) -> None:
     async def story(transactor: Transactor) -> None:
         await transactor.init()

@@ -66,7 +66,12 @@ async def init_producer_id(
 async def _init_transactional(broker: Broker, request: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
     transactional_id = request.transactional_id
     assert transactional_id is not None
-    fresh_id = await broker.producer_ids.next()
+    try:
+        machine = broker.transactions.runtime.find(transactional_id).machine
+    except ApiError as error:
+        return _refused(error.code)
+    is_known = machine is not None and not machine.needs_producer_id(transactional_id)
+    fresh_id = NONE if is_known else await broker.producer_ids.next()
     answer = broker.transactions.ask(
         transactional_id,
         lambda machine, call, now_ms: machine.init_producer_id(request, fresh_id, call, now_ms),

@@ -110,7 +110,7 @@ class TransactionCoordinator:
     def init_producer_id(
         self, request: InitProducerIdRequest, fresh_id: int, asker: Asker, now_ms: int
     ) -> TransactionOutcome:
-        """Give a producer its id and epoch; `fresh_id` is a producer id that nobody has had."""
+        """Give a producer its id and epoch; `fresh_id` is a new producer id where `needs_producer_id`, or -1."""
         draft: TransactionDraft = Draft()
         try:
             value = self._register(request, fresh_id, draft, now_ms)
@@ -227,9 +227,9 @@ class TransactionCoordinator:
     # EndTxn
 
     def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether the end of the transaction takes a new producer id."""
+        """Whether a registration, or the end of the transaction, may take a new producer id."""
         value = self.transactions.get(transactional_id)
-        return value is not None and steps.is_used_up(value.producer_epoch)
+        return value is None or steps.is_used_up(value.producer_epoch)
 
     def end_txn(self, request: EndTxnRequest, fresh_id: int, asker: Asker, now_ms: int) -> TransactionOutcome:
         """Commit or abort; `fresh_id` is a new producer id where `needs_producer_id`, or -1."""
