@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.clients.errors import BrokerUnreachable
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import load
+from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.errors import DataLost, InvalidOption, OffsetOutOfRange, PipelineError, TopicMissing
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict, TopicReplaced
 from barnabas.pipelines.tables.opening import FORMATS, open_table
@@ -167,6 +169,19 @@ def test_to_find_that_there_is_nothing_takes_no_spark(
     loads(topic)
     monkeypatch.setattr("barnabas.pipelines.loading.job._own_session", lambda *_: pytest.fail("Spark was started"))
     assert loads(topic, spark=None).records == 0
+
+
+def test_a_group_that_cannot_be_told_stops_no_load(
+    loads: Loader, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def silence(*_: object) -> None:
+        raise BrokerUnreachable("nobody answers")
+
+    topic = kafka.topic()
+    kafka.send(topic, "one")
+    monkeypatch.setattr(ClusterView, "commit", silence)
+    assert loads(topic).records == 1
+    assert "does not show the progress: nobody answers" in caplog.text
 
 
 @pytest.mark.parametrize("kind", FORMATS)

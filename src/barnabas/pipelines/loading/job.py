@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.errors import RequestRefused
+from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA, METADATA, Decoder
@@ -315,7 +315,7 @@ class LoadJob:
         self._shown |= new
         try:
             self._view.commit(self._settings.group, new)
-        except RequestRefused as error:
+        except (BrokerUnreachable, RequestRefused) as error:
             log.warning("the group %s does not show the progress: %s", self._settings.group, error)
 
     @contextmanager
