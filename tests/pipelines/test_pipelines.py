@@ -18,7 +18,6 @@ from examples.orders.picture import draw
 
 from barnabas.cli.pipeline.command import write_example
 from barnabas.clients.protobuf_files import message_class
-from barnabas.pipelines.runner import supervisor
 from barnabas.pipelines.runner.analysis import analyse
 from barnabas.pipelines.runner.running import run_pipelines
 from barnabas.pipelines.runner.status import statuses
@@ -151,7 +150,6 @@ def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wro
 
     with monkeypatch.context() as patched:
         patched.setattr(TableBatches, "__call__", commit_and_fail)
-        patched.setattr(supervisor, "FIRST_PAUSE", 0.1)
         run_pipelines([counting(kafka, topic, tmp_path)], spark=spark_process)
     assert len(failures) == 6
     assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(301))

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from threading import Event
 
-TRIES: Final = 6
-FIRST_PAUSE: Final = 1.0
+TRIES: Final = 8
+"""Spark keeps Python processes of several kinds; when all were killed, each start finds out about one kind."""
+FIRST_PAUSE: Final = 0.25
 LOOK_EVERY: Final = 0.1
 FINISH_SECONDS: Final = 60.0
 """How long a batch that is under way may take to finish after a stop was asked for."""
@@ -129,7 +130,7 @@ class _Watched:
             raise QueryFailed(f"{self._query.name} failed {TRIES} times without a finished batch: {failure.text}")
         pause = FIRST_PAUSE * 2 ** (self._failures - 1)
         self._due = self._now() + pause
-        log.warning("query=%s failed, trying again in %.0f s: %s", self._query.name, pause, failure.text)
+        log.warning("query=%s failed, trying again in %g s: %s", self._query.name, pause, failure.text)
 
 
 def _finish(queries: Sequence[Query], now: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from barnabas.pipelines.errors import DataLost
 from barnabas.pipelines.runner import supervisor
-from barnabas.pipelines.runner.supervisor import TRIES, QueryFailed, supervise
+from barnabas.pipelines.runner.supervisor import FIRST_PAUSE, TRIES, QueryFailed, supervise
 
 
 class FakeQuery:
@@ -85,7 +85,7 @@ def test_a_query_is_started_again_after_a_failure_that_passes() -> None:
     clock = Clock()
     supervise([query], Event(), now=clock)
     assert query.starts == 3
-    assert clock.seconds > 1 + 2, "pauses double"
+    assert clock.seconds > FIRST_PAUSE * (1 + 2), "pauses double"
 
 
 def test_a_query_that_never_finishes_a_batch_is_given_up() -> None:
