@@ -40,6 +40,11 @@ LEADER_IS_ELSEWHERE = frozenset(
     }
 )
 """Answers after which the same question is asked of another leader."""
+KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
+"""When all brokers are away, librdkafka lets go of them and begins anew, but remembers the old ones as coordinators of
+groups: questions about groups are never answered then, and when the brokers are away again, the process is aborted."""
+HAS_RECOVERY = 0x020A0000
+"""The version of librdkafka (2.10) that brought this, and the property that stops it."""
 NO_TOPIC_ID = "A" * 22
 _URL_SAFE = str.maketrans("+/", "-_")
 """librdkafka writes ids in plain base64, Kafka in the form that is safe in addresses and file names."""
@@ -116,6 +121,8 @@ class Admin:
         load("confluent_kafka.admin", "clients")
         self._kafka = load_kafka()
         found = {"log_level": 0, "logger": None, **properties(bootstrap_servers, config, kafka_properties, {})}
+        if self._kafka.libversion()[1] >= HAS_RECOVERY:
+            found = {**KEEPS_BROKERS, **found}
         self._client = open_client(self._kafka.admin, "AdminClient", found)
         connect(bootstrap_servers, min(timeout, CONNECT_TIMEOUT)).socket.close()
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import ExitStack, suppress
+from functools import partial
+
 import pytest
 
 from barnabas.clients.admin import Admin
-from barnabas.clients.errors import RequestRefused
+from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.clients.producer import Producer
 from barnabas.clients.records import TopicPartition
 from barnabas.model.errors import ErrorCode
+from barnabas.testing.broker import Broker
+from tests.support.waiting import wait_until
 
 
 def test_offsets_are_found_and_records_deleted(bootstrap: str, topic: str) -> None:
@@ -42,3 +48,48 @@ def test_what_is_not_there_is_told(bootstrap: str, unused_topic: str) -> None:
             admin.partitions(unused_topic)
         with pytest.raises(RequestRefused):
             admin.end_offsets([TopicPartition(unused_topic, 0)])
+
+
+def test_groups_are_asked_again_after_all_brokers_were_away() -> None:
+    """librdkafka alone asks the broker that it has let go, in vain, and aborts the process when that happens again."""
+    with Broker() as broker, ExitStack() as stack:
+        admins = [stack.enter_context(Admin(broker.bootstrap_servers, timeout=4)) for _ in range(4)]
+        admins[0].create_topic("orders", 1)
+        for offset in (1, 2):
+            under_way = threading.Barrier(len(admins) + 1)
+            threads = [threading.Thread(target=commit_on, args=(admin, offset, under_way)) for admin in admins]
+            for thread in threads:
+                thread.start()
+            under_way.wait(30)
+            broker.kill()
+            for thread in threads:
+                thread.join()
+            broker.start()
+            for admin in admins:
+                wait_until(partial(answers, admin), "the broker")
+                wait_until(partial(committed, admin, offset), "a coordinator")
+
+
+def commit_on(admin: Admin, offset: int, under_way: threading.Barrier) -> None:
+    """Commit without end, so that the broker dies while a commit is under way."""
+    wait_until(lambda: committed(admin, offset), "a coordinator")
+    under_way.wait(30)
+    with suppress(BrokerUnreachable):
+        while True:
+            committed(admin, offset)
+
+
+def answers(admin: Admin) -> bool:
+    try:
+        return bool(admin.topic_names())
+    except BrokerUnreachable:
+        return False
+
+
+def committed(admin: Admin, offset: int) -> bool:
+    """Whether the coordinator took it; a broker that has just started may still be loading."""
+    try:
+        admin.commit_group_offsets("g", {TopicPartition("orders", 0): offset})
+    except RequestRefused:
+        return False
+    return True
