@@ -1,11 +1,11 @@
 """One partition that this broker leads: its log, the rules of its leadership, and who waits for it.
 
-Three kinds of waiting. A Produce waits until its records are committed (`when_committed`): until the high watermark has
-passed them, which with flush.messages needs a sync first. A refusal that a leader could owe to not knowing that it was
-replaced waits until a follower has shown that it was not (`when_confirmed`). A Fetch waits for records (`add_watcher`):
-a consumer's for the high watermark, a follower's for the log's end. Watchers are told once per turn of the event loop,
-however many batches were appended in it; they register in the same callback in which they found the log too short, so
-no append is missed.
+Three kinds of waiting. A Produce with acks=all waits until its records are committed (`when_committed`): until the high
+watermark has passed them, which with flush.messages needs a sync first. With acks=1 it waits for that sync alone
+(`when_synced`), if one is due. A refusal that a leader could owe to not knowing that it was replaced waits until a
+follower has shown that it was not (`when_confirmed`). A Fetch waits for records (`add_watcher`): a consumer's for the
+high watermark, a follower's for the log's end. Watchers are told once per turn of the event loop, however many batches
+were appended in it; they register in the same callback in which they found the log too short, so no append is missed.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Watcher(Protocol):
         ...
 
 
-class CommitWaiter(NamedTuple):
-    """A callback for the moment when everything before `end_offset` is committed, or cannot be any more."""
+class Waiter(NamedTuple):
+    """A callback for the moment when everything before `end_offset` is committed or synced, or cannot be any more."""
 
     end_offset: int
     done: Callable[[ApiError | None], None]
@@ -115,6 +115,7 @@ class Partition:
         "_failure",
         "_follower_watchers",
         "_host",
+        "_sync_waiters",
         "_verifying",
         "_watchers",
         "is_internal",
@@ -131,7 +132,8 @@ class Partition:
         self.topic_id = log.topic_id
         self.is_internal = tp.topic in INTERNAL_TOPICS
         self._host = host
-        self._commit_waiters: deque[CommitWaiter] = deque()
+        self._commit_waiters: deque[Waiter] = deque()
+        self._sync_waiters: deque[Waiter] = deque()
         self._confirm_waiters: list[Callable[[ApiError | None], None]] = []
         self._failure: ApiError | None = None
         """Why nothing more will be committed here."""
@@ -284,8 +286,11 @@ class Partition:
             self._confirmed(None)
 
     def must_wait(self, acks: int) -> bool:
-        """Whether a client with these acks waits for records that are not committed: for replicas, or for a sync."""
-        return acks == ACKS_ALL or self.log.config.flush_messages != NEVER
+        """Whether a client waits for records that were just appended and are not committed: with acks=all, or a sync.
+
+        Those with acks=all wait for `when_committed`, others for `when_synced`.
+        """
+        return acks == ACKS_ALL or self.log.flush_required
 
     def when_committed(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
         """Call `done` once everything before `end_offset` is committed, or with the error that prevents it.
@@ -297,7 +302,19 @@ class Partition:
         elif self._failure is not None:
             done(self._failure)
         else:
-            self._commit_waiters.append(CommitWaiter(end_offset, done))
+            self._commit_waiters.append(Waiter(end_offset, done))
+
+    def when_synced(self, end_offset: int, done: Callable[[ApiError | None], None]) -> None:
+        """As `when_committed`, for the moment when everything before `end_offset` is on this broker's disk.
+
+        Only for what was appended when a sync was due: nothing else begins one.
+        """
+        if end_offset <= self.log.recovery_point:
+            done(None)
+        elif self._failure is not None:
+            done(self._failure)
+        else:
+            self._sync_waiters.append(Waiter(end_offset, done))
 
     def when_confirmed(self, done: Callable[[ApiError | None], None]) -> None:
         """Call `done` once a follower in sync has fetched here, as it does from its leader alone; or with an error.
@@ -344,21 +361,28 @@ class Partition:
         error = done.exception()
         if error is not None:
             self.fail(error if isinstance(error, ApiError) else StorageFailed(str(error)))
-        elif self.leader.appended(max(end_offset, self.leader.high_watermark)):
+            return
+        _tell(self._sync_waiters, end_offset)
+        if self.leader.appended(end_offset):
             self._committed()
 
     def _committed(self) -> None:
         high_watermark = self.log.high_watermark = self.leader.high_watermark
-        waiters = self._commit_waiters
-        while waiters and waiters[0].end_offset <= high_watermark:
-            waiters.popleft().done(None)
+        _tell(self._commit_waiters, high_watermark)
         if self._watchers:
             self._host.wake_soon(self)
 
     def fail(self, error: ApiError) -> None:
         """Nothing that is not committed will be: tell everyone who waits."""
         self._failure = error
-        while self._commit_waiters:
-            self._commit_waiters.popleft().done(error)
+        for waiters in (self._commit_waiters, self._sync_waiters):
+            while waiters:
+                waiters.popleft().done(error)
         self._confirmed(error)
         self.wake_watchers()
+
+
+def _tell(waiters: deque[Waiter], end_offset: int) -> None:
+    """Everything before `end_offset` is safe now."""
+    while waiters and waiters[0].end_offset <= end_offset:
+        waiters.popleft().done(None)

@@ -131,7 +131,12 @@ class PartitionLeader:
         return self.high_watermark >= self.epoch_start_offset
 
     def appended(self, log_end_offset: int) -> bool:
-        """The leader's own log grew; True if the high watermark moved."""
+        """The leader's own log has grown to here; True if the high watermark moved.
+
+        It may have been told of more already: a sync that is heard of late takes nothing back.
+        """
+        if log_end_offset <= self._log_end_offset:
+            return False
         self._log_end_offset = log_end_offset
         if not self._ends:
             self.high_watermark = log_end_offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
+    from barnabas.broker.partition import Partition
 
 NOW = 1_700_000_000_000
 VERSIONS = [3, 7, 8, 9, 12, 13]
@@ -296,6 +298,64 @@ def test_with_flush_messages_1_the_answer_waits_for_the_disk(tmp_path: Path) -> 
         assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
         assert partition.leader.high_watermark == 3
         assert partition.log.recovery_point == 3
+
+    run(tmp_path, story)
+
+
+def with_follower(partition: Partition) -> PartitionLeader:
+    """Let broker 7 follow an empty partition, in sync."""
+    partition.leader = PartitionLeader(
+        broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=0, high_watermark=0
+    )
+    return partition.leader
+
+
+def test_with_acks_1_the_answer_waits_for_the_disk_and_not_for_followers(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", flush_messages="4")
+        partition = broker.replicas.find("t", 0)
+        leader = with_follower(partition)
+        (result,) = produced(12, send(broker, 12, batch(3), acks=1))
+        assert (result.error_code, partition.log.recovery_point) == (ErrorCode.none, 0)
+        (result,) = produced(12, await answer_of(send(broker, 12, batch(1), acks=1)))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 3)
+        assert (partition.log.recovery_point, leader.high_watermark) == (4, 0)
+
+    run(tmp_path, story)
+
+
+def test_with_acks_1_a_disk_that_cannot_sync_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flush(log: Log) -> int:
+        raise log._store.fail(OSError(5, "Input/output error"), "a test")
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", flush_messages="1")
+        with_follower(broker.replicas.find("t", 0))
+        monkeypatch.setattr(Log, "flush", flush)
+        (result,) = produced(12, await answer_of(send(broker, 12, batch(), acks=1)))
+        assert result.error_code is ErrorCode.kafka_storage_error
+
+    run(tmp_path, story)
+
+
+def test_a_sync_that_ends_after_the_next_append_leaves_that_to_be_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", flush_messages="4")
+        partition = broker.replicas.find("t", 0)
+        leader = with_follower(partition)
+        synced: Future[int] = Future()
+        monkeypatch.setattr(broker.logs, "flush_through", lambda log, offset: synced)
+        first = send(broker, 12, batch(4), acks=-1)
+        partition.log.flush()
+        second = send(broker, 12, batch(1), acks=-1)
+        synced.set_result(4)
+        await asyncio.sleep(0)
+        partition.fetched_by(7, -1, 0, 5, 0.0)
+        assert leader.high_watermark == 5
+        for answer in (first, second):
+            assert produced(12, await answer_of(answer))[0].error_code is ErrorCode.none
 
     run(tmp_path, story)
 

@@ -53,6 +53,14 @@ class TestHighWatermark:
         assert not partition.commit_isr((1, 2, 3), 1)
         assert partition.high_watermark == 8
 
+    def test_a_sync_that_is_heard_of_late_takes_nothing_back(self) -> None:
+        partition = leader()
+        partition.appended(20)
+        assert not partition.appended(15)
+        partition.fetched(2, 20)
+        assert partition.fetched(3, 20)
+        assert partition.high_watermark == 20
+
     def test_it_starts_at_the_log_end_at_most(self) -> None:
         assert leader(end=3, high_watermark=9).high_watermark == 3
 

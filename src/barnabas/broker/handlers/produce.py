@@ -1,7 +1,8 @@
 """Produce v3–13: append record batches to the partitions that this broker leads.
 
 - acks 0: no response; an error closes the connection. acks 1 and -1 (all): the response waits where there is something
-  to wait for (a sync for flush.messages, replicas for acks=all), at most for the request's timeout.
+  to wait for, at most for the request's timeout: with acks 1 for a sync that flush.messages wants now, with all until
+  the records are committed.
 - Once everything is appended, the connection's next request may start while this response waits.
 - Each partition has its own result; one that fails takes nothing away from the others.
 - Batches are stored as they are. Where a topic's settings need them opened (compression.type, compaction, a limit on
@@ -134,7 +135,7 @@ class Produce:
         self._request = request
         self._results: list[wire.Result] = []
         self._waiting: dict[int, tuple[Partition, int]] = {}
-        """Results that wait, by their place: the partition, and the offset that must be passed to be committed."""
+        """Results that wait, by their place: the partition, and the offset that must be passed to be safe."""
         self._verification: Verification | None = None
         """For a transactional producer: which of its batches may be stored."""
         self._parked: Parked | None = None
@@ -196,7 +197,7 @@ class Produce:
         return self._respond()
 
     def _stored(self, partition: Partition, topic: wire.Topic, index: int, info: AppendInfo) -> wire.Result:
-        """The result of a batch that is in its log; if it is not committed, the response waits for that."""
+        """The result of a batch that is in its log; if that is not enough for its acks, the response waits."""
         base_offset, last_offset, append_time, log_start_offset, _ = info
         if partition.leader.high_watermark <= last_offset and partition.must_wait(self._request.acks):
             self._waiting[len(self._results)] = partition, last_offset + 1
@@ -236,7 +237,7 @@ class Produce:
         return None if info is None else self._stored(partition, topic, index, info)
 
     def wait(self, result: wire.Result, partition: Partition, end_offset: int) -> Answer | Parked:
-        """Answer with this one result once everything before `end_offset` is committed."""
+        """Answer with this one result once everything before `end_offset` is as safe as its acks want it."""
         self._results.append(result)
         self._waiting[0] = partition, end_offset
         return self._respond()
@@ -252,8 +253,10 @@ class Produce:
         for place, (partition, end_offset) in list(self._waiting.items()):
             if end_offset == _CONFIRMATION:
                 partition.when_confirmed(self._waiter(place))
-            else:
+            elif self._request.acks == ACKS_ALL:
                 partition.when_committed(end_offset, self._waiter(place))
+            else:
+                partition.when_synced(end_offset, self._waiter(place))
         return self._parked
 
     # Batches that must be opened
@@ -302,7 +305,7 @@ class Produce:
         except ApiError as error:
             return self._refused(topic, index, error)
 
-    # Waiting for the commit
+    # Waiting for replicas, or a sync
 
     def _waiter(self, place: int) -> Callable[[ApiError | None], None]:
         def done(error: ApiError | None) -> None:
@@ -321,7 +324,7 @@ class Produce:
 
     def _timed_out(self) -> None:
         for place in self._waiting:
-            self._fail(place, RequestTimedOut("the followers did not confirm it in time"))
+            self._fail(place, RequestTimedOut("the followers, or the disk, did not confirm it in time"))
         self._waiting.clear()
         self._finish()
 
