@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,11 +67,11 @@ class Sent(NamedTuple):
 
 
 class Question(NamedTuple):
-    """A batch that waits in its partition for the coordinator's answer."""
+    """A batch that waits for the coordinator's answer, about its own partition or another one of its request."""
 
     partition: Partition
     batch: Sent
-    guard: Guard
+    guard: Guard | None
     answer: ErrorCode
 
 
@@ -144,17 +143,15 @@ class Traffic(RuleBasedStateMachine):
     def write(self, place: TopicPartition, data: st.DataObject) -> None:
         """The producer sends a batch; others may interfere while the coordinator is asked."""
         batch = self._new(place)
-        before = len(self.questions)
         self._ask(batch)
-        question = self.questions.pop() if len(self.questions) > before else None
+        question = self.questions.pop()
         for _ in range(data.draw(st.integers(0, 3))):
             data.draw(
                 st.sampled_from(
                     [self.late_batch, self.made_up_batch, self.late_answer, self.late_marker, self.late_end]
                 )
             )(data)
-        if question is not None:
-            self._store(question)
+        self._store(question)
 
     def _new(self, place: TopicPartition) -> Sent:
         self.settle()
@@ -201,8 +198,7 @@ class Traffic(RuleBasedStateMachine):
     def late_batch(self, data: st.DataObject) -> None:
         """A copy of a batch that was stored before: it asks, and may or may not get further."""
         if self.batches:
-            with suppress(ApiError):
-                self._ask(data.draw(st.sampled_from(self.batches)))
+            self._ask(data.draw(st.sampled_from(self.batches)))
 
     @rule(data=st.data())
     def made_up_batch(self, data: st.DataObject) -> None:
@@ -246,10 +242,8 @@ class Traffic(RuleBasedStateMachine):
 
     @rule(place=st.sampled_from(PLACES))
     def crash(self, place: TopicPartition) -> None:
-        """A partition is led anew, from what is on disk; whoever waited in it is gone."""
-        old = self.partitions[place]
-        self.questions = [each for each in self.questions if each.partition is not old]
-        self.partitions[place] = self._led(recovered(old.log))
+        """A partition is led anew, from what is on disk; for whoever waited in it nobody was asked."""
+        self.partitions[place] = self._led(recovered(self.partitions[place].log))
 
     # How messages are taken
 
@@ -271,20 +265,18 @@ class Traffic(RuleBasedStateMachine):
     def _ask(self, batch: Sent) -> None:
         partition = self.partitions[batch.place]
         guard = partition.begin_verification(*batch.producer, 0.0, batch.sequence)
-        if guard is None:
-            self._append(partition, batch)
-        else:
-            self.questions.append(
-                Question(partition, batch, guard, self.coordinator.add(batch.producer, (batch.place,)))
-            )
+        answer = ErrorCode.none if guard is None else self.coordinator.add(batch.producer, (batch.place,))
+        self.questions.append(Question(partition, batch, guard, answer))
 
     def _store(self, question: Question, *, late: bool = False) -> None:
-        partition, batch, guard, code = question
+        asked, batch, guard, code = question
+        partition = self.partitions[batch.place]
         if code is not ErrorCode.none:
             assert late, f"the producer was refused: {code.name}"
             return
         try:
-            partition.end_verification(*batch.producer, guard, batch.sequence, bumped=True)
+            shown = guard if partition is asked else None
+            partition.end_verification(*batch.producer, shown, batch.sequence, bumped=True)
             self._append(partition, batch)
         except ApiError:
             if not late:

@@ -221,15 +221,18 @@ class Partition:
         return guard
 
     def end_verification(
-        self, producer_id: int, epoch: int, guard: Guard, sequence: int = NO_SEQUENCE, *, bumped: bool = False
+        self, producer_id: int, epoch: int, guard: Guard | None, sequence: int = NO_SEQUENCE, *, bumped: bool = False
     ) -> None:
         """Refuse a batch whose transaction ended while it was asked about, or which stands after one that is missing.
 
         A batch before it may have been told to come again. With `bumped` a transaction has an epoch of its own, so its
-        first batch in a partition is known by its number.
+        first batch in a partition is known by its number. Without a guard nobody was asked: the transaction was open,
+        or the partition was not led, when the batch came. If it is not open now, the batch has to come again.
         """
         if self.log.has_open_transaction(producer_id, epoch):
             return
+        if guard is None:
+            raise NotEnoughReplicas(f"nobody was asked whether {self.tp} is part of the transaction: try again")
         if self._verifying.get((producer_id, epoch)) is not guard:
             raise InvalidTxnState(f"the transaction of producer {producer_id} ended meanwhile")
         if sequence > guard.first_sequence or (bumped and sequence > 0 and not self.log.knows_producer(producer_id)):

@@ -2,7 +2,8 @@
 
 A batch that opens a transaction in a partition which the coordinator does not know to be part of it would never be
 ended: readers of committed records would wait before it forever. So the coordinator is asked before the first batch of
-a transaction is stored in a partition; the partition itself remembers from then on.
+a transaction is stored in a partition; the partition itself remembers from then on. Whether that is so is decided when
+the batch is appended, because leadership may come, and a marker too, while the coordinator is asked for another one.
 
 Producers of today (Produce v12+, transaction.version 2) let the coordinator note the partition by this very request.
 Those before have asked it themselves, and here it is verified that they did.
@@ -66,7 +67,8 @@ class Verification:
         self._asked: dict[int, Partition] = {}
         self._producers: set[tuple[int, int]] = set()
         self._errors: Mapping[int, ApiError] = {}
-        if version < ADDS_SINCE and not broker.settings.flag("transaction.partition.verification.enable"):
+        self._is_on = version >= ADDS_SINCE or broker.settings.flag("transaction.partition.verification.enable")
+        if not self._is_on:
             return
         now = broker.clock.monotonic()
         for place, (topic, index, records) in enumerate(request.partitions):
@@ -75,7 +77,7 @@ class Verification:
             header = BatchHeader._make(HEADER.unpack_from(records))
             partition = broker.replicas.led(topic, index)
             if partition is None or not header.attributes & TRANSACTIONAL or header.producer_id < 0:
-                continue  # it is refused, or needs nobody's leave
+                continue  # it is refused, or needs nobody's leave; if it is led when it is appended, it comes again
             self._producers.add((header.producer_id, header.producer_epoch))
             guard = partition.begin_verification(header.producer_id, header.producer_epoch, now, header.base_sequence)
             if guard is not None:
@@ -120,12 +122,23 @@ class Verification:
             if codes[partition.tp] is not ErrorCode.none
         }
 
-    def guard(self, place: int) -> Guard | None:
-        """What to show to the partition with a batch that may be stored. Raises ApiError for one that may not."""
+    def check(self, place: int) -> None:
+        """Refuse a batch that the coordinator refused. Raises ApiError."""
         error = self._errors.get(place)
         if error is not None:
             raise error
-        return self._guards.get(place)
+
+    def admit(self, place: int, partition: Partition, header: BatchHeader) -> None:
+        """Refuse a batch, right before it is appended, that would open a transaction which no coordinator knows.
+
+        Raises ApiError.
+        """
+        if self._is_on and header.attributes & TRANSACTIONAL:
+            guard = self._guards.get(place) if self._asked.get(place) is partition else None
+            bumped = self._version >= ADDS_SINCE
+            partition.end_verification(
+                header.producer_id, header.producer_epoch, guard, header.base_sequence, bumped=bumped
+            )
 
     def _error(self, code: ErrorCode) -> ApiError:
         adds = self._version >= ADDS_SINCE

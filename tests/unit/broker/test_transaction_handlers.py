@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.context import Broker
     from barnabas.model.ids import TopicPartition
+    from barnabas.net.reply import Answer
 
 NOW = 1_700_000_000_000
 ID = "payments"
@@ -89,6 +90,18 @@ class Transactor:
         producer: tuple[int, int] | None = None,
         transactional_id: str = ID,
     ) -> ErrorCode:
+        (code,) = await self.answer(self.produce((0,), sequence, version, producer, transactional_id), version)
+        return code
+
+    def produce(
+        self,
+        indexes: tuple[int, ...],
+        sequence: int = 0,
+        version: int = 12,
+        producer: tuple[int, int] | None = None,
+        transactional_id: str = ID,
+    ) -> Answer | Parked:
+        """Send a batch to each of these partitions in one request; `answer` waits for what becomes of them."""
         producer_id, epoch = producer or self.producer
         batch = build_batch(
             [Record(0, 0, b"k", b"v")],
@@ -100,8 +113,11 @@ class Transactor:
         )
         topic = self.broker.metadata.topic("t")
         assert topic is not None
-        frame = produce_request(version, {("t", topic.topic_id, 0): batch}, transactional_id=transactional_id)
-        answer = produce(self.broker, CALLER, version, 5, frame, 0)
+        batches = {("t", topic.topic_id, index): batch for index in indexes}
+        frame = produce_request(version, batches, transactional_id=transactional_id)
+        return produce(self.broker, CALLER, version, 5, frame, 0)
+
+    async def answer(self, answer: Answer | Parked, version: int = 12) -> list[ErrorCode]:
         if isinstance(answer, Parked):
             if not answer.resolved:
                 done = asyncio.Event()
@@ -109,8 +125,7 @@ class Transactor:
                 await asyncio.wait_for(done.wait(), 10)
             assert not isinstance(answer.answer, Parked)
             answer = answer.answer
-        code: ErrorCode = produced(version, answer)[0].error_code
-        return code
+        return [result.error_code for result in produced(version, answer)]
 
     async def add(self, index: int = 0, version: int = 3, *, verify_only: bool = False) -> ErrorCode:
         transaction = {
@@ -555,5 +570,64 @@ def test_a_batch_does_not_overtake_one_that_was_told_to_come_again(tmp_path: Pat
         assert late is not None
         with pytest.raises(OutOfOrderSequence):
             partition.end_verification(8, 1, late, 5, bumped=True)
+
+    run(tmp_path, story)
+
+
+def test_a_partition_that_is_led_while_the_coordinator_is_asked_for_another_has_its_batch_come_again(
+    tmp_path: Path,
+) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        led = transactor.broker.replicas._by_wire
+        other = led.pop(("t", 1))
+        coming = transactor.produce((0, 1))
+        led["t", 1] = other
+        assert await transactor.answer(coming) == [ErrorCode.none, ErrorCode.not_enough_replicas]
+        assert other.log.first_unstable_offset is None
+        assert await transactor.answer(transactor.produce((1,))) == [ErrorCode.none]
+        assert await transactor.end() is ErrorCode.none
+        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        assert transactor.partition.log.first_unstable_offset is other.log.first_unstable_offset is None
+
+    run(tmp_path, story)
+
+
+def test_a_marker_that_comes_while_the_coordinator_is_asked_for_another_partition_has_the_batch_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        assert [await transactor.add(index) for index in (0, 1)] == [ErrorCode.none] * 2
+        assert await transactor.send(version=11) is ErrorCode.none
+        transactions = transactor.broker.transactions
+        verify = transactions.add_or_verify
+
+        async def after_the_end(*question: Any) -> Any:
+            assert await transactor.end(version=4) is ErrorCode.none
+            assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+            return await verify(*question)
+
+        monkeypatch.setattr(transactions, "verify_at_once", lambda *question: None)
+        monkeypatch.setattr(transactions, "add_or_verify", after_the_end)
+        codes = await transactor.answer(transactor.produce((0, 1), sequence=1, version=11), 11)
+        assert codes == [ErrorCode.not_enough_replicas, ErrorCode.transaction_abortable]
+        assert transactor.partition.log.first_unstable_offset is None
+
+    run(tmp_path, story)
+
+
+def test_a_marker_that_comes_while_a_batch_is_rewritten_has_it_come_again(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        assert await transactor.send(version=11) is ErrorCode.transaction_abortable
+        await transactor.add()
+        assert await transactor.send(version=11) is ErrorCode.none
+        partition = transactor.partition
+        partition.log.config = replace(partition.log.config, compression_type="gzip")
+        rewritten = transactor.produce((0,), sequence=1, version=11)
+        partition.end_transaction(Marker(*transactor.producer, 0, commit=True, bumped=False), NOW)
+        assert await transactor.answer(rewritten, 11) == [ErrorCode.not_enough_replicas]
+        assert partition.log.first_unstable_offset is None
 
     run(tmp_path, story)

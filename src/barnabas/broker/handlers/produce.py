@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Guard, Partition
+    from barnabas.broker.partition import Partition
     from barnabas.broker.verification import Verification
     from barnabas.storage.log import AppendInfo
 
@@ -47,9 +47,6 @@ logger = logging.getLogger(__name__)
 
 _CONFIRMATION: Final = -1
 """Instead of an offset: what is waited for is that this broker still leads."""
-
-TRANSACTION_EPOCHS_SINCE = 12
-"""The version in which clients speak transaction.version 2."""
 
 
 def produce(
@@ -87,29 +84,23 @@ def _store(
     records: bytes | memoryview,
     now_ms: int,
     version: int,
+    verification: Verification | None,
+    place: int,
     *,
-    transactional: bool = False,
-    guard: Guard | None = None,
-    opened: bool = False,
+    opened: bool,
 ) -> AppendInfo | None:
-    """Check and append one batch; None if it must be opened, or its log made ready, in a thread first.
-
-    `guard` is what Partition.begin_verification gave.
-    """
+    """Check and append one batch; None if it must be opened, or its log made ready, in a thread first."""
     if acks == ACKS_ALL:
         partition.check_enough_replicas()
     elif acks != 1 and acks != 0:
         raise InvalidRequiredAcks(f"acks is {acks}; it should be 0, 1 or -1 (all)")
     header = partition.check(records, now_ms, version)
-    if header.attributes & TRANSACTIONAL and not transactional:
+    if header.attributes & TRANSACTIONAL and verification is None:
         raise TransactionalIdAuthorizationFailed("a batch of a transaction needs a request with a transactional id")
     if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_ready):
         return None
-    if guard is not None:
-        bumped = version >= TRANSACTION_EPOCHS_SINCE
-        partition.end_verification(
-            header.producer_id, header.producer_epoch, guard, header.base_sequence, bumped=bumped
-        )
+    if verification is not None:
+        verification.admit(place, partition, header)
     return partition.append(records, header, now_ms)
 
 
@@ -219,21 +210,13 @@ class Produce:
         self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, *, opened: bool = False
     ) -> wire.Result | None:
         """Append one batch; None if the batch must be opened, or its log made ready, in a thread first."""
-        acks, transactional_id = self._request.acks, self._request.transactional_id
+        verification, place = self._verification, len(self._results)
         partition = self._broker.replicas.find(topic, index)
         if records is None:
             raise InvalidRecord("the request has no records for this partition")
-        guard = None if self._verification is None else self._verification.guard(len(self._results))
-        info = _store(
-            partition,
-            acks,
-            records,
-            now_ms,
-            self._version,
-            transactional=transactional_id is not None,
-            guard=guard,
-            opened=opened,
-        )
+        if verification is not None:
+            verification.check(place)
+        info = _store(partition, self._request.acks, records, now_ms, self._version, verification, place, opened=opened)
         return None if info is None else self._stored(partition, topic, index, info)
 
     def wait(self, result: wire.Result, partition: Partition, end_offset: int) -> Answer | Parked:
