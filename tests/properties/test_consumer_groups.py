@@ -26,6 +26,8 @@ SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": None, "subscribed_topic_regex": "p.*"},
     {"topics": (), "subscribed_topic_regex": "orders|parcels"},
 )
+PROTOCOLS = (("range",), ("range", "sticky"), ("sticky", "range"))
+NOISE = (None, b"", b"\xff\xff", b"\0\1\xff")
 slots = st.sampled_from(SLOTS)
 
 
@@ -204,7 +206,11 @@ class Groups(RuleBasedStateMachine):
 
 
 class MixedGroups(RuleBasedStateMachine):
-    """Members of both protocols in one group, which changes its own with them."""
+    """Members of both protocols in one group, which changes its own with them.
+
+    What classic members say in the protocol that they like less may be noise. It keeps members of the new protocol out
+    of a classic group that speaks it, and harms nobody else.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -213,16 +219,20 @@ class MixedGroups(RuleBasedStateMachine):
         self.joined = 0
         self.generation = 0
 
-    @rule(slot=slots, classic=st.booleans())
-    def join(self, slot: int, classic: bool) -> None:
-        if slot in self.members:
-            return
-        self.joined += 1
-        if classic:
-            self.members[slot] = ClassicConsumer(self.coordinator)
-        else:
-            self.members[slot] = Consumer(self.coordinator, f"m{self.joined}", fields={"rebalance_timeout_ms": 3_000})
-        self.members[slot].beat()
+    @rule(slot=slots)
+    def join(self, slot: int) -> None:
+        if slot not in self.members:
+            self.joined += 1
+            fields = {"rebalance_timeout_ms": 3_000}
+            self.members[slot] = Consumer(self.coordinator, f"m{self.joined}", fields=fields)
+            self.members[slot].beat()
+
+    @rule(slot=slots, protocols=st.sampled_from(PROTOCOLS), noise=st.sampled_from(NOISE))
+    def join_classic(self, slot: int, protocols: tuple[str, ...], noise: bytes | None) -> None:
+        if slot not in self.members:
+            noisy = {} if noise is None else dict.fromkeys(protocols[1:], noise)
+            self.members[slot] = ClassicConsumer(self.coordinator, protocols=protocols, noise=noisy)
+            self.members[slot].beat()
 
     @rule(slot=slots, times=st.integers(1, 3))
     def beat(self, slot: int, times: int) -> None:
@@ -263,6 +273,8 @@ class MixedGroups(RuleBasedStateMachine):
             for member in self.members.values():
                 member.beat()
             self.coordinator.advance(100)
+        for slot in [slot for slot, member in self.members.items() if self._is_barred(member)]:
+            del self.members[slot]
         if self.members:
             had = sorted(partition for member in self.members.values() for partition in member.partitions())
             assert had == [("orders", index) for index in range(4)]
@@ -300,6 +312,14 @@ class MixedGroups(RuleBasedStateMachine):
         assert type(again) is type(group)
         if isinstance(group, ConsumerGroup):
             assert hard_state(again) == hard_state(group)
+
+    def _is_barred(self, member: Consumer | ClassicConsumer) -> bool:
+        """Whether the group stays a classic one, since noise is what a member says in the protocol of them all."""
+        group = self.coordinator.table.groups.get(GROUP)
+        if isinstance(member, ClassicConsumer) or not isinstance(group, ClassicGroup):
+            return False
+        classic = [other for other in self.members.values() if isinstance(other, ClassicConsumer)]
+        return any(group.protocol in other.noise for other in classic)
 
     def _group_members(self) -> set[str]:
         group = self.coordinator.table.groups.get(GROUP)

@@ -79,6 +79,8 @@ class ClassicConsumer:
     phase: str = "join"
     """What it does next: join, sync or heartbeat."""
     protocols: tuple[str, ...] = ("range",)
+    noise: dict[str, bytes] = field(default_factory=dict)
+    """What it says in some of its protocols instead of what it subscribes to."""
     user_data: bytes | None = None
     """What its assignor adds, if it leads."""
     asked: Client | None = None
@@ -151,7 +153,9 @@ class ClassicConsumer:
             member_id=self.member_id,
             group_instance_id=self.instance_id,
             protocol_type="consumer",
-            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self.protocols),
+            protocols=tuple(
+                JoinGroupRequestProtocol(name=name, metadata=self.noise.get(name, metadata)) for name in self.protocols
+            ),
         )
 
     def _sync_request(self) -> SyncGroupRequest:

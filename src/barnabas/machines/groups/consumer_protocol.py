@@ -73,8 +73,15 @@ def read_assignment(data: bytes) -> ClassicAssignment:
 
 
 def write_assignment(partitions: Partitions, image: ClusterImage, subscription: bytes) -> bytes:
-    """An assignment in the version that a member's subscription is in; topics that are gone are left out."""
-    version = min(_version(subscription), _NEWEST)
+    """An assignment in the version that a member's subscription is in; topics that are gone are left out.
+
+    Nobody has to say legibly what it subscribes to in every protocol that it names: who does not in this one is written
+    the oldest version, which has all the fields.
+    """
+    try:
+        version = min(_version(subscription), _NEWEST)
+    except InvalidRecord:
+        version = 0
     topics = tuple(
         TopicPartition(
             topic=TopicName(image.topic_names[topic_id]),

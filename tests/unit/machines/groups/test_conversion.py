@@ -172,6 +172,33 @@ class TestDowngrade:
         assert isinstance(coordinator.table.groups[GROUP], ClassicGroup)
         rest(old)
 
+    @pytest.mark.parametrize("how", ["leave", "leave group", "fall silent"])
+    def test_noise_in_the_protocol_that_is_chosen_then(self, how: str) -> None:
+        """The broker understands one of the protocols of every member, and may choose another one for all of them."""
+        coordinator = coordinator_of(consumer_session_timeout_ms=2_000)
+        new = Consumer(coordinator, "new")
+        new.beat()
+        sticky = ClassicConsumer(coordinator, protocols=("sticky", "range"))
+        sticky.beat()
+        noisy = ClassicConsumer(coordinator, protocols=("range", "sticky"), noise={"sticky": b""})
+        old = [sticky, noisy]
+        rest([new, *old])
+        if how == "leave":
+            assert new.leave().error_code is ErrorCode.none
+        elif how == "leave group":
+            client = Client(version=5)
+            request = LeaveGroupRequest(group_id=GroupId(GROUP), members=(MemberIdentity(member_id="new"),))
+            coordinator.run(coordinator.rules.leave_group(request, client, coordinator.now_ms))
+            assert client.answers[0].members[0].error_code is ErrorCode.none
+        else:
+            for _ in range(20):
+                coordinator.advance(200)
+                for member in old:
+                    member.beat()
+        assert coordinator.classic_group.protocol == "sticky"
+        assert "new" not in coordinator.classic_group.members
+        rest(old)
+
     @pytest.mark.parametrize("settings", [{"consumer_migration_policy": MigrationPolicy.UPGRADE}, {"max_size": 1}])
     def test_not_allowed(self, settings: dict[str, Any]) -> None:
         coordinator = coordinator_of(**settings)
