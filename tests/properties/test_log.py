@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from barnabas.model.errors import OffsetOutOfRange
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
-from tests.support.logs import NOW, batch, new_log, read_bytes, recovered, reopened, split, stored
+from tests.support.logs import NOW, batch, new_log, oldest, read_bytes, recovered, reopened, split, stored
 
 BATCHES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 60), st.integers(0, 1000)), min_size=1, max_size=8)
 
@@ -75,7 +75,7 @@ class LogAndList(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 3))
     def remove_segments(self, count: int) -> None:
-        self.log.remove_segments(count, NOW)
+        self.log.remove_segments(oldest(self.log, count), NOW)
         self.start = max(self.start, self.log.segments[0].base_offset)
         self.model = [data for data in self.model if read_header(data).last_offset >= self.log.segments[0].base_offset]
 

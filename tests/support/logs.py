@@ -15,6 +15,7 @@ from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
+from barnabas.storage.retention import Expired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,6 +72,11 @@ def new_log(path: Path, config: LogConfig | None = None, files: FileSystem | Non
     """An empty log in a directory of its own."""
     home = store(path, files)
     return Log.create(TP, home, f"{path}/{TP}", config or LogConfig(), TOPIC_ID)
+
+
+def oldest(log: Log, count: int) -> Expired:
+    """The first segments of a log as it is now, as if they were too old."""
+    return Expired(count, log.log_end_offset, log.truncations)
 
 
 def reopened(log: Log, files: FileSystem | None = None) -> Log:

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.retention import Expired
 
 __all__ = [
     "AppendInfo",
@@ -363,18 +364,18 @@ class Log(LogReader):
             self._move_start(offset)
             return self.log_start_offset
 
-    def remove_segments(self, count: int, now_ms: int) -> int:
-        """Remove the oldest `count` segments; the active one is rolled first if need be, and stays if it is empty.
+    def remove_segments(self, expired: Expired, now_ms: int) -> int:
+        """Remove the oldest segments. The active one is rolled first if need be, and stays if it is empty or has grown.
 
         Returns how many were removed. Waits for renames; runs in a thread.
         """
         segments = self._open()
         with self._lock, self._store.writing(f"removing segments of {self._path}"):
-            if self._closed:
+            if self._closed or self.truncations != expired.truncations:
                 return 0
-            if count >= len(segments.all):
+            if expired.count >= len(segments.all) and self.log_end_offset == expired.end_offset:
                 self._roll(segments, self.log_end_offset, now_ms)
-            count = min(count, len(segments.all) - 1)
+            count = min(expired.count, len(segments.all) - 1)
             if count > 0:
                 bases = [segment.base_offset for segment in segments.all[:count]]
                 segments.remove_first(count)

@@ -412,13 +412,13 @@ class LogManager:
     def remove_expired(self, log: Log, now_ms: int) -> int:
         """Remove the segments of one log that retention says; returns how many. The caller has the log's upkeep."""
         try:
-            count = expired_segments(log, now_ms)
-            if count:
-                count = log.remove_segments(count, now_ms)
-                logger.info("removed %d segments of %s; it starts at %d", count, log.tp, log.log_start_offset)
+            expired = expired_segments(log, now_ms)
+            count = log.remove_segments(expired, now_ms) if expired.count else 0
         except (BarnabasError, OSError) as error:
             logger.warning("retention of %s did not finish: %s", log.tp, error)
             return 0
+        if count:
+            logger.info("removed %d segments of %s; it starts at %d", count, log.tp, log.log_start_offset)
         return count
 
     def expire_producers(self, now_ms: int) -> None:

@@ -6,16 +6,26 @@ the largest timestamp in a segment. The active segment goes as well when it is o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 
-def expired_segments(log: Log, now_ms: int) -> int:
-    """How many of the oldest segments are to be removed. Reads files; runs in a thread."""
+class Expired(NamedTuple):
+    """The oldest segments are to go, if the log is still what it was when that was decided."""
+
+    count: int
+    end_offset: int
+    """Where the log ended: the active segment is not to go with what came since."""
+    truncations: int
+
+
+def expired_segments(log: Log, now_ms: int) -> Expired:
+    """Which segments are to be removed. Reads files; runs in a thread, while the log may grow."""
+    truncations, end_offset = log.truncations, log.log_end_offset
     config, segments, high_watermark = log.config, log.segments, log.high_watermark
-    ends = [segment.base_offset for segment in segments[1:]] + [log.log_end_offset]
+    ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
 
     def removable(number: int) -> bool:
         return number < len(segments) and ends[number] <= high_watermark
@@ -24,7 +34,7 @@ def expired_segments(log: Log, now_ms: int) -> int:
     while count + 1 < len(segments) and ends[count] <= log.log_start_offset:
         count += 1
     if not config.delete:
-        return count
+        return Expired(count, end_offset, truncations)
     if segments[-1].size == 0:
         segments = segments[:-1]
     if config.retention_bytes >= 0:
@@ -35,4 +45,4 @@ def expired_segments(log: Log, now_ms: int) -> int:
     if config.retention_ms >= 0:
         while removable(count) and now_ms - segments[count].retention_timestamp() > config.retention_ms:
             count += 1
-    return count
+    return Expired(count, end_offset, truncations)

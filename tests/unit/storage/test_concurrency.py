@@ -13,7 +13,19 @@ from barnabas.protocol.records.batch import CRC_START, read_header
 from barnabas.protocol.records.checksum import crc32c
 from barnabas.storage.check import check
 from barnabas.storage.manager import LogManager
-from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch, new_log, recovered, split, stored
+from tests.support.logs import (
+    NOW,
+    TOPIC_ID,
+    TP,
+    UnsyncedFiles,
+    append,
+    batch,
+    new_log,
+    oldest,
+    recovered,
+    split,
+    stored,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +116,7 @@ def test_many_threads_see_one_log(tmp_path: Path) -> None:
 
     def remove(chance: random.Random) -> None:
         if len(log.segments) > 6:
-            log.remove_segments(chance.randint(1, 2), NOW)
+            log.remove_segments(oldest(log, chance.randint(1, 2)), NOW)
             manager.delete_due(NOW)
 
     with Threads(reader(log), reader(log), search, flush, remove):

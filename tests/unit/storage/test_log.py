@@ -29,6 +29,7 @@ from tests.support.logs import (
     batch,
     headers,
     new_log,
+    oldest,
     read_bytes,
     recovered,
     reopened,
@@ -368,7 +369,7 @@ def test_removed_segments_move_the_log_start(small: Log) -> None:
     append(small, *(batch(1, size=200) for _ in range(10)))
     (part,) = small.read(0, 10_000, 10, True).slices
     part.file.acquire()
-    assert small.remove_segments(2, NOW) == 2
+    assert small.remove_segments(oldest(small, 2), NOW) == 2
     assert small.log_start_offset == 6
     assert "00000000000000000000.log.deleted" in files(small)
     assert "00000000000000000003.snapshot" not in files(small)
@@ -378,9 +379,9 @@ def test_removed_segments_move_the_log_start(small: Log) -> None:
 
 def test_removing_all_segments_leaves_an_empty_one(small: Log) -> None:
     append(small, *(batch(1, size=200) for _ in range(4)))
-    assert small.remove_segments(2, NOW) == 2
+    assert small.remove_segments(oldest(small, 2), NOW) == 2
     assert (small.log_start_offset, small.log_end_offset, small.size) == (4, 4, 0)
-    assert small.remove_segments(1, NOW) == 0
+    assert small.remove_segments(oldest(small, 1), NOW) == 0
     assert append(small, batch()) == [4]
 
 

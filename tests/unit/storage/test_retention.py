@@ -41,42 +41,61 @@ def config(
 
 
 def test_without_limits_everything_stays(log: Log) -> None:
-    assert expired_segments(log, NOW + 1000 * HOUR) == 0
+    assert expired_segments(log, NOW + 1000 * HOUR).count == 0
 
 
 def test_time_counts_from_the_largest_timestamp_of_a_segment(log: Log) -> None:
     log.update_config(config(retention_ms=10 * HOUR))
-    assert expired_segments(log, NOW + 10 * HOUR) == 0
-    assert expired_segments(log, NOW + 10 * HOUR + 1) == 1
-    assert expired_segments(log, NOW + 13 * HOUR) == 3
-    assert expired_segments(log, NOW + 15 * HOUR) == 5
+    assert expired_segments(log, NOW + 10 * HOUR).count == 0
+    assert expired_segments(log, NOW + 10 * HOUR + 1).count == 1
+    assert expired_segments(log, NOW + 13 * HOUR).count == 3
+    assert expired_segments(log, NOW + 15 * HOUR).count == 5
 
 
 def test_size_counts_from_the_end(log: Log) -> None:
     for limit, expected in ((13, 0), (11, 0), (10, 1), (8, 1), (7, 2), (1, 4), (0, 5)):
         log.update_config(config(retention_bytes=limit * SIZE))
-        assert expired_segments(log, NOW) == expected, limit
+        assert expired_segments(log, NOW).count == expected, limit
 
 
 def test_deleted_records_take_their_segments_along(log: Log) -> None:
     log.update_config(config(policy=frozenset({"compact"}), retention_ms=1))
     log.delete_records_before(8)
-    assert expired_segments(log, NOW + 1000 * HOUR) == 2
+    assert expired_segments(log, NOW + 1000 * HOUR).count == 2
     log.delete_records_before(13)
-    assert expired_segments(log, NOW + 1000 * HOUR) == 4
+    assert expired_segments(log, NOW + 1000 * HOUR).count == 4
 
 
 def test_what_is_not_committed_stays(log: Log) -> None:
     log.update_config(config(retention_ms=1, retention_bytes=0))
     for high_watermark, expected in ((0, 0), (3, 1), (8, 2), (12, 4), (13, 5)):
         log.high_watermark = high_watermark
-        assert expired_segments(log, NOW + 1000 * HOUR) == expected
+        assert expired_segments(log, NOW + 1000 * HOUR).count == expected
+
+
+def test_what_came_since_it_was_decided_stays(log: Log) -> None:
+    log.update_config(config(retention_ms=1))
+    expired = expired_segments(log, NOW + 1000 * HOUR)
+    assert expired.count == 5
+    append(log, batch(1, size=200, timestamp=NOW + 5 * HOUR))
+    log.high_watermark = 14
+    assert log.remove_segments(expired, NOW) == 4
+    assert (log.log_start_offset, log.log_end_offset) == (12, 14)
+
+
+def test_nothing_goes_from_a_log_that_was_cut_since(log: Log) -> None:
+    log.update_config(config(retention_ms=1))
+    expired = expired_segments(log, NOW + 1000 * HOUR)
+    log.truncate_to(4)
+    append(log, *(batch(1, size=200, timestamp=NOW + 1000 * HOUR) for _ in range(9)))
+    assert log.remove_segments(expired, NOW) == 0
+    assert (log.log_start_offset, log.log_end_offset) == (0, 13)
 
 
 def test_an_empty_active_segment_stays(log: Log) -> None:
     log.update_config(config(retention_ms=1, retention_bytes=0))
     assert log.remove_segments(expired_segments(log, NOW + 1000 * HOUR), NOW) == 5
-    assert expired_segments(log, NOW + 1000 * HOUR) == 0
+    assert expired_segments(log, NOW + 1000 * HOUR).count == 0
 
 
 def test_without_timestamps_the_files_age_counts(tmp_path: Path) -> None:
@@ -84,5 +103,5 @@ def test_without_timestamps_the_files_age_counts(tmp_path: Path) -> None:
     append(log, batch(1, timestamp=-1))
     log.high_watermark = 1
     os.utime(log.segments[0].path, (NOW / 1000, NOW / 1000))
-    assert expired_segments(log, NOW + 1000) == 0
-    assert expired_segments(log, NOW + 1001) == 1
+    assert expired_segments(log, NOW + 1000).count == 0
+    assert expired_segments(log, NOW + 1001).count == 1
