@@ -334,8 +334,8 @@ class FetchSessionCache:
             if session_id != NO_SESSION:
                 self._remove(session_id)
             if epoch == FINAL_EPOCH:
-                return FetchContext(self._requested(partitions))
-            return FullFetch(self, self._requested(partitions), use_ids=use_ids, privileged=follower)
+                return without_session(partitions)
+            return FullFetch(self, _requested(partitions), use_ids=use_ids, privileged=follower)
         session = self._sessions.get(session_id)
         if session is None:
             return FetchContext((), ErrorCode.fetch_session_id_not_found)
@@ -347,7 +347,7 @@ class FetchSessionCache:
             session.update(partitions, forgotten)
         if not len(session):
             self._remove(session_id)
-            return FetchContext(self._requested(partitions))
+            return without_session(partitions)
         self._touch(session, now_ms)
         session.epoch = next_epoch(epoch)
         return IncrementalFetch(session)
@@ -364,14 +364,6 @@ class FetchSessionCache:
         if not privileged:
             insort(self._evictable_by_privileged, session.rank)
         return session_id
-
-    @staticmethod
-    def _requested(partitions: Iterable[Wanted]) -> list[SessionPartition]:
-        """The partitions of a request that stands for itself; the last word counts if one is named twice."""
-        requested = [SessionPartition(wanted) for wanted in partitions]
-        if len(requested) > 1:
-            requested = list({partition.key: partition for partition in requested}.values())
-        return requested
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session.last_used_ms = now_ms
@@ -413,6 +405,19 @@ class FetchSessionCache:
         self._remove(victim)
         self.evictions += 1
         return True
+
+
+def without_session(partitions: Iterable[Wanted]) -> FetchContext:
+    """A fetch of its own, of which nothing is kept."""
+    return FetchContext(_requested(partitions))
+
+
+def _requested(partitions: Iterable[Wanted]) -> list[SessionPartition]:
+    """The partitions of a request that stands for itself; the last word counts if one is named twice."""
+    requested = [SessionPartition(wanted) for wanted in partitions]
+    if len(requested) > 1:
+        requested = list({partition.key: partition for partition in requested}.values())
+    return requested
 
 
 def next_epoch(epoch: int) -> int:

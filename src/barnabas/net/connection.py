@@ -48,6 +48,7 @@ class Connection:
         "_outbox",
         "_parked",
         "_reading",
+        "_serving",
         "_sock",
         "_to_flush",
         "_warming",
@@ -74,6 +75,7 @@ class Connection:
         self._hanging_up = False
         self._warming = False
         self._reading = False
+        self._serving = False
         self._writing = False
         self._to_flush = False
         self._closed = False
@@ -149,11 +151,17 @@ class Connection:
         return 4 + frame_size(data, 0, self.server.max_frame) if len(data) >= 4 else 4
 
     def _serve_inbox(self) -> None:
-        data = self._inbox.data()
-        served = self._serve_frames(data, len(data))
-        data.release()
-        if served and not self._closed:
-            self._inbox.drop(served)
+        if self._serving:  # a request of the inbox gave one before it its answer; whoever serves it serves the rest
+            return
+        self._serving = True
+        try:
+            data = self._inbox.data()
+            served = self._serve_frames(data, len(data))
+            data.release()
+            if served and not self._closed:
+                self._inbox.drop(served)
+        finally:
+            self._serving = False
 
     def _serve_frames(self, data: memoryview, end: int) -> int:
         """Serve the whole frames in `data` before `end` as far as the order of answers allows; returns their bytes."""

@@ -7,12 +7,13 @@ sendfile and the shared receive buffer are ours. A connection costs no buffer wh
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.errors import StartupError
 from barnabas.net.connection import Connection
@@ -29,6 +30,8 @@ logger = logging.getLogger(__name__)
 ACCEPTS_PER_TURN: Final = 64
 RETRY_ACCEPT: Final = 0.1
 """Seconds to wait when no descriptor is left for another connection."""
+NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+"""A name may have an address of a family that this machine does not use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class Limits:
     max_connections: int = 2**31 - 1
     max_connections_per_ip: int = 2**31 - 1
     idle_ms: int = 600_000
+    """Below zero: for ever."""
 
 
 class Server:
@@ -72,35 +76,48 @@ class Server:
         self._last_left: asyncio.Future[None] | None = None
         self._per_ip: Counter[str] = Counter()
         self._listening: dict[socket.socket, str] = {}
-        self._sweep = self.loop.call_later(self._sweep_seconds(), self._close_idle)
+        self._sweep: asyncio.TimerHandle | None = None
+        if limits.idle_ms >= 0:
+            self._sweep = self.loop.call_later(self._sweep_seconds(), self._close_idle)
 
     def listen(self, name: str, host: str, port: int) -> int:
-        """Open a listener, which takes connections after `accept`; port 0 takes a free one. Returns the port."""
-        try:
-            family, *_, address = socket.getaddrinfo(
-                host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-        except socket.gaierror as error:
-            raise StartupError(f"listener {name}: cannot find an address for {host}: {error.strerror}") from error
+        """Open a listener on every address that a host has; it takes connections after `accept`.
+
+        Port 0 takes a free one. Returns the port.
+        """
+        opened: list[socket.socket] = []
+        absent: OSError | None = None
+        for family, address in _addresses(name, host, port):
+            try:
+                opened.append(self._open(family, (address[0], port, *address[2:])))
+                port = opened[0].getsockname()[1]
+            except OSError as error:
+                if error.errno in NO_SUCH_ADDRESS:
+                    absent = error
+                    continue
+                for sock in opened:
+                    sock.close()
+                raise _cannot_listen(name, host, port, error) from error
+        if absent is not None and not opened:
+            raise _cannot_listen(name, host, port, absent) from absent
+        self._listening.update(dict.fromkeys(opened, name))
+        return port
+
+    def _open(self, family: int, address: tuple[object, ...]) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6 and not host:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            if family == socket.AF_INET6:  # addresses of the other family have sockets of their own
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             if self.limits.receive_buffer_bytes > 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
             sock.bind(address)
             sock.listen(self.limits.listen_backlog)
-        except OSError as error:
+        except OSError:
             sock.close()
-            raise StartupError(
-                f"listener {name}: cannot listen on {host or '*'}:{port}: {error.strerror}. "
-                "Stop what uses the port, or choose another with --listen HOST:PORT (0 takes a free one)."
-            ) from error
+            raise
         sock.setblocking(False)
-        self._listening[sock] = name
-        bound: int = sock.getsockname()[1]
-        return bound
+        return sock
 
     def accept(self) -> None:
         """Start to take connections on every listener."""
@@ -180,7 +197,8 @@ class Server:
     async def close(self, grace: float) -> None:
         """Stop listening, let what is under way finish for `grace` seconds, then end every connection."""
         self.stop_listening()
-        self._sweep.cancel()
+        if self._sweep is not None:
+            self._sweep.cancel()
         self.closing = True
         for connection in [one for one in self.connections if one.idle]:
             connection.close()
@@ -189,6 +207,22 @@ class Server:
             await asyncio.wait((self._last_left,), timeout=grace)
         for connection in list(self.connections):
             connection.close()
+
+
+def _addresses(name: str, host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    """All addresses of a host: clients that try only one of its families must find us too."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except socket.gaierror as error:
+        raise StartupError(f"listener {name}: cannot find an address for {host}: {error.strerror}") from error
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+
+
+def _cannot_listen(name: str, host: str, port: int, error: OSError) -> StartupError:
+    return StartupError(
+        f"listener {name}: cannot listen on {host or '*'}:{port}: {error.strerror}. "
+        "Stop what uses the port, or choose another with --listen HOST:PORT (0 takes a free one)."
+    )
 
 
 def _budget(limits: Limits) -> int:

@@ -6,13 +6,15 @@ the largest timestamp in a segment. The active segment goes as well when it is o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 
-class Expired(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Expired:
     """The oldest segments are to go, if the log is still what it was when that was decided."""
 
     count: int

@@ -421,6 +421,7 @@ def test_nobody_follows_from_the_listener_of_clients(tmp_path: Path) -> None:
         append(partition_of(broker), [NOW])
         (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, replica_id=7)))
         assert answered.error_code is ErrorCode.topic_authorization_failed
+        assert len(broker.fetch_sessions) == 0
 
     run(
         tmp_path,

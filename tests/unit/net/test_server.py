@@ -167,6 +167,31 @@ def test_a_parked_request_holds_back_the_next_unless_it_can_be_overtaken(executo
     run(Rig(lambda body: replies.get(body) or answer(body)), executor, story)
 
 
+def test_a_request_that_answers_an_earlier_one_of_its_connection_is_served_once(executor: ThreadPoolExecutor) -> None:
+    earlier = Parked(overtakable=True)
+
+    def reply(body: bytes) -> Answer | Parked:
+        if body == b"earlier":
+            return earlier
+        if not earlier.resolved:
+            earlier.resolve(answer(b"earlier"))
+        return answer(body)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        in_pieces = frame(b"later") + frame(b"last")
+        writer.write(frame(b"earlier") + in_pieces[:5])
+        await until(lambda: len(rig.seen) == 1)
+        writer.write(in_pieces[5:])
+        bodies = [b"earlier", b"later", b"last"]
+        assert [await read_answer(reader) for _ in bodies] == bodies
+        assert rig.seen == bodies
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+
+    run(Rig(reply), executor, story)
+
+
 @dataclass
 class HoldingRig(Rig):
     """Keeps the views of the frames that it served, as a request does whose answer comes later."""
@@ -423,6 +448,38 @@ def test_idle_connections_are_closed(executor: ThreadPoolExecutor) -> None:
         await hang_up(writer)
 
     run(Rig(limits=Limits(idle_ms=100)), executor, story)
+
+
+def test_without_a_limit_idle_connections_stay(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        rig.server.loop.call_later(0.3, writer.write, frame(b"still here"))
+        assert await read_answer(reader) == b"still here"
+        await hang_up(writer)
+
+    run(Rig(limits=Limits(idle_ms=-1)), executor, story)
+
+
+def test_a_host_is_listened_on_at_each_of_its_addresses(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = ["127.0.0.1", "127.0.0.2", "192.0.2.1"]  # the last is nobody's: such a one is passed over
+
+    def resolve(host: str, port: int, **_: object) -> list[tuple[Any, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+
+    async def story(rig: Rig) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "getaddrinfo", resolve)
+            port = rig.server.listen("OTHER", "both", 0)
+        rig.server.accept()
+        for address in addresses[:2]:
+            reader, writer = await asyncio.open_connection(address, port)
+            writer.write(frame(address.encode()))
+            assert await read_answer(reader) == address.encode()
+            await hang_up(writer)
+
+    run(Rig(), executor, story)
 
 
 def test_a_port_in_use_says_what_to_do(executor: ThreadPoolExecutor) -> None:

@@ -22,7 +22,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.broker.cold_logs import open_all
-from barnabas.machines.fetch_session import INITIAL_EPOCH, UNKNOWN
+from barnabas.machines.fetch_session import INITIAL_EPOCH, UNKNOWN, without_session
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -67,6 +67,9 @@ def fetch(
 ) -> Answer | Parked:
     """Answer with what there is, or wait for more."""
     request = unpack(frame, body, version)
+    if request.replica_id >= 0 and not broker.is_peer(caller):
+        logger.warning("%s at %s fetches as broker %d: refused", *caller.named, request.replica_id)
+        return Fetch(broker, request, without_session(request.partitions), version, correlation_id).refuse()
     context = broker.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
@@ -76,9 +79,6 @@ def fetch(
         follower=request.replica_id >= 0,
         now_ms=broker.clock.now_ms(),
     )
-    if request.replica_id >= 0 and not broker.is_peer(caller):
-        logger.warning("%s at %s fetches as broker %d: refused", *caller.named, request.replica_id)
-        return Fetch(broker, request, context, version, correlation_id).refuse()
     if request.replica_id >= 0 and request.session_epoch == INITIAL_EPOCH and not broker.has_listener_for_brokers:
         logger.info("%s at %s fetches as broker %d, where clients are too", *caller.named, request.replica_id)
     return Fetch(broker, request, context, version, correlation_id).start()
