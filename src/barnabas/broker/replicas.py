@@ -345,12 +345,11 @@ class ReplicaManager:
             high_watermark=log.high_watermark,
             now=asyncio.get_running_loop().time(),
         )
-        watcher = self._leadership.get(topic.name)
-        if known is not None:
-            self._end_leadership(known, NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))
         partition = self._partitions[tp] = Partition(self, tp, log, leader)
         self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
-        if watcher is not None:
+        if known is not None:  # after the new one is in its place: fetches that are woken go on waiting there
+            self._end_leadership(known, NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))
+        if (watcher := self._leadership.get(topic.name)) is not None:
             watcher.led(partition)
 
     def _follow(self, topic: TopicImage, image: PartitionImage, log: Log) -> None:

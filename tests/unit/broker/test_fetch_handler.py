@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -401,6 +402,32 @@ def test_a_follower_is_told_at_once_of_records_and_of_their_deletion(tmp_path: P
         partition.delete_before(1)
         (third,) = partitions_in(fetched(12, await resolved(waiting)))
         assert (third.log_start_offset, third.records) == (1, b"")
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("follower", [{}, {"replica_id": 7}], ids=["a consumer", "a follower"])
+def test_a_fetch_goes_on_waiting_when_its_partition_has_a_new_leader_epoch(
+    tmp_path: Path, follower: dict[str, int]
+) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", 2)
+        images = [replace(image, replicas=(1, 7), isr=(1,)) for image in topic.partitions]
+        broker.replicas.take_all([replace(topic, partitions=tuple(images))])
+        parked = ask(broker, 12, {0: 0, 1: 0}, max_wait_ms=60_000, **follower)
+        before = partition_of(broker)
+        images[0] = replace(images[0], leader_epoch=images[0].leader_epoch + 1)
+        broker.replicas.take_all([replace(topic, partitions=tuple(images))])
+        assert isinstance(parked, Parked)
+        assert not parked.resolved
+        assert partition_of(broker) is not before
+        append(partition_of(broker), [NOW])
+        answered = partitions_in(fetched(12, await resolved(parked)))
+        assert [(one.error_code, bool(one.records)) for one in answered] == [
+            (ErrorCode.none, True),
+            (ErrorCode.none, False),
+        ]
+        assert not before._watchers | before._follower_watchers
 
     run(tmp_path, story)
 

@@ -134,10 +134,7 @@ class Fetch:
             return self._answer(results)
         self._parked = Parked(on_abandon=self._forget)
         self._timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, self._look_again, True)
-        follower = self._request.replica_id >= 0
-        self._watched = self._partitions()
-        for partition in self._watched:
-            partition.add_watcher(self, follower=follower)
+        self._watch()
         return self._parked
 
     def refuse(self) -> Answer:
@@ -158,6 +155,8 @@ class Fetch:
             if at_last or urgent or size >= self._request.min_bytes:
                 self._forget()
                 self._parked.resolve(self._answer(results))
+            else:
+                self._watch()
         except Cold as cold:
             self._forget()
             self._warm_up(cold)
@@ -165,6 +164,17 @@ class Fetch:
             logger.exception("FETCH failed while it was parked")
             self._forget()
             self._parked.resolve(HANG_UP)
+
+    def _watch(self) -> None:
+        """Be woken by the partitions that there are now: with a new leader epoch, a partition is another object."""
+        partitions = self._partitions()
+        if partitions == self._watched:
+            return
+        for partition in self._watched:
+            partition.remove_watcher(self)
+        self._watched = partitions
+        for partition in partitions:
+            partition.add_watcher(self, follower=self._request.replica_id >= 0)
 
     def _partitions(self) -> list[Partition | Follower]:
         replicas = self._broker.replicas
