@@ -246,8 +246,13 @@ class _Delivery:
             asyncio.get_running_loop().call_later(delay, self._try, (tp,))
 
     def _finish(self) -> None:
+        """Tell the coordinator, as soon as it can store what it is told."""
         machine, shard = self._machine, self._shard
-        if machine is not None and shard.machine is machine:
+        if machine is None or shard.machine is not machine:
+            return
+        if shard.partition.too_few_in_sync() is not None:
+            asyncio.get_running_loop().call_later(RETRY_LATER, self._finish)
+        else:
             shard.tell(lambda machine, now_ms: machine.markers_written(self._markers, now_ms))
 
 

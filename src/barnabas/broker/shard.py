@@ -10,7 +10,8 @@ The log is right, and a machine that cannot be what the log says is not:
 
     raises   it may be half changed. What it decided before is stored, whoever waits is told, and it is built again
              from the log; whoever asks meanwhile is told LOAD_IN_PROGRESS
-    cannot   be appended: it has decided what did not come true. Whoever waits is told, and it is built again
+    cannot   be appended: it has decided what did not come true. Whoever waits is told, and it is built again; after a
+             pause, if too few replicas are in sync
     too much for one batch of the partition: nothing was replayed yet, so the machine may say what it decides instead
 """
 
@@ -33,6 +34,7 @@ from barnabas.model.errors import (
     InvalidProducerEpoch,
     MessageTooLarge,
     NotCoordinator,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     RecordListTooLarge,
     StorageFailed,
@@ -272,11 +274,17 @@ class Shard(Generic[M]):
                 machine.replay(record)
 
     def _refuse(self, outcome: Outcome[Any, Any, Any], replies: Iterable[tuple[Any, Any]], error: ApiError) -> None:
-        """What was decided is too large: let the machine decide something else, or take it from the log."""
+        """What was decided is too large: let the machine decide something else, or take it from the log.
+
+        What others wait for was stored before it, unless that is what failed.
+        """
         otherwise = outcome.otherwise
         if otherwise is None:
+            stored, self._waiting = ([], self._waiting) if self._unwritten else (self._waiting, [])
             self._waiting += replies
             self._fail(error)
+            if stored:
+                self._release(stored)
             return
         logger.warning("%s: a decision of the coordinator is too large to be stored: %s", self.partition.tp, error)
         for call, _ in replies:
@@ -373,7 +381,8 @@ class Shard(Generic[M]):
             call.fail(_told(error))
         self.end(CoordinatorNotAvailable(str(error)))
         if not isinstance(error, StorageFailed):
-            self._runtime.load(self)
+            # Where too few replicas are in sync, a machine that goes on with what it finds would only fail again.
+            self._runtime.load(self, later=isinstance(error, NotEnoughReplicas))
 
 
 def _told(error: ApiError) -> ApiError:

@@ -236,6 +236,44 @@ async def test_a_decision_that_cannot_be_stored_is_undone(tmp_path: Path) -> Non
         runtime.resign()
 
 
+async def test_a_decision_that_is_too_large_costs_nobody_else_an_answer(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC, max_message_bytes="1000")
+        await runtime.loaded()
+        small, large = new_call(), new_call()
+        shard = runtime.find("a")
+        shard.ask(counting("a", small), small)
+        shard.ask(lambda machine, now_ms: machine.count("a", large, size=1000), large)
+        assert small.result() == 1
+        assert isinstance(large.result(), UnknownServerError)
+        await runtime.loaded()
+        assert await read(runtime, "a") == 1
+        runtime.resign()
+
+
+async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.broker.runtime.RETRY_MS", 50)
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        call = new_call()
+        shard = runtime.find("a")
+        shard.ask(counting("a", call), call)
+        log = shard.partition.log
+        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
+        result = call.result()
+        assert isinstance(await asyncio.wait_for(result, 5), CoordinatorNotAvailable)
+        assert shard.machine is None
+        log.config = enough
+        await asyncio.wait_for(runtime.loaded(), 5)
+        assert await ask(runtime, "a") == 1
+        runtime.resign()
+
+
 async def test_a_machine_that_raises_disturbs_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with running_parts(tmp_path) as broker:
         runtime = counters(broker)

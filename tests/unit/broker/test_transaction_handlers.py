@@ -631,3 +631,48 @@ def test_a_marker_that_comes_while_a_batch_is_rewritten_has_it_come_again(tmp_pa
         assert partition.log.first_unstable_offset is None
 
     run(tmp_path, story)
+
+
+def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.001)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        ((shard, machine),) = transactor.broker.transactions.runtime.machines()
+        assert await transactor.end() is ErrorCode.none
+        too_few, looked = Partition.too_few_in_sync, 0
+
+        def looks(partition: Partition) -> Any:
+            nonlocal looked
+            looked += partition is shard.partition
+            return too_few(partition)
+
+        monkeypatch.setattr(Partition, "too_few_in_sync", looks)
+        log = shard.partition.log
+        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
+        async with asyncio.timeout(10):
+            while looked < 3 and shard.machine is machine:
+                await asyncio.sleep(0)
+        assert transactor.partition.log.first_unstable_offset is None
+        log.config = enough
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert shard.machine is machine
+
+    run(tmp_path, story)
+
+
+def test_a_transaction_that_grows_too_large_costs_nobody_the_coordinator(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        ((shard, machine),) = transactor.broker.transactions.runtime.machines()
+        log = shard.partition.log
+        enough, log.config = log.config, replace(log.config, max_message_bytes=100)
+        assert await transactor.add() is ErrorCode.unknown_server_error
+        assert shard.machine is machine
+        log.config = enough
+        assert await transactor.add() is ErrorCode.none
+
+    run(tmp_path, story)

@@ -33,7 +33,7 @@ from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import ProducerId
 from kio.static.primitive import i16, i32Timedelta
 
-from barnabas.machines.outcome import Draft, Outcome
+from barnabas.machines.outcome import Draft, Outcome, as_before
 from barnabas.machines.transactions import steps
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, MAX_EPOCH, state_of
@@ -193,6 +193,7 @@ class TransactionCoordinator:
         if not is_open:
             draft.set_timer(TimerKey(TIMEOUT, transactional_id), now_ms + before.transaction_timeout_ms)
         draft.reply(asker, ErrorCode.none)
+        draft.otherwise = as_before
         return draft.outcome()
 
     def verify_partitions(
