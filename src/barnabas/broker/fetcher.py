@@ -2,6 +2,7 @@
 
     compare    partitions that do not agree yet: where does our last epoch end at the leader's? cut what it lacks
     fetch      all that agree, in one request of a session; write what comes, and go on from there
+    flush      where flush.messages is reached, before the leader is told: it may count on what it hears of
 
 A partition that meets an error waits a little (replica.fetch.backoff.ms) while the others go on. A leader that cannot
 be reached is asked again after the same time, until the controller names another.
@@ -31,7 +32,7 @@ from barnabas.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
     from barnabas.broker.follower import Follower
     from barnabas.broker.replication_throttle import ReplicationThrottle
@@ -110,6 +111,7 @@ class ReplicaFetcher:
         clock: Clock,
         executor: Executor,
         throttle: ReplicationThrottle,
+        flush_through: Callable[[Log, int], Future[int]],
     ) -> None:
         self.leader_id = leader_id
         self._channel = channel
@@ -119,6 +121,7 @@ class ReplicaFetcher:
         self._clock = clock
         self._executor = executor
         self._throttle = throttle
+        self._flush_through = flush_through
         self._followers: dict[Place, Follower] = {}
         self._session = Session()
         self._changed = asyncio.Event()
@@ -179,6 +182,9 @@ class ReplicaFetcher:
             await self._open([follower.log for follower in apart if not follower.log.is_open])
             await self._compare([follower for follower in apart if self._is_followed(follower)])
             ready = self._ready(now)
+        if unsynced := [follower for follower in ready.values() if follower.log.flush_required]:
+            await self._flush(unsynced)
+            ready = {place: each for place, each in self._ready(now).items() if not each.log.flush_required}
         if ready:
             await self._fetch(ready)
         return bool(ready)
@@ -196,6 +202,18 @@ class ReplicaFetcher:
         if follower.caught_up or not self._throttle.is_for(follower.log, follower.tp.partition):
             return False
         return self._throttle.is_exhausted(now)
+
+    async def _flush(self, followers: Iterable[Follower]) -> None:
+        """Have the logs synced; a partition for which that fails is put off."""
+        syncs = {
+            asyncio.wrap_future(self._flush_through(follower.log, follower.log.log_end_offset)): follower
+            for follower in followers
+        }
+        await asyncio.wait(syncs)  # which does not cancel them when this task is cancelled: others wait for them too
+        for sync, follower in syncs.items():
+            if (error := sync.exception()) is not None:
+                logger.error("%s cannot go on: %s", follower, error)
+                self._put_off(follower, ErrorCode.kafka_storage_error)
 
     # Comparing
 

@@ -135,6 +135,7 @@ class Replication:
                 clock=self._clock,
                 executor=self._executor,
                 throttle=self._throttle,
+                flush_through=self._replicas.flush_through,
             )
         fetcher.add(follower)
 

@@ -185,7 +185,10 @@ class LogReader:
 
     @property
     def flush_required(self) -> bool:
-        """Whether flush.messages is reached: a producer waits for LogManager.flush_through before it is answered."""
+        """Whether flush.messages is reached: LogManager.flush_through is waited for before anyone is told more.
+
+        On the leader that is a producer, on a follower the leader.
+        """
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def producer_ends(self) -> dict[int, tuple[int, int]]:

@@ -1,0 +1,155 @@
+"""When a follower tells its leader what it has, where flush.messages is set."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.fetch.v17 import request as fetch_request
+from kio.schema.fetch.v17 import response as fetch_response
+from kio.serial import entity_reader, entity_writer
+
+from barnabas.broker.fetcher import ReplicaFetcher
+from barnabas.broker.follower import Follower
+from barnabas.broker.replication_throttle import ReplicationThrottle
+from barnabas.model.clock import ManualClock
+from barnabas.model.config.broker import BrokerConfig
+from barnabas.model.errors import StorageFailed
+from barnabas.model.log_config import LogConfig
+from barnabas.net.channel import Channel
+from barnabas.protocol.conversion import zero
+from tests.support.logs import TP, batch, new_log
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from barnabas.storage.log import Log
+
+TOPIC_ID = UUID(int=1)
+
+
+class Leader(Channel):
+    """A leader whose log has one record: it says nothing to who has it."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[int] = asyncio.Queue()
+        """The offsets that were fetched from."""
+
+    async def ask(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
+    ) -> memoryview:
+        """Answer a Fetch."""
+        request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
+        offset = request.topics[0].partitions[0].fetch_offset
+        self.asked.put_nowait(offset)
+        if offset:
+            await asyncio.Event().wait()
+        answer = BytesIO()
+        entity_writer(fetch_response.FetchResponse)(answer, self._first_record())
+        return memoryview(b"\0" + answer.getvalue())
+
+    @staticmethod
+    def _first_record() -> Any:
+        records: Any = zero(fetch_response.PartitionData, records=batch(1))
+        topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(records,))
+        return zero(fetch_response.FetchResponse, responses=(topic,))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Disk:
+    """Syncs that end when the test says so."""
+
+    def __init__(self) -> None:
+        self.syncs: asyncio.Queue[tuple[int, Future[int]]] = asyncio.Queue()
+        """Up to which offset each goes."""
+
+    def flush_through(self, log: Log, end_offset: int) -> Future[int]:
+        """Begin a sync."""
+        done: Future[int] = Future()
+        self.syncs.put_nowait((end_offset, done))
+        return done
+
+
+def run(tmp_path: Path, config: LogConfig, story: Callable[[Leader, Disk, Log], Awaitable[None]]) -> None:
+    """Follow an empty partition of a leader with one record."""
+
+    async def main() -> None:
+        settings = BrokerConfig.load({"log.dirs": str(tmp_path), "replica.fetch.backoff.ms": "10"})
+        leader, disk, log = Leader(), Disk(), new_log(tmp_path, config)
+        with ThreadPoolExecutor(1) as executor:
+            fetcher = ReplicaFetcher(
+                2,
+                leader,
+                broker_id=1,
+                broker_epoch=lambda: 0,
+                settings=settings,
+                clock=ManualClock(),
+                executor=executor,
+                throttle=ReplicationThrottle(1, settings, leads=False),
+                flush_through=disk.flush_through,
+            )
+            fetcher.add(Follower(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0))
+            try:
+                async with asyncio.timeout(10):
+                    assert await leader.asked.get() == 0
+                    await story(leader, disk, log)
+            finally:
+                await fetcher.stop()
+
+    asyncio.run(main())
+
+
+async def turns() -> None:
+    """Let everyone do what can be done at once."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_what_flush_messages_wants_synced_is_told_to_the_leader_when_it_is(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        offset, sync = await disk.syncs.get()
+        await turns()
+        assert (offset, log.log_end_offset, leader.asked.empty()) == (1, 1, True)
+        sync.set_result(log.flush())
+        assert await leader.asked.get() == 1
+        assert disk.syncs.empty()
+
+    run(tmp_path, LogConfig(flush_messages=1), story)
+
+
+def test_what_cannot_be_synced_is_not_told(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        for _ in range(2):
+            _, sync = await disk.syncs.get()
+            sync.set_exception(StorageFailed("a test"))
+        offset, sync = await disk.syncs.get()
+        assert (offset, leader.asked.empty()) == (1, True)
+        sync.set_result(log.flush())
+        assert await leader.asked.get() == 1
+
+    run(tmp_path, LogConfig(flush_messages=1), story)
+
+
+def test_a_follower_that_stops_leaves_a_sync_to_who_does_it(tmp_path: Path) -> None:
+    """Others may wait for the same one."""
+    begun: list[Future[int]] = []
+
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        begun.append((await disk.syncs.get())[1])
+
+    run(tmp_path, LogConfig(flush_messages=1), story)
+    assert [sync.cancelled() for sync in begun] == [False]
+
+
+def test_before_that_many_messages_nothing_is_synced(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        assert await leader.asked.get() == 1
+        assert disk.syncs.empty()
+
+    run(tmp_path, LogConfig(flush_messages=2), story)
