@@ -15,7 +15,7 @@ from barnabas.broker.calls import Call
 from barnabas.broker.internal_topics import TRANSACTION_STATE
 from barnabas.broker.runtime import Runtime
 from barnabas.machines.transactions.settings import TransactionSettings
-from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode
+from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode, NotCoordinator
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.groups import Groups
     from barnabas.broker.markers import MarkerWriter
+    from barnabas.broker.partition import Partition
     from barnabas.broker.peers import Peers
     from barnabas.broker.producer_ids import ProducerIdSource
     from barnabas.broker.replicas import ReplicaManager
@@ -41,6 +42,15 @@ ANSWER: Final = 30.0
 RETRY_FOR: Final = 0.1
 """Seconds that a batch waits for the end of the transaction before it."""
 RETRY_EVERY: Final = 0.005
+_FINAL: Final = frozenset(
+    {
+        ErrorCode.invalid_producer_epoch,
+        ErrorCode.producer_fenced,
+        ErrorCode.invalid_producer_id_mapping,
+        ErrorCode.invalid_txn_state,
+    }
+)
+"""Answers after which a producer does not go on."""
 
 
 class Transactions:
@@ -146,7 +156,7 @@ class Transactions:
         except ApiError as error:
             return failure(error)
         shard.ask(lambda machine, now_ms: decide(machine, call, now_ms), call)
-        return call.result()
+        return _confirmed(shard.partition, call.result(), failure)
 
     async def add_or_verify(
         self,
@@ -255,3 +265,26 @@ def _make_writer(broker_id: int, **parts: Any) -> MarkerWriter:
     from barnabas.broker.markers import MarkerWriter
 
     return MarkerWriter(broker_id, **parts)
+
+
+def _confirmed(partition: Partition, answer: Any, failure: Callable[[ApiError], Any]) -> Any:
+    """The answer, or a future of it where it ends a producer for good and others could coordinate by now.
+
+    A coordinator that was replaced without knowing it has missed epochs. What it says is told when a follower of its
+    partition has shown that it was not; an answer that waits for its records waits for the same anyway.
+    """
+    if asyncio.isfuture(answer) or len(partition.leader.isr) == 1 or not _ends_a_producer(answer):
+        return answer
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def done(error: ApiError | None) -> None:
+        if not future.done():
+            future.set_result(answer if error is None else failure(NotCoordinator(str(error))))
+
+    partition.when_confirmed(done)
+    return future
+
+
+def _ends_a_producer(answer: Any) -> bool:
+    codes = answer.values() if isinstance(answer, dict) else (getattr(answer, "error_code", answer),)
+    return not _FINAL.isdisjoint(codes)

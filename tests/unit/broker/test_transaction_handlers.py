@@ -25,10 +25,11 @@ from barnabas.broker.handlers.transaction_markers import write_txn_markers
 from barnabas.broker.handlers.transaction_offsets import txn_offset_commit
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.broker.partition import GIVEN_UP, Marker, Partition
+from barnabas.machines.partition import PartitionLeader
 from barnabas.machines.transactions.coordinator import TIMEOUT, TimerKey
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import MAX_EPOCH, state_of
-from barnabas.model.errors import ErrorCode, InvalidTxnState, OutOfOrderSequence
+from barnabas.model.errors import ErrorCode, InvalidTxnState, NotLeaderOrFollower, OutOfOrderSequence
 from barnabas.net.reply import Parked
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.records.builder import build_batch
@@ -674,5 +675,29 @@ def test_a_transaction_that_grows_too_large_costs_nobody_the_coordinator(tmp_pat
         assert shard.machine is machine
         log.config = enough
         assert await transactor.add() is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("still_leads", [True, False])
+def test_a_producer_is_fenced_by_a_coordinator_that_is_sure_to_be_one(tmp_path: Path, still_leads: bool) -> None:
+    async def story(transactor: Transactor) -> None:
+        assert await transactor.init() is ErrorCode.none
+        assert await transactor.send() is ErrorCode.none
+        log = transactor.broker.replicas.find(TRANSACTION_STATE, 0)
+        end = log.log.log_end_offset
+        log.leader = PartitionLeader(
+            broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
+        )
+        transactor.producer = transactor.producer[0], transactor.producer[1] + 1
+        ending = asyncio.ensure_future(transactor.end())
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not ending.done()
+        if still_leads:
+            log.fetched_by(7, 5, 0, end, 0.0)
+        else:
+            log.fail(NotLeaderOrFollower("another broker leads"))
+        assert await ending is (ErrorCode.producer_fenced if still_leads else ErrorCode.not_coordinator)
 
     run(tmp_path, story)
