@@ -46,6 +46,8 @@ COMMON: Final[dict[str, Any]] = {
 }
 SAFE: Final[dict[str, Any]] = {"acks": "all", "enable.idempotence": True}
 """How a producer is to be set so that nothing is lost or repeated."""
+TRANSACTION_MS: Final = 150_000
+"""Longer than a store is ever lost: a transaction that takes longer than this ends its producer, as it should."""
 REFUSALS: Final = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_MSG}
 """Answers which say that a record was not written; after all others nobody knows."""
 NOT_THERE: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}
@@ -375,7 +377,7 @@ class Workload:
         ]
         for index in range(transactional):
             name = f"t{index}"
-            wanted = {**config, "transactional.id": name}
+            wanted = {**config, "transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
             self.producers.append(Transacting(name, bootstrap, topic, partitions, rate, wanted))
         self.producers += others
         self.consumers = [Reading("reader", bootstrap, topic, partitions)]
