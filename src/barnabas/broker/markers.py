@@ -3,10 +3,9 @@
 The markers of one transaction are written one partition at a time, each until it is committed there. What cannot be
 written now (no leader, a coordinator of groups that is being loaded) is tried again until it can, or until another
 coordinator has taken this one's place; so is what failed in a way that nobody foresaw. A partition that was deleted
-needs no marker; one that is not known is taken for deleted after a while, because a broker may hear that it
-coordinates a transaction before it hears of a new topic. Neither does a partition need one that knows a later epoch of
-the producer: whatever brought it has ended the transaction there. When no partition is left, the transaction's
-coordinator is told.
+needs no marker; one that is not known was deleted, unless this broker has heard that it coordinates the transaction,
+and not yet of all topics. Neither does a partition need one that knows a later epoch of the producer: whatever brought
+it has ended the transaction there. When no partition is left, the transaction's coordinator is told.
 
 A marker for `__consumer_offsets` goes through the group coordinator, which applies or drops the offsets with it.
 """
@@ -28,6 +27,7 @@ from kio.static.primitive import i8, i16, i32
 
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.partition import Marker
+from barnabas.machines.controller.image import NO_LEADER
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
 from barnabas.model.errors import ApiError, ErrorCode, UnknownServerError
 from barnabas.net.channel import ChannelBroken
@@ -59,10 +59,8 @@ ANSWER: Final = 30.0
 """Seconds that another broker has to write markers."""
 NOTHING_LEFT: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch})
 """Answers after which a partition holds nothing open of the transaction."""
-UNKNOWN: Final = -2
-"""In the place of a leader: there is no such partition, as far as this broker knows."""
-DELETED_AFTER: Final = 3.0
-"""Seconds after which a partition that is still not known was deleted."""
+DELETED: Final = -2
+"""In the place of a leader: there is no such partition."""
 
 
 class MarkerWriter:
@@ -133,11 +131,12 @@ class MarkerWriter:
     # For a delivery
 
     def leaders(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Partitions by the broker that leads them, -1 for none, or UNKNOWN."""
+        """Partitions by the broker that leads them, -1 for none or one not known yet; DELETED if they are no more."""
+        missing = NO_LEADER if self._metadata.is_behind else DELETED
         found: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             image = self._metadata.partition(*tp)
-            found.setdefault(UNKNOWN if image is None else image.leader, []).append(tp)
+            found.setdefault(missing if image is None else image.leader, []).append(tp)
         return found
 
     def ask(
@@ -191,7 +190,7 @@ class MarkerWriter:
 class _Delivery:
     """The markers of one transaction, on their way."""
 
-    __slots__ = ("_began", "_epoch", "_left", "_machine", "_markers", "_shard", "_writer")
+    __slots__ = ("_epoch", "_left", "_machine", "_markers", "_shard", "_writer")
 
     def __init__(self, writer: MarkerWriter, shard: Shard[TransactionCoordinator], markers: Markers) -> None:
         self._writer = writer
@@ -200,7 +199,6 @@ class _Delivery:
         self._markers = markers
         self._left = set(markers.partitions)
         self._epoch = shard.partition.leader.leader_epoch
-        self._began = asyncio.get_running_loop().time()
 
     def run(self) -> None:
         """Try all partitions."""
@@ -220,7 +218,7 @@ class _Delivery:
             if leader == writer.broker_id:
                 for tp in led:
                     writer.write(tp, marker, self._waiter(tp))
-            elif leader == UNKNOWN and asyncio.get_running_loop().time() > self._began + DELETED_AFTER:
+            elif leader == DELETED:
                 for tp in led:
                     self._done(tp, ErrorCode.none)
             elif leader < 0:

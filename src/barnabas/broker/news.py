@@ -58,6 +58,7 @@ class News:
             self.check(request)
             configs = await self._of_new_topics(request)
             self.check(request)
+            self._cache.is_behind = True
             self._cache.replace(_with_configs(updates.led(self._cache.image, request), configs))
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> bool:
@@ -74,6 +75,7 @@ class News:
                     "broker %d is the controller now (epoch %d)", request.controller_id, request.controller_epoch
                 )
                 self.changes.forget()
+            self._cache.is_behind = False
             self._cache.replace(_with_configs(updates.updated(self._cache.image, request), configs))
             return bool(request.type == FULL)
 

@@ -176,6 +176,7 @@ class Office:
 
     def _publish(self, image: ClusterImage) -> None:
         """Act on a new image here, and have it told to the others."""
+        self._cache.is_behind = False
         self._cache.replace(image)
         if self.couriers is not None:
             self.couriers.publish(image)

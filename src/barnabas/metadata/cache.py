@@ -62,6 +62,8 @@ class MetadataCache:
     def __init__(self, image: ClusterImage | None = None) -> None:
         self._image = image or ClusterImage()
         self._subscribers: list[Callable[[Delta], None]] = []
+        self.is_behind = False
+        """Whether a controller has told what is led here, and not yet of all other partitions there are."""
 
     @property
     def image(self) -> ClusterImage:

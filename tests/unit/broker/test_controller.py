@@ -268,8 +268,10 @@ def test_another_broker_takes_over_when_the_controller_goes(tmp_path: Path) -> N
             assert b.cache.image.controller_id == 0
             with pytest.raises(NotController, match="broker 0"):
                 await b.create_topics([NewTopic("x")])
+            b.cache.is_behind = True  # as if it had been told of its leaderships, and nobody were left to tell the rest
             await a.stop()
             await until(lambda: b.is_active and b.cache.image.controller_id == 1)
+            assert not b.cache.is_behind
             assert b.cache.image.controller_epoch == 2
             assert {found.leader for found in b.cache.image.topics["t"].partitions} == {1}
             assert {found.leader for found in b.cache.image.topics["single"].partitions} == {1, NO_LEADER}

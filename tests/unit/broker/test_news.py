@@ -58,6 +58,18 @@ async def test_the_whole_truth_is_believed() -> None:
     assert cache.image.controller_id == 2
 
 
+async def test_a_broker_is_behind_from_what_it_leads_until_it_is_told_of_the_rest() -> None:
+    news = News(cache := MetadataCache(), lambda: None)
+    leadership, everything = announcements(None, CLUSTER, BROKER)
+    assert isinstance(leadership, LeaderAndIsrRequest)
+    assert isinstance(everything, UpdateMetadataRequest)
+    was_behind = []
+    cache.subscribe(lambda delta: was_behind.append(cache.is_behind))
+    await news.leader_and_isr(leadership)
+    await news.update_metadata(everything)
+    assert was_behind == [True, False]
+
+
 async def test_a_controller_that_was_replaced_is_not() -> None:
     news = News(cache := MetadataCache(ClusterImage(controller_epoch=5)), lambda: None)
     with pytest.raises(StaleControllerEpoch):

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
+    from barnabas.machines.controller.image import PartitionImage
     from barnabas.model.ids import TopicPartition
     from barnabas.net.reply import Answer
 
@@ -364,29 +365,29 @@ def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tri
     run(tmp_path, story)
 
 
-@pytest.mark.parametrize("deleted", [False, True])
-def test_a_partition_is_taken_for_deleted_when_it_is_not_known_for_a_while(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: bool
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_partition_that_is_not_known_was_deleted_unless_the_broker_has_not_heard_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool
 ) -> None:
-    monkeypatch.setattr(markers, "DELETED_AFTER", 0.05 if deleted else 60.0)
     monkeypatch.setattr(markers, "RETRY", 0.01)
 
     async def story(transactor: Transactor) -> None:
         await transactor.init()
         await transactor.send()
-        asked = 0
-        leaders = markers.MarkerWriter.leaders
+        metadata, looked = transactor.broker.metadata, 0
+        known = metadata.partition
 
-        def unknown_at_first(writer: markers.MarkerWriter, places: list[TopicPartition]) -> Any:
-            nonlocal asked
-            asked += 1
-            return {markers.UNKNOWN: list(places)} if deleted or asked < 3 else leaders(writer, places)
+        def unknown_at_first(topic: str, index: int) -> PartitionImage | None:
+            nonlocal looked
+            looked += topic == "t"
+            return None if topic == "t" and looked < 3 else known(topic, index)
 
-        monkeypatch.setattr(markers.MarkerWriter, "leaders", unknown_at_first)
+        monkeypatch.setattr(metadata, "partition", unknown_at_first)
+        metadata.is_behind = behind
         assert await transactor.end() is ErrorCode.none
         assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
-        assert asked >= 3
-        assert transactor.partition.log.log_end_offset == (1 if deleted else 2), "whether the marker was written"
+        assert (transactor.partition.log.first_unstable_offset is None) == behind, "whether the marker was written"
+        assert looked == (3 if behind else 1)
 
     run(tmp_path, story)
 
