@@ -240,6 +240,16 @@ class MixedGroups(RuleBasedStateMachine):
             if (member := self.members.get(slot)) is not None:
                 member.beat()
 
+    @rule(slot=slots)
+    def beat_in_vain(self, slot: int) -> None:
+        """What it comes to is too large to be stored, and leaves no trace."""
+        if (member := self.members.get(slot)) is not None:
+            before = len(self.coordinator.log)
+            self.coordinator.is_full = True
+            member.beat()
+            self.coordinator.is_full = False
+            assert len(self.coordinator.log) == before
+
     @rule()
     def all_beat(self) -> None:
         for member in self.members.values():

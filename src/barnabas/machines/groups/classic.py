@@ -17,6 +17,7 @@ from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.classic_join import Joining, join
 from barnabas.machines.groups.classic_rebalance import JOIN_TIMER, SESSION_TIMER, SYNC_TIMER, Turn
 from barnabas.machines.groups.states import ClassicGroupState
+from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft
 from barnabas.model.errors import (
     ApiError,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kio.schema.leave_group.v5.response import MemberResponse
     from kio.schema.sync_group.v5 import SyncGroupRequest
 
-    from barnabas.machines.groups.table import Asker, GroupDraft, GroupOutcome, GroupTable, TimerKey
+    from barnabas.machines.groups.table import Asker, GroupDraft, GroupOutcome, GroupTable
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 
@@ -224,21 +225,24 @@ class ClassicRules:
         draft: GroupDraft = Draft()
         for group in self._groups():
             self.dissolve(draft, group, code)
+            group.end()
         return draft.outcome()
 
     # Groups that change their kind.
 
     def dissolve(self, draft: GroupDraft, group: ClassicGroup, code: ErrorCode) -> None:
-        """End a group as a classic one: whoever waits is answered with this code."""
+        """Expect nothing more of a group, and answer whoever waits with this code.
+
+        It ends with the record that removes it, and if that cannot be stored, goes on without those who waited.
+        """
         turn = Turn(group, self._table.settings_of(group.group_id), draft, 0)
         for member in group.members.values():
             turn.refuse_parked(member, code, member.member_id)
             turn.forget(member.member_id)
         for member_id in group.pending_joins:
             turn.forget(member_id)
-        turn.expect_no_join()
-        turn.expect_no_sync()
-        group.end()
+        for kind in (JOIN_TIMER, SYNC_TIMER):
+            draft.cancel_timer(TimerKey(kind, group.group_id))
 
     def adopt(self, draft: GroupDraft, group: ClassicGroup, now_ms: int, rebalance_reason: str | None) -> None:
         """Take over a group that was of another kind, and rebalance it if there is a reason."""

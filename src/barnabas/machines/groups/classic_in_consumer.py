@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -21,7 +22,7 @@ from barnabas.machines.groups.classic import ClassicRules
 from barnabas.machines.groups.classic_join import FIRST_VERSION_WITH_REQUIRED_ID, Joining
 from barnabas.machines.groups.consumer_checks import check_room, holder_of
 from barnabas.machines.groups.consumer_member import Member, partitions_of, replacement
-from barnabas.machines.groups.consumer_progress import JOIN, SESSION, SYNC
+from barnabas.machines.groups.consumer_progress import JOIN, SESSION, SYNC, compare_again
 from barnabas.machines.groups.consumer_protocol import by_id, read_subscription, write_assignment
 from barnabas.machines.groups.consumer_states import MemberState
 from barnabas.machines.groups.subscription import CONSUMER_PROTOCOL_TYPE
@@ -164,6 +165,7 @@ class ClassicInConsumer:
             sync_key = TimerKey(SYNC, group.group_id, member_id)
             draft.set_timer(sync_key, now_ms + joining.rebalance_timeout_ms)
             draft.cancel_timer(TimerKey(JOIN, group.group_id, member_id))
+            draft.otherwise = partial(_joined_in_vain, group, member_id, member_id in group.asked_to_rejoin)
             group.asked_to_rejoin.discard(member_id)
         return JoinGroupResponse(
             throttle_time=_NO_TIME,
@@ -237,6 +239,13 @@ def _updated(member: Member, joining: Joining, subscription: Subscription) -> Me
         client_host=joining.asker.client_host,
         classic=ClassicMemberMetadata(joining.session_timeout_ms, joining.protocols),
     )
+
+
+def _joined_in_vain(group: ConsumerGroup, member_id: str, was_asked: bool) -> GroupOutcome:
+    """A join is more than can be stored at once: the member is what it was, and has no more time than it had."""
+    if was_asked:
+        group.asked_to_rejoin.add(member_id)
+    return compare_again(group)
 
 
 def _subscription(joining: Joining) -> Subscription:

@@ -16,12 +16,14 @@ to skip that, before v9 it is told that its former self leads.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.machines.groups import classic_replies as replies
 from barnabas.machines.groups.classic_members import ClassicMember
 from barnabas.machines.groups.classic_rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from barnabas.machines.groups.states import ClassicGroupState
+from barnabas.machines.outcome import Outcome
 from barnabas.model.errors import ErrorCode, InconsistentGroupProtocol
 from barnabas.protocol.coordinator_records import ClassicProtocol
 
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
 
     from kio.schema.join_group.v9 import JoinGroupRequest
 
+    from barnabas.machines.groups.classic_group import ClassicGroup
     from barnabas.machines.groups.classic_rebalance import Turn
-    from barnabas.machines.groups.table import Asker
+    from barnabas.machines.groups.table import Asker, GroupOutcome
 
 FIRST_VERSION_WITH_REQUIRED_ID: Final = 4
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT: Final = 9
@@ -172,6 +175,7 @@ def _replace(turn: Turn, joining: Joining, old: ClassicMember, new_id: str) -> N
     turn.heard_of(member)
     if group.state is ClassicGroupState.STABLE and group.choose_protocol() == group.protocol:
         turn.draft.changes.append(group.record(group.state_since_ms))
+        turn.draft.otherwise = partial(_put_back, group, member, old)
         if joining.asker.version >= FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT:
             answer = replies.joined(group, new_id, skip_assignment=group.leader == new_id)
         else:
@@ -180,3 +184,10 @@ def _replace(turn: Turn, joining: Joining, old: ClassicMember, new_id: str) -> N
     else:
         turn.park_join(member, joining.asker)
         turn.rebalance(f"static member {joining.instance_id} starts anew as {new_id}; it says: {joining.reason}")
+
+
+def _put_back(group: ClassicGroup, member: ClassicMember, old: ClassicMember) -> GroupOutcome:
+    """The group with the member that started anew is more than can be stored: its former self is the member again."""
+    again = group.replace(member, old.member_id)
+    group.update(again, old.protocols, old.session_timeout_ms, old.rebalance_timeout_ms)
+    return Outcome()

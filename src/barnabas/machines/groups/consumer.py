@@ -41,7 +41,7 @@ from barnabas.machines.groups.consumer_member import (
     current_record,
     replacement,
 )
-from barnabas.machines.groups.consumer_progress import REBALANCE, SESSION, Progress, cancel_timers
+from barnabas.machines.groups.consumer_progress import REBALANCE, SESSION, Progress, cancel_timers, compare_again
 from barnabas.machines.groups.consumer_states import MemberState
 from barnabas.machines.groups.conversion import Conversion
 from barnabas.machines.groups.metadata_hash import differs
@@ -220,7 +220,7 @@ class ConsumerRules:
         if isinstance(found, ClassicGroup):
             self._conversion.dissolve(found, draft)
         else:
-            draft.otherwise = partial(_compare_again, group)
+            draft.otherwise = partial(compare_again, group)
         is_full = (
             request.rebalance_timeout != NOT_GIVEN
             and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -298,12 +298,6 @@ class ConsumerRules:
         else:
             timeout_ms = member.classic.session_timeout_ms
         draft.set_timer(TimerKey(SESSION, group.group_id, member.member_id), now_ms + timeout_ms)
-
-
-def _compare_again(group: ConsumerGroup) -> GroupOutcome:
-    """A heartbeat came to nothing: whether the topics changed is still to be seen to."""
-    group.metadata_current = False
-    return Outcome()
 
 
 def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> Member:

@@ -16,6 +16,7 @@ from barnabas.machines.groups.patterns import MATCHES, compile_pattern, size_of
 from barnabas.machines.groups.reconciliation import Reconciliation
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.groups.target import Subscriptions, Target, make_target, may_assign
+from barnabas.machines.outcome import Outcome
 from barnabas.protocol.coordinator_records import (
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.machines.groups.consumer_group import ConsumerGroup
     from barnabas.machines.groups.consumer_member import Member, Partitions
-    from barnabas.machines.groups.table import GroupDraft, GroupTable
+    from barnabas.machines.groups.table import GroupDraft, GroupOutcome, GroupTable
 
 SESSION: Final = "consumer.session"
 REBALANCE: Final = "consumer.rebalance"
@@ -211,6 +212,12 @@ class Progress:
                 )
             )
         return resolved
+
+
+def compare_again(group: ConsumerGroup) -> GroupOutcome:
+    """A request came to nothing: whether the topics changed is still to be seen to."""
+    group.metadata_current = False
+    return Outcome()
 
 
 def cancel_timers(group_id: str, member_id: str, draft: GroupDraft) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.machines.groups.classic import ClassicRules
@@ -19,11 +20,12 @@ from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.classic_members import ClassicMember
 from barnabas.machines.groups.consumer_group import ConsumerGroup
 from barnabas.machines.groups.consumer_member import Member, current_record, member_record, target_record, with_epoch
-from barnabas.machines.groups.consumer_progress import SESSION, cancel_timers, epoch_record
+from barnabas.machines.groups.consumer_progress import SESSION, cancel_timers, compare_again, epoch_record
 from barnabas.machines.groups.consumer_protocol import by_id, read_assignment, read_subscription, write_assignment
 from barnabas.machines.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.groups.target import target_epoch_record
+from barnabas.machines.outcome import Draft, as_before
 from barnabas.model.errors import ErrorCode, GroupIdNotFound, InvalidRecord
 from barnabas.protocol.coordinator_records import ClassicMemberMetadata, GroupMetadataValue
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from barnabas.machines.groups.consumer_progress import Progress
-    from barnabas.machines.groups.table import GroupDraft, GroupTable
+    from barnabas.machines.groups.table import GroupDraft, GroupOutcome, GroupTable
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 logger = logging.getLogger(__name__)
@@ -48,7 +50,7 @@ class Conversion:
     def upgraded(self, classic: ClassicGroup, draft: GroupDraft, now_ms: int) -> ConsumerGroup:
         """Write the consumer group that a classic one becomes, and read it back. Raises GroupIdNotFound if it may not.
 
-        The classic group is left as it is until `dissolve` ends it, since the request may be refused yet.
+        The classic group is left as it is until `dissolve`, since the request may be refused yet.
         """
         group = ConsumerGroup(classic.group_id)
         draft.changes.extend(classic.tombstones())
@@ -78,8 +80,9 @@ class Conversion:
         return group
 
     def dissolve(self, classic: ClassicGroup, draft: GroupDraft) -> None:
-        """End the classic group: whoever waits in it is asked to join again, now that it is a consumer group."""
+        """Let the classic group end: whoever waits in it is asked to join again, now that it is a consumer group."""
         self._classic.dissolve(draft, classic, ErrorCode.rebalance_in_progress)
+        draft.otherwise = as_before
         if classic.members:
             logger.info("group %s goes on as a consumer group", classic.group_id)
 
@@ -97,11 +100,12 @@ class Conversion:
         return False
 
     def remove(self, group: ConsumerGroup, members: Collection[Member], draft: GroupDraft, now_ms: int) -> None:
-        """Remove members; if only classic ones are left, the group becomes a classic one."""
+        """Remove members; if only classic ones are left, the group becomes a classic one, unless that is too large."""
         if not members:
             return
         if self.may_downgrade(group, members):
             self.downgrade(group, members, None, draft, now_ms, "the last member of the consumer protocol left")
+            draft.otherwise = partial(self._only_remove, group, members)
         else:
             self._progress.remove(group, members, draft)
 
@@ -134,7 +138,19 @@ class Conversion:
         for member_id in group.members:
             cancel_timers(group.group_id, member_id, draft)
         self._classic.adopt(draft, classic, now_ms, rebalance_reason)
+        draft.otherwise = partial(self._stay, group)
         logger.info("group %s goes on as a classic group", group.group_id)
+
+    def _stay(self, group: ConsumerGroup) -> GroupOutcome:
+        """The classic group is more than can be stored at once: the consumer group goes on."""
+        self._table.groups[group.group_id] = group
+        return compare_again(group)
+
+    def _only_remove(self, group: ConsumerGroup, members: Collection[Member]) -> GroupOutcome:
+        self._stay(group)
+        draft: GroupDraft = Draft()
+        self._progress.remove(group, members, draft)
+        return draft.outcome()
 
     def _check_upgrade(self, classic: ClassicGroup) -> None:
         settings = self._table.settings_of(classic.group_id)

@@ -163,3 +163,19 @@ def test_a_restarted_member_is_not_missed_by_the_timer_of_assignments() -> None:
     groups.expire("sync")
     assert groups.group.state is STABLE
     assert groups.sync(new, instance_id="b").answer.assignment == b"2"
+
+
+@pytest.mark.parametrize("instance", ["a", "b"])
+def test_a_restarted_member_that_is_too_large_leaves_its_former_self_in_place(instance: str) -> None:
+    groups = Groups()
+    ids = dict(zip("ab", groups.stable("a", "b"), strict=True))
+    log, timers, leader = list(groups.log), dict(groups.timers), groups.group.leader
+    groups.is_full = True
+    caller = groups.join(instance_id=instance, protocols={"range": subscription("other")}, session_ms=7_000)
+    groups.is_full = False
+    assert caller.error is ErrorCode.unknown_server_error
+    assert (groups.log, groups.timers, groups.group.leader) == (log, timers, leader)
+    assert groups.heartbeat(ids[instance], instance_id=instance) is ErrorCode.none
+    assert groups.sync(ids[instance], instance_id=instance).answer.assignment == f"for {ids[instance]}".encode()
+    former, stored = groups.group.members[ids[instance]], groups.reload().group.members[ids[instance]]
+    assert (former.protocols, former.session_timeout_ms) == (stored.protocols, stored.session_timeout_ms)

@@ -13,7 +13,7 @@ from kio.schema.types import GroupId
 
 from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.consumer_group import ConsumerGroup
-from barnabas.machines.groups.consumer_progress import JOIN, SYNC
+from barnabas.machines.groups.consumer_progress import JOIN, SESSION, SYNC
 from barnabas.machines.groups.settings import MigrationPolicy
 from barnabas.machines.groups.states import ClassicGroupState
 from barnabas.machines.groups.table import TimerKey
@@ -135,6 +135,33 @@ class TestUpgrade:
         assert len(new.partitions()) == 4
         assert set(coordinator.group.members) == {"new"}
 
+    def test_one_that_is_too_large_leaves_the_classic_group_at_work(self) -> None:
+        coordinator, old = classic_group(2)
+        log = list(coordinator.log)
+        coordinator.is_full = True
+        assert coordinator.heartbeat(member_id="new").error_code is ErrorCode.unknown_server_error
+        coordinator.is_full = False
+        assert coordinator.log == log
+        assert coordinator.classic_group.state is ClassicGroupState.STABLE
+        assert [member.beat() for member in old] == [ErrorCode.none] * 2
+        coordinator.advance(11_000)
+        assert coordinator.classic_group.is_empty, "sessions are still watched"
+
+    def test_one_that_is_too_large_fails_whoever_waits_and_the_rebalance_goes_on(self) -> None:
+        coordinator, old = classic_group(2)
+        third = ClassicConsumer(coordinator)
+        third.beat()
+        assert third.beat() is None
+        for member in old:
+            member.beat()
+        assert old[0].beat() is None
+        coordinator.is_full = True
+        coordinator.heartbeat(member_id="new")
+        coordinator.is_full = False
+        assert third.beat() is old[0].beat() is ErrorCode.unknown_server_error
+        rest([*old, third])
+        assert coordinator.classic_group.state is ClassicGroupState.STABLE
+
 
 class TestDowngrade:
     def test_the_last_new_member_leaves_a_classic_group_behind(self) -> None:
@@ -199,6 +226,23 @@ class TestDowngrade:
         assert "new" not in coordinator.classic_group.members
         rest(old)
 
+    @pytest.mark.parametrize("silent", [False, True])
+    def test_one_that_is_too_large_only_removes_the_member(self, silent: bool) -> None:
+        coordinator, old = classic_group(2, consumer_session_timeout_ms=2_000)
+        new = Consumer(coordinator, "new")
+        rest([*old, new])
+        coordinator.is_full = True
+        if silent:
+            coordinator.advance(2_000)
+        else:
+            assert new.leave().error_code is ErrorCode.unknown_server_error
+        coordinator.is_full = False
+        assert set(coordinator.group.members) == {member.member_id for member in old}
+        assert TimerKey(SESSION, GROUP, "new") not in coordinator.timers
+        assert all(TimerKey(SESSION, GROUP, member.member_id) in coordinator.timers for member in old)
+        Consumer(coordinator, "next").beat()
+        assert [member.beat() for member in old] == [ErrorCode.rebalance_in_progress] * 2
+
     @pytest.mark.parametrize("settings", [{"consumer_migration_policy": MigrationPolicy.UPGRADE}, {"max_size": 1}])
     def test_not_allowed(self, settings: dict[str, Any]) -> None:
         coordinator = coordinator_of(**settings)
@@ -232,6 +276,18 @@ class TestDowngrade:
         assert len(old.partitions()) == 4
         assert old.beat() is ErrorCode.none
         assert isinstance(coordinator.reloaded().table.groups[GROUP], ClassicGroup)
+
+    def test_a_static_member_that_comes_back_too_large_changes_nothing(self) -> None:
+        coordinator = coordinator_of()
+        new = Consumer(coordinator, "new", fields={"instance_id": "i"})
+        new.beat()
+        log = list(coordinator.log)
+        coordinator.is_full = True
+        assert ClassicConsumer(coordinator, instance_id="i").beat() is ErrorCode.unknown_server_error
+        coordinator.is_full = False
+        assert coordinator.log == log
+        assert set(coordinator.group.members) == {"new"}
+        assert new.beat(instance_id="i").error_code is ErrorCode.none
 
     def test_a_static_member_that_comes_back_with_other_topics_is_rebalanced(self) -> None:
         coordinator = coordinator_of()
@@ -292,6 +348,20 @@ class TestClassicMembers:
         assert coordinator.timers[TimerKey(JOIN, GROUP, old.member_id)] == first
         coordinator.advance(2_000)
         assert old.member_id not in coordinator.group.members
+
+    def test_a_join_that_is_too_large_changes_nothing(self) -> None:
+        coordinator, _, old = self.group_of_both()
+        Consumer(coordinator, "third").beat()
+        assert old.beat() is ErrorCode.rebalance_in_progress
+        coordinator.set_topics({"orders": 5})
+        log, timers = list(coordinator.log), dict(coordinator.timers)
+        coordinator.is_full = True
+        assert old.beat() is ErrorCode.unknown_server_error
+        coordinator.is_full = False
+        assert (coordinator.log, coordinator.timers) == (log, timers)
+        assert old.member_id in coordinator.group.asked_to_rejoin
+        assert not coordinator.group.metadata_current
+        assert old.beat() is ErrorCode.none
 
     def test_who_joins_but_does_not_sync_is_removed(self) -> None:
         coordinator, _, _ = self.group_of_both()
