@@ -245,7 +245,7 @@ class App:
             broker.groups.runtime.resign()
             await broker.transactions.stop()
             await self._server.close(GRACE)
-        await self._dispatcher.finish()
+        await self._dispatcher.finish(GRACE)
         await broker.groups.runtime.loaded()
         await broker.replicas.settled()
         await broker.cluster.stop()

@@ -114,20 +114,33 @@ class Dispatcher:
         except Exception as error:
             return _failed(api, version, correlation_id, error)
 
-    async def finish(self) -> None:
-        """Wait for the handlers that are under way."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    async def finish(self, grace: float) -> None:
+        """Wait for the handlers that are under way; those that are not done after `grace` seconds are ended."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=grace)
+        if late:
+            logger.warning("%d requests are not done and will not be: the broker stops", len(late))
+            for task in late:
+                task.cancel()
+            await asyncio.wait(late)
 
     def _later(self, api: Api, version: int, correlation_id: int, coroutine: Coroutine[Any, Any, Any]) -> Parked:
         parked = Parked()
-        self._spawn(_run(parked, api, version, correlation_id, coroutine))
+        task = self._spawn(_run(parked, api, version, correlation_id, coroutine))
+
+        def end() -> None:
+            task.cancel()
+
+        if api.ends_with_connection:
+            parked.on_abandon = end
         return parked
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _hand_on(self, route: Route, correlation_id: int, body: bytes, request: Any, caller: Caller) -> Parked:
         """Have the controller answer, or answer here if this broker comes to office meanwhile."""

@@ -33,6 +33,8 @@ class Api(NamedTuple):
     """Whether only brokers may ask, on the listener that they use among themselves; clients are not told of it."""
     by_controller: bool = False
     """Whether only the controller can answer; other brokers hand the request on to it."""
+    ends_with_connection: bool = False
+    """Whether the handler, which waits as long as the client likes, is ended when nobody waits for its answer."""
 
     @property
     def flexible_from(self) -> int:
@@ -72,7 +74,7 @@ APIS: Final = (
     Api(ApiKey.API_VERSIONS, 0, 4, "api_versions:api_versions"),
     Api(ApiKey.CREATE_TOPICS, 2, 7, "topics:create_topics", by_controller=True),
     Api(ApiKey.DELETE_TOPICS, 1, 6, "topics:delete_topics", by_controller=True),
-    Api(ApiKey.DELETE_RECORDS, 0, 2, "offsets:delete_records"),
+    Api(ApiKey.DELETE_RECORDS, 0, 2, "offsets:delete_records", ends_with_connection=True),
     Api(ApiKey.INIT_PRODUCER_ID, 0, 5, "producers:init_producer_id", versioned=True),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, "offsets:offset_for_leader_epoch"),
     Api(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, "transactions:add_partitions_to_txn", versioned=True),

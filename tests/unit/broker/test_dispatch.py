@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.partition import Partition
 from barnabas.model.errors import ErrorCode, InvalidFrame, NotController
 from barnabas.net.reply import HANG_UP, Parked
 from tests.support.images import ClusterOf, telling_broker
+from tests.support.parts import make_topic, running_parts
 from tests.support.wire import read_response, request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from barnabas.broker.context import Broker
 
@@ -24,7 +27,7 @@ APART = {
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
     "inter.broker.listener.name": "INTERNAL",
 }
-ALTER_PARTITION, INCREMENTAL_ALTER_CONFIGS, CREATE_PARTITIONS = 56, 44, 37
+DELETE_RECORDS, ALTER_PARTITION, INCREMENTAL_ALTER_CONFIGS, CREATE_PARTITIONS = 21, 56, 44, 37
 NO_CHANGES = {"broker_id": 1, "topics": []}
 ONE_TOPIC = {"topics": [{"name": "t", "count": 2}], "validate_only": False}
 
@@ -119,3 +122,24 @@ async def test_a_brokers_own_settings_are_its_own_affair(kind: int, name: str, h
     values = {"resources": resources, "validate_only": True}
     await resolved(serve(broker, request(INCREMENTAL_ALTER_CONFIGS, 1, 1, values)))
     assert bool(link.relayed) is handed_on
+
+
+@pytest.mark.parametrize("abandoned", [True, False], ids=["whose client has gone", "when the broker stops"])
+async def test_a_request_that_would_wait_for_weeks_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, abandoned: bool
+) -> None:
+    monkeypatch.setattr(Partition, "low_watermark", lambda _: -1)
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}]
+    frame = request(DELETE_RECORDS, 2, 1, {"topics": topics, "timeout": 2**31 - 1})
+    async with running_parts(tmp_path) as broker:
+        await make_topic(broker, "t")
+        dispatcher = Dispatcher(broker)
+        parked = dispatcher.serve(connection(), memoryview(frame))
+        assert isinstance(parked, Parked)
+        if abandoned:
+            await asyncio.sleep(0)
+            parked.abandon()
+        async with asyncio.timeout(10):
+            await dispatcher.finish(3600 if abandoned else 0)
+    assert not parked.resolved
+    assert ("will not be" in caplog.text) is not abandoned

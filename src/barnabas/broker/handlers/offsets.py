@@ -18,7 +18,7 @@ DeleteRecords
 - A topic that is only compacted refuses with POLICY_VIOLATION, one of the brokers' own with INVALID_TOPIC_EXCEPTION.
 - The answer is the low watermark, the lowest log start over all replicas whose brokers are up. It comes when the low
   watermark has reached what was asked for, or with REQUEST_TIMED_OUT after the request's timeout; the leader's log has
-  its new start then all the same.
+  its new start then all the same. The wait ends with the client's connection.
 """
 
 from __future__ import annotations
