@@ -122,15 +122,23 @@ class Coordinator:
         codes = self.apply(self.machine.verify_partitions(ID, *producer, places, Client(), self.now_ms))
         return [codes[place] for place in places]
 
-    def end(self, producer: tuple[int, int], commit: bool = True, version: int = 5, name: str = ID) -> EndTxnResponse:
-        """EndTxn."""
+    def end(
+        self,
+        producer: tuple[int, int],
+        commit: bool = True,
+        version: int = 5,
+        name: str = ID,
+        fresh_id: int | None = None,
+    ) -> EndTxnResponse:
+        """EndTxn, with a producer id that was fetched for it before, or as it is needed now."""
         request = EndTxnRequest(
             transactional_id=TransactionalId(name),
             producer_id=ProducerId(producer[0]),
             producer_epoch=i16(producer[1]),
             committed=commit,
         )
-        fresh_id = self.fresh_id() if self.machine.needs_producer_id(name) else -1
+        if fresh_id is None:
+            fresh_id = self.fresh_id() if self.machine.needs_producer_id(name) else -1
         response = self.apply(self.machine.end_txn(request, fresh_id, Client(version), self.now_ms))
         assert isinstance(response, EndTxnResponse)
         return response

@@ -26,7 +26,7 @@ from barnabas.broker.handlers.transaction_offsets import txn_offset_commit
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.broker.partition import GIVEN_UP, Marker, Partition
 from barnabas.machines.partition import PartitionLeader
-from barnabas.machines.transactions.coordinator import TIMEOUT, TimerKey
+from barnabas.machines.transactions.coordinator import EXPIRY, TIMEOUT, TimerKey
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import MAX_EPOCH, state_of
 from barnabas.model.errors import ErrorCode, InvalidTxnState, NotLeaderOrFollower, OutOfOrderSequence
@@ -700,5 +700,20 @@ def test_a_producer_is_fenced_by_a_coordinator_that_is_sure_to_be_one(tmp_path: 
         else:
             log.fail(NotLeaderOrFollower("another broker leads"))
         assert await ending is (ErrorCode.producer_fenced if still_leads else ErrorCode.not_coordinator)
+
+    run(tmp_path, story)
+
+
+def test_ids_that_do_not_fit_into_one_batch_are_forgotten_in_several(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        for number in range(3):
+            await transactor.init(transactional_id=f"{number}" * 40)
+        ((shard, machine),) = transactor.broker.transactions.runtime.machines()
+        log = shard.partition.log
+        log.config = replace(log.config, max_message_bytes=150)
+        late = transactor.broker.clock.now_ms() + machine.settings.id_expiration_ms
+        shard.tell(lambda machine, now_ms: machine.expire(TimerKey(EXPIRY), late))
+        assert shard.machine is machine
+        assert not machine.transactions
 
     run(tmp_path, story)

@@ -24,6 +24,7 @@ not store it either.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -233,7 +234,10 @@ class TransactionCoordinator:
         return value is None or steps.is_used_up(value.producer_epoch)
 
     def end_txn(self, request: EndTxnRequest, fresh_id: int, asker: Asker, now_ms: int) -> TransactionOutcome:
-        """Commit or abort; `fresh_id` is a new producer id where `needs_producer_id`, or -1."""
+        """Commit or abort; `fresh_id` is a new producer id where `needs_producer_id`, or -1.
+
+        What it was fetched for may have happened meanwhile; then it is nobody's.
+        """
         draft: TransactionDraft = Draft()
         bumps = asker.version >= BUMPS_IN_END_SINCE
         try:
@@ -243,7 +247,8 @@ class TransactionCoordinator:
             if (_is_done_bumping if bumps else _is_done)(request, before):
                 value = before
             else:
-                version, next_id = (EPOCH_BUMPS_SINCE, fresh_id) if bumps else (0, NO_PRODUCER_ID)
+                version = EPOCH_BUMPS_SINCE if bumps else 0
+                next_id = fresh_id if bumps and steps.is_used_up(before.producer_epoch) else NO_PRODUCER_ID
                 value = self._end(request.transactional_id, before, request.committed, version, next_id, draft, now_ms)
         except ApiError as error:
             draft.reply(asker, _not_ended(error.code, asker.version))
@@ -299,7 +304,7 @@ class TransactionCoordinator:
             draft.changes.extend(islice(self._expired(now_ms), MOST_FORGOTTEN))
             is_full = len(draft.changes) == MOST_FORGOTTEN
             draft.set_timer(key, now_ms + (PAUSE_MS if is_full else self.settings.expiration_check_ms))
-            return draft.outcome()
+            return replace(draft.outcome(), is_divisible=True)
         before = self.transactions.get(key.transactional_id)
         if before is not None and state_of(before) is TransactionState.ONGOING:
             logger.info(

@@ -205,6 +205,19 @@ class TestEndingWithEpochs:
         assert coordinator.end(old).producer_id == new[0], "it asks again, having heard no answer"
         assert coordinator.add(new) is ErrorCode.none
 
+    def test_an_id_that_was_fetched_while_the_end_was_written_is_not_needed_any_more(
+        self, coordinator: Coordinator
+    ) -> None:
+        coordinator.register()
+        producer = coordinator.advance(MAX_EPOCH - 1)
+        coordinator.add(producer)
+        next_id = coordinator.end(producer).producer_id
+        assert coordinator.machine.needs_producer_id(ID)
+        fetched = coordinator.fresh_id()
+        coordinator.write_markers()
+        response = coordinator.end((next_id, 0), commit=False, fresh_id=fetched)
+        assert (response.producer_id, response.producer_epoch) == (next_id, 1)
+
     def test_a_new_id_has_to_wait_for_the_markers_of_the_old_one(self, coordinator: Coordinator) -> None:
         coordinator.register()
         old = coordinator.advance(MAX_EPOCH - 1)
