@@ -73,8 +73,9 @@ class Groups:
         failure: Callable[[ApiError], Any],
         *,
         may_be_empty: bool = False,
+        only_reads: bool = False,
     ) -> Any:
-        """Let a group's coordinator decide; gives the response, or a future of it.
+        """Let a group's coordinator decide, or answer a question that changes nothing; gives the response, or a future.
 
         `failure` makes the response for an error that keeps the coordinator from deciding. An id may be empty only
         where the oldest clients commit offsets without being a group.
@@ -86,7 +87,8 @@ class Groups:
             shard = self.runtime.find(group_id)
         except ApiError as error:
             return failure(error)
-        shard.ask(lambda machine, now_ms: decide(machine, call, now_ms), call)
+        ask = shard.read if only_reads else shard.ask
+        ask(lambda machine, now_ms: decide(machine, call, now_ms), call)
         return call.result()
 
     def check_consumer_protocol(self) -> None:

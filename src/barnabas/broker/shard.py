@@ -8,8 +8,8 @@ machine saw: nobody is told what a failover could take back.
 
 The log is right, and a machine that cannot be what the log says is not:
 
-    raises   it may be half changed. What it decided before is stored, whoever waits is told, and it is built again
-             from the log; whoever asks meanwhile is told LOAD_IN_PROGRESS
+    raises   while it decides: it may be half changed. What it decided before is stored, whoever waits is told, and it
+             is built again from the log; whoever asks meanwhile is told LOAD_IN_PROGRESS
     cannot   be appended: it has decided what did not come true. Whoever waits is told, and it is built again; after a
              pause, if too few replicas are in sync
     too much for one batch of the partition: nothing was replayed yet, so the machine may say what it decides instead
@@ -139,6 +139,23 @@ class Shard(Generic[M]):
         replies = outcome.replies
         if not replies or (replies[0][0] is not call and all(asker is not call for asker, _ in replies)):
             self._parked.add(call)
+        self.apply(machine, outcome)
+
+    def read(self, look: Callable[[M, int], Outcome[Any, Any, Any]], call: Call) -> None:
+        """Let the machine answer a question that changes nothing, even if nothing could be stored now.
+
+        If it raises it is as it was: only this question fails.
+        """
+        machine = self.machine
+        if machine is None:
+            call.fail(self.failure)
+            return
+        try:
+            outcome = look(machine, self._runtime.clock.now_ms())
+        except Exception:
+            logger.exception("the coordinator of %s failed to answer a question", self.partition.tp)
+            call.fail(UnknownServerError("the coordinator failed; its log says why"))
+            return
         self.apply(machine, outcome)
 
     def tell(self, decide: Callable[[M, int], Outcome[Any, Any, Any]]) -> None:

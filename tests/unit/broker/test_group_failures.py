@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 
 from barnabas.broker.coordinator_log import _batches
-from barnabas.broker.handlers import group_admin, groups
+from barnabas.broker.handlers import group_admin, group_offsets, groups
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
-from barnabas.model.errors import ApiError, CoordinatorLoadInProgress, ErrorCode, NotCoordinator, NotEnoughReplicas
+from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, NotCoordinator
 from barnabas.protocol.conversion import zero
+from barnabas.protocol.group_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.support.group_handlers import (
     answer,
     commit,
@@ -89,7 +92,6 @@ async def two_groups_apart(broker: Broker) -> dict[str, Shard[GroupCoordinator]]
     ("error", "code"),
     [
         (CoordinatorLoadInProgress("not yet"), ErrorCode.coordinator_load_in_progress),
-        (NotEnoughReplicas("one of two"), ErrorCode.coordinator_not_available),
         (ValueError("a mistake"), ErrorCode.unknown_server_error),
     ],
 )
@@ -101,8 +103,6 @@ async def test_there_is_no_list_if_a_coordinator_cannot_answer(
         shard = list(shards.values())[-1]
         if isinstance(error, CoordinatorLoadInProgress):
             shard.end(error)
-        elif isinstance(error, ApiError):
-            monkeypatch.setattr(type(shard.partition), "too_few_in_sync", lambda _: error)
         else:
 
             def list_groups(*_: object) -> None:
@@ -120,7 +120,51 @@ async def test_groups_that_went_to_another_broker_are_listed_there(tmp_path: Pat
         assert set(await listed(broker)) == {here}
 
 
+async def described(broker: Broker, group: str) -> ErrorCode:
+    request = zero(DescribeGroupsRequest, groups=(group,))
+    response = await answer(group_admin.describe_groups(broker, request, CALLER, 6))
+    code: ErrorCode = response.groups[0].error_code
+    return code
+
+
+async def test_groups_can_be_read_while_nothing_can_be_stored(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        member, generation = await joined(broker, "g")
+        await commit(broker, "g", {0: 5}, member=member, generation=generation)
+        log = only_shard(broker).partition.log
+        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
+        codes = await commit(broker, "g", {0: 6}, member=member, generation=generation)
+        assert codes == {0: ErrorCode.coordinator_not_available}
+        assert await committed(broker, "g") == {("t", 0): 5}
+        assert set(await listed(broker)) == {"g"}
+        assert await described(broker, "g") is ErrorCode.none
+        log.config = enough
+        assert await heartbeat(broker, "g", member, generation) is ErrorCode.none
+
+
 # A coordinator that fails
+
+
+async def test_a_question_that_fails_costs_nobody_else_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        member, generation = await joined(broker, "g")
+        waiting = groups.join_group(broker, join_request("g", ""), CALLER, 3)  # for the member that is there to join
+        machine = only_shard(broker).machine
+        with monkeypatch.context() as broken:
+            for question in ("list_groups", "describe_classic", "offset_fetch"):
+                broken.setattr(machine, question, lambda *_: 1 // 0)
+            response = await answer(group_admin.list_groups(broker, zero(ListGroupsRequest), CALLER))
+            assert response.error_code is ErrorCode.unknown_server_error
+            assert await described(broker, "g") is ErrorCode.unknown_server_error
+            request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=None),))
+            response = await answer(group_offsets.offset_fetch(broker, request, CALLER, 9))
+            assert response.groups[0].error_code is ErrorCode.unknown_server_error
+        assert caplog.text.count("failed to answer a question") == 3
+        assert only_shard(broker).machine is machine
+        assert asyncio.isfuture(waiting) and not waiting.done()
+        assert await heartbeat(broker, "g", member, generation) is ErrorCode.rebalance_in_progress
 
 
 async def test_a_coordinator_that_fails_to_decide_is_taken_from_its_log(

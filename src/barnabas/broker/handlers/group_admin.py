@@ -68,7 +68,7 @@ async def list_groups(broker: Broker, request: ListGroupsRequest, caller: Caller
 
 def _ask_for_groups(shard: Shard[GroupCoordinator], states: Collection[str], types: Collection[str]) -> Call:
     call = Call("", "", 0, lambda error: error)
-    shard.ask(lambda machine, now_ms: machine.list_groups(states, types, call, now_ms), call)
+    shard.read(lambda machine, now_ms: machine.list_groups(states, types, call, now_ms), call)
     return call
 
 
@@ -93,6 +93,7 @@ async def describe_groups(
         lambda machine, group_id, call, now_ms: machine.describe_classic(group_id, call, now_ms),
         caller,
         failure,
+        only_reads=True,
     )
     groups = _authorized(described, request.include_authorized_operations)
     return classic.DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=groups)
@@ -114,6 +115,7 @@ async def consumer_group_describe(
         lambda machine, group_id, call, now_ms: machine.describe_consumer(group_id, call, now_ms),
         caller,
         failure,
+        only_reads=True,
     )
     groups = _authorized(described, request.include_authorized_operations)
     return consumer.ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=groups)
@@ -144,6 +146,8 @@ async def _ask_each(
     question: Callable[[GroupCoordinator, str, Call, int], GroupOutcome],
     caller: Caller,
     failure: Callable[[str, ApiError], Any],
+    *,
+    only_reads: bool = False,
 ) -> list[Any]:
     """Ask the coordinator of each group the same; answers come in the order of the groups."""
 
@@ -154,6 +158,7 @@ async def _ask_each(
             caller,
             0,
             lambda error: failure(group_id, error),
+            only_reads=only_reads,
         )
 
     return await _all([ask(group_id) for group_id in group_ids])

@@ -176,6 +176,7 @@ def _fetch_group(
         version,
         lambda error: _fetch_failed(group, error, version),
         may_be_empty=True,
+        only_reads=True,
     )
 
     def complete(response: OffsetFetchResponseGroup) -> OffsetFetchResponseGroup:
