@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections import deque
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import (
@@ -85,7 +86,7 @@ class CompletedTransaction(NamedTuple):
 class ProducerEntry:
     """What is known of one producer id."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "next_sequence", "txn_first_offset")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "next_sequence")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -94,7 +95,6 @@ class ProducerEntry:
         """Last sequence, last offset, offset delta and timestamp of the newest batches, oldest first."""
         self.last_timestamp = -1
         self.coordinator_epoch = -1
-        self.txn_first_offset = NO_TRANSACTION
 
     @property
     def last_sequence(self) -> int:
@@ -126,10 +126,12 @@ class ProducerEntry:
 class ProducerStates:
     """The producers of one log, as of `end_offset`."""
 
-    __slots__ = ("_entries", "end_offset", "snapshot_offset")
+    __slots__ = ("_entries", "_open", "end_offset", "snapshot_offset")
 
     def __init__(self, end_offset: int = 0) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        self._open: dict[int, int] = {}
+        """Where the open transaction of a producer begins, the oldest first: batches come in the order of offsets."""
         self.end_offset = end_offset
         self.snapshot_offset = 0
         """Of the batches before this offset one of each producer is known; 0 when nothing is missing."""
@@ -147,7 +149,7 @@ class ProducerStates:
             entry is not None
             and entry.epoch == epoch
             and entry.next_sequence == base_sequence
-            and entry.txn_first_offset == NO_TRANSACTION
+            and producer_id not in self._open
         ):
             return entry
         return None
@@ -176,7 +178,7 @@ class ProducerStates:
             raise OutOfOrderSequence(
                 f"producer {producer_id} begins its epoch {epoch} with sequence {base_sequence} instead of 0"
             )
-        if entry.txn_first_offset != NO_TRANSACTION and not transactional:
+        if not transactional and producer_id in self._open:
             raise InvalidTxnState(f"producer {producer_id} has an open transaction, but its batch is not part of one")
         return None
 
@@ -198,8 +200,8 @@ class ProducerStates:
             entry.move_to(epoch)
         last_sequence = NO_SEQUENCE if base_sequence == NO_SEQUENCE else (base_sequence + offset_delta) & MAX_SEQUENCE
         entry.add(last_sequence, base_offset + offset_delta, offset_delta, timestamp)
-        if transactional and entry.txn_first_offset == NO_TRANSACTION:
-            entry.txn_first_offset = base_offset
+        if transactional:
+            self._open.setdefault(producer_id, base_offset)
 
     def recall(self, headers: Iterable[BatchHeader]) -> None:
         """Fill up what is remembered with the batches before the snapshot, oldest first."""
@@ -221,7 +223,7 @@ class ProducerStates:
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer, in this epoch, has a transaction that was written to and not ended."""
         entry = self._entries.get(producer_id)
-        return entry is not None and entry.epoch == epoch and entry.txn_first_offset != NO_TRANSACTION
+        return entry is not None and entry.epoch == epoch and producer_id in self._open
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, bumped: bool) -> None:
         """Refuse a marker that is late: of a coordinator that was replaced, or for a transaction that is over.
@@ -233,7 +235,7 @@ class ProducerStates:
             return
         is_late = epoch < entry.epoch
         if bumped and epoch == entry.epoch != MAX_EPOCH:
-            is_late = entry.txn_first_offset != NO_TRANSACTION
+            is_late = producer_id in self._open
         if is_late:
             raise InvalidProducerEpoch(f"a marker of producer {producer_id} has epoch {epoch}, the log {entry.epoch}")
         if coordinator_epoch < entry.coordinator_epoch:
@@ -248,27 +250,24 @@ class ProducerStates:
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_epoch)
         entry.move_to(header.producer_epoch)
-        first_offset, entry.txn_first_offset = entry.txn_first_offset, NO_TRANSACTION
+        first_offset = self._open.pop(header.producer_id, None)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = header.max_timestamp
-        if first_offset == NO_TRANSACTION:
+        if first_offset is None:
             return None
         aborted = marker.type is ControlType.ABORT
         return CompletedTransaction(header.producer_id, first_offset, header.base_offset, aborted)
 
     def first_open_transaction(self) -> int | None:
         """The first offset of the oldest open transaction."""
-        return min(
-            (entry.txn_first_offset for entry in self._entries.values() if entry.txn_first_offset != NO_TRANSACTION),
-            default=None,
-        )
+        return next(iter(self._open.values()), None)
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that wrote nothing since `before_ms` and have no open transaction."""
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()
-            if entry.last_timestamp <= before_ms and entry.txn_first_offset == NO_TRANSACTION
+            if entry.last_timestamp <= before_ms and producer_id not in self._open
         ]
         for producer_id in expired:
             del self._entries[producer_id]
@@ -289,7 +288,7 @@ class ProducerStates:
                 entry.last_sequence,
                 entry.last_timestamp,
                 entry.coordinator_epoch,
-                entry.txn_first_offset,
+                self._open.get(producer_id, NO_TRANSACTION),
             )
             for producer_id, entry in self._entries.items()
         ]
@@ -308,7 +307,7 @@ class ProducerStates:
                     delta,
                     entry.last_timestamp,
                     entry.coordinator_epoch,
-                    entry.txn_first_offset,
+                    self._open.get(producer_id, NO_TRANSACTION),
                 )
             )
         body = b"".join(parts)
@@ -330,6 +329,7 @@ class ProducerStates:
             raise CorruptMessage(f"the snapshot's length does not fit its {count} producers")
         states = cls(end_offset)
         states.snapshot_offset = end_offset if count else 0
+        opened: dict[int, int] = {}
         for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
             producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
             entry = states._entries[producer_id] = ProducerEntry(epoch)
@@ -337,7 +337,9 @@ class ProducerStates:
                 entry.add(sequence, last_offset, delta, timestamp)
             entry.last_timestamp = timestamp
             entry.coordinator_epoch = coordinator_epoch
-            entry.txn_first_offset = txn_first_offset
+            if txn_first_offset != NO_TRANSACTION:
+                opened[producer_id] = txn_first_offset
+        states._open = dict(sorted(opened.items(), key=itemgetter(1)))
         return states
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -15,7 +15,7 @@ from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.files import FileSystem
-from barnabas.storage.producer_state import CompletedTransaction, Duplicate, ProducerStates, Snapshots
+from barnabas.storage.producer_state import CompletedTransaction, Duplicate, ProducerEntry, ProducerStates, Snapshots
 from barnabas.storage.segment import Segment
 from tests.support.logs import NOW, append, batch, new_log, recovered, reopened, store
 
@@ -105,6 +105,25 @@ def test_transactions_begin_and_end() -> None:
     assert states.first_open_transaction() is None
     assert states.describe() == [(7, 0, 2, NOW, 3, -1)]
     assert send(states, 0, 3) is None
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_oldest_open_transaction_is_found_without_looking_at_every_producer(restarted: bool) -> None:
+    class Uncounted(dict[int, ProducerEntry]):
+        def values(self) -> NoReturn:
+            raise AssertionError("every batch of a transaction would look at all producers")
+
+    states = ProducerStates()
+    states.record(8, 0, 0, 0, 0, NOW, False)
+    send(states, 0, 0, transactional=True)
+    states.record(8, 0, 1, 1, 0, NOW, True)
+    if restarted:
+        states = ProducerStates.decode(states.encode(), 2)
+    states._entries = Uncounted(states._entries)
+    assert states.first_open_transaction() == 0
+    data, end = marker(ControlType.COMMIT, 0, 2)
+    states.end_transaction(read_header(data), end)
+    assert states.first_open_transaction() == 1
 
 
 def test_a_marker_may_bring_a_new_epoch() -> None:
