@@ -199,11 +199,12 @@ def merge(runs: Sequence[Run], order: Sequence[str]) -> Run:
     comparisons = [comparison for row in order for comparison in rows.get(row, [])]
     memory = loaded_memory(comparisons)
     last = runs[-1]
+    brokers = ", ".join(dict.fromkeys(run.machine["barnabas"] for run in runs))
     return Run(
         when=last.when,
         form=last.form,
         repetitions=min(run.repetitions for run in runs),
-        machine=last.machine,
+        machine=last.machine | {"barnabas": brokers},
         comparisons=(*comparisons, *([memory] if memory else [])),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
         failures=failures,

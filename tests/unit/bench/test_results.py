@@ -84,7 +84,9 @@ def test_a_saved_run_comes_back_whole(tmp_path: Path) -> None:
 def test_merging_keeps_the_latest_of_each_row_in_order() -> None:
     old = run(compare(RATE, 1, 1, "b"), compare(RATE, 1, 1, "a"), notes=("n",), failures={"c": "broken"})
     new = replace(run(compare(RATE, 1, 2, "b"), compare(CPU, 1, 1, "c"), notes=("n", "m")), repetitions=2)
+    new = replace(new, machine=new.machine | {"barnabas": "Barnabas (newer)"})
     merged = results.merge([old, new], ["a", "b", "c"])
+    assert merged.machine["barnabas"] == f"{old.machine['barnabas']}, Barnabas (newer)"
     assert [(comparison.row, comparison.ratio) for comparison in merged.comparisons] == [("a", 1), ("b", 2), ("c", 1)]
     assert merged.notes == ("n", "m")
     assert merged.failures == {}
