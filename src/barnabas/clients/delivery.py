@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.clients.config import log
 from barnabas.clients.errors import ClientFailed, NotDelivered, translated
@@ -26,29 +26,44 @@ REMEMBERED: Final = 100
 """How many unseen failures are kept with their reasons; of the others only the number is."""
 
 
+class Counted(Protocol):
+    """A delivery, as far as `Failures` knows it."""
+
+    counted_in: int | None
+    """In which round it was counted as a failure whose reason is not kept; None if it was not."""
+
+
 class Failures:
-    """Failures that nobody has looked at yet, as a producer keeps them for its `flush` and `close`."""
+    """Failures that nobody has looked at yet, as a producer keeps them for its `flush` and `close`.
+
+    They are kept with their deliveries: a program may have dropped those, and nothing else is theirs alone.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[int, BarnabasError] = {}
+        self._kept: dict[Counted, BarnabasError] = {}
         self._more = 0
+        self._round = 0
         self._all_told = False
 
-    def add(self, delivery: object, error: BarnabasError) -> None:
+    def add(self, delivery: Counted, error: BarnabasError) -> None:
         """Keep a failure until somebody sees it."""
         with self._lock:
             if self._all_told:
                 return
             if len(self._kept) < REMEMBERED:
-                self._kept[id(delivery)] = error
+                self._kept[delivery] = error
             else:
                 self._more += 1
+                delivery.counted_in = self._round
 
-    def seen(self, delivery: object) -> None:
+    def seen(self, delivery: Counted) -> None:
         """Forget a failure that somebody has been told of."""
         with self._lock:
-            self._kept.pop(id(delivery), None)
+            self._kept.pop(delivery, None)
+            if delivery.counted_in == self._round:
+                self._more -= 1
+            delivery.counted_in = None
 
     def forget(self) -> tuple[int, list[BarnabasError]]:
         """Start anew; returns how many there were, and the reasons of the first."""
@@ -56,6 +71,7 @@ class Failures:
             kept, more = list(self._kept.values()), self._more
             self._kept.clear()
             self._more = 0
+            self._round += 1
         return len(kept) + more, kept
 
     def all_told(self) -> None:
@@ -83,10 +99,11 @@ class Settlements:
 class Delivery:
     """A record on its way. `result()` waits and gives its RecordMetadata, or raises what went wrong."""
 
-    __slots__ = ("__weakref__", "_answer", "_callbacks", "_error", "_shared", "topic")
+    __slots__ = ("__weakref__", "_answer", "_callbacks", "_error", "_shared", "counted_in", "topic")
 
     def __init__(self, shared: Settlements, topic: str, callback: Callable[[Delivery], object] | None) -> None:
         self.topic = topic
+        self.counted_in: int | None = None
         self._shared = shared
         self._callbacks = None if callback is None else [callback]
         self._answer: tuple[int, int, int] | None = None
@@ -118,14 +135,15 @@ class Delivery:
         with self._shared.condition:
             self._callbacks = [*(self._callbacks or ()), callback]
         if self.done():
-            self._shared.failures.seen(self)
+            if self._error is not None:
+                self._shared.failures.seen(self)
             self._tell()
 
     def fail(self, error: BarnabasError) -> None:
         """Settle it with an error."""
-        self._error = error
         if self._callbacks is None:
-            self._shared.failures.add(self, error)
+            self._shared.failures.add(self, error)  # before anybody can look at it, which takes it out again
+        self._error = error
         self._tell()
 
     def discard(self, error: BarnabasError) -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
-from barnabas.clients.delivery import REMEMBERED, Delivery, Settlements
+from barnabas.clients.aio.producer import AsyncDelivery
+from barnabas.clients.delivery import REMEMBERED, Delivery, Failures, Settlements
 from barnabas.clients.errors import BrokerSilent, BufferFull, ClientFailed, NotDelivered, RequestRefused
 from barnabas.clients.records import RecordMetadata
 from barnabas.model.errors import ErrorCode
@@ -136,3 +138,60 @@ def test_of_many_failures_the_first_are_kept_and_all_are_counted() -> None:
     assert caught.value.count == REMEMBERED + 50
     assert len(caught.value.errors) == REMEMBERED
     assert str(caught.value) == "150 records were not delivered: reason 0; reason 1; reason 2 (and 2 other reasons)"
+
+
+def test_failures_of_deliveries_that_were_dropped_are_all_counted() -> None:
+    shared = Settlements()
+    for number in range(3):
+        Delivery(shared, "t", None).fail(BufferFull(f"reason {number}"))
+    with pytest.raises(NotDelivered, match="3 records were not delivered: reason 0; reason 1; reason 2"):
+        shared.failures.raise_any()
+
+
+def test_many_failures_that_were_all_looked_at_are_not_raised() -> None:
+    shared = Settlements()
+    failed = [Delivery(shared, "t", None) for _ in range(REMEMBERED + 50)]
+    for delivery in failed:
+        delivery.fail(BufferFull("no room"))
+    for delivery in [*failed, *failed]:
+        delivery.exception()
+    assert shared.failures.forget() == (0, [])
+
+
+def test_a_look_at_a_failure_that_was_raised_before_hides_no_later_one() -> None:
+    shared = Settlements()
+    rounds = [[Delivery(shared, "t", None) for _ in range(REMEMBERED + 1)] for _ in range(2)]
+    for failed in rounds:
+        shared.failures.forget()
+        for delivery in failed:
+            delivery.fail(BufferFull("no room"))
+    rounds[0][-1].exception()
+    assert shared.failures.forget()[0] == REMEMBERED + 1
+
+
+def test_an_awaited_success_hides_no_dropped_failure() -> None:
+    async def settled() -> int:
+        loop, failures = asyncio.get_running_loop(), Failures()
+        for _ in range(20):  # of which some get the address of one that was dropped
+            AsyncDelivery(failures, "t", loop=loop).settle(BufferFull("no room"))
+            arrived = AsyncDelivery(failures, "t", loop=loop)
+            arrived.settle(RecordMetadata("t", 0, 0, 0))
+            await arrived
+            del arrived
+        return failures.forget()[0]
+
+    assert asyncio.run(settled()) == 20
+
+
+def test_an_awaited_failure_is_not_raised_again() -> None:
+    async def looked_at() -> int:
+        loop, failures = asyncio.get_running_loop(), Failures()
+        failed = [AsyncDelivery(failures, "t", loop=loop) for _ in range(REMEMBERED + 50)]
+        for delivery in failed:
+            delivery.settle(BufferFull("no room"))
+        for delivery in failed:
+            with pytest.raises(BufferFull):
+                await delivery
+        return failures.forget()[0]
+
+    assert asyncio.run(looked_at()) == 0

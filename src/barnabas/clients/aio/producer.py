@@ -44,31 +44,31 @@ class AsyncDelivery(asyncio.Future[RecordMetadata]):
     def __init__(self, failures: Failures, topic: str, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self.topic = topic
+        self.counted_in: int | None = None
         self._failures = failures
         self._told = False
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         self._told = True
-        if self.done():
-            self._failures.seen(self)
+        self._look()
         return super().__await__()
 
     __iter__ = __await__
 
     def result(self) -> RecordMetadata:
         """Where the record went; raises if it did not arrive, or if that is not known yet."""
-        self._failures.seen(self)
+        self._look()
         return super().result()
 
     def exception(self) -> BaseException | None:
         """Why the record did not arrive; None if it did. Raises InvalidStateError if that is not known yet."""
-        self._failures.seen(self)
+        self._look()
         return super().exception()
 
     def add_done_callback(self, callback: Callable[[Any], object], *, context: Any = None) -> None:
         """Call `callback(delivery)` in the event loop when it is known what became of the record."""
         self._told = True
-        self._failures.seen(self)
+        self._look()
         super().add_done_callback(callback, context=context)
 
     def settle(self, answer: RecordMetadata | BarnabasError, *, remember: bool = True) -> None:
@@ -82,6 +82,11 @@ class AsyncDelivery(asyncio.Future[RecordMetadata]):
         super().exception()  # asyncio need not warn of what `flush` and `close` will raise
         if remember and not self._told:
             self._failures.add(self, answer)
+
+    def _look(self) -> None:
+        """Somebody is told now; a failure need not be kept for `flush` and `close` any more."""
+        if self.done() and not self.cancelled() and super().exception() is not None:
+            self._failures.seen(self)
 
 
 class AsyncProducer(ProducerBase[K, V]):
