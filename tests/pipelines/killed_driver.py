@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BATCH = 3000
 """Offsets in a commit at most, so that a kill finds one under way."""
+EVERY = 1.0
+"""Seconds between looks of a load: without a pause, three of them leave nothing of two cores for the query."""
 QUIET: dict[str, object] = {"spark.ui.showConsoleProgress": False}
 
 
@@ -45,7 +47,7 @@ def main(bootstrap: str, source: str, target: str, folder: str, master: str) -> 
             format=kind,
             bootstrap_servers=bootstrap,
             decode="json",
-            every=0.2,
+            every=EVERY,
             max_offsets_per_commit=BATCH,
             spark=spark,
         )
