@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.consumer_group import ConsumerGroup
@@ -26,7 +26,7 @@ SUBSCRIPTIONS: tuple[dict[str, Any], ...] = (
     {"topics": None, "subscribed_topic_regex": "p.*"},
     {"topics": (), "subscribed_topic_regex": "orders|parcels"},
 )
-PROTOCOLS = (("range",), ("range", "sticky"), ("sticky", "range"))
+PROTOCOLS = (("sticky", "range"), ("range", "sticky"), ("range",))
 NOISE = (None, b"", b"\xff\xff", b"\0\1\xff")
 slots = st.sampled_from(SLOTS)
 
@@ -233,6 +233,15 @@ class MixedGroups(RuleBasedStateMachine):
             noisy = {} if noise is None else dict.fromkeys(protocols[1:], noise)
             self.members[slot] = ClassicConsumer(self.coordinator, protocols=protocols, noise=noisy)
             self.members[slot].beat()
+
+    @initialize(mixed=st.booleans())
+    def begin(self, mixed: bool) -> None:
+        """With nobody, or with both kinds: the classic ones alone would choose what is noise of one of them."""
+        if mixed:
+            self.join(0)
+            for slot, protocols in enumerate(PROTOCOLS[:2], 1):
+                self.join_classic(slot, protocols, b"")
+                self.beat(slot, 1)
 
     @rule(slot=slots, times=st.integers(1, 3))
     def beat(self, slot: int, times: int) -> None:
