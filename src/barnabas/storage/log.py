@@ -117,6 +117,7 @@ class Log(LogReader):
         """Load a log that was not closed cleanly. Reads files; runs in a thread."""
         log = cls(tp, store, path, config, log_start_offset=log_start_offset, recovery_point=recovery_point)
         log.cleaned_to = cleaned_to
+        log.high_watermark = high_watermark
         log._load(clean=False).changes += 1
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         return log

@@ -45,6 +45,8 @@ logger = logging.getLogger(__name__)
 
 NO_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
+NO_COORDINATOR: Final = -1
+"""As the epoch of a coordinator: no transaction of the producer was ended yet."""
 MAX_EPOCH: Final = 2**15 - 1
 
 _BATCHES: Final = 5
@@ -94,7 +96,7 @@ class ProducerEntry:
         self.batches: deque[tuple[int, int, int, int]] = deque(maxlen=_BATCHES)
         """Last sequence, last offset, offset delta and timestamp of the newest batches, oldest first."""
         self.last_timestamp = -1
-        self.coordinator_epoch = -1
+        self.coordinator_epoch = NO_COORDINATOR
 
     @property
     def last_sequence(self) -> int:
@@ -141,6 +143,11 @@ class ProducerStates:
 
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._entries
+
+    @property
+    def have_markers(self) -> bool:
+        """Whether a transaction of one of the producers ever ended."""
+        return any(entry.coordinator_epoch != NO_COORDINATOR for entry in self._entries.values())
 
     def next_of(self, producer_id: int, epoch: int, base_sequence: int) -> ProducerEntry | None:
         """Who sent a batch that simply follows its last one, outside of transactions; None if `check` must look."""

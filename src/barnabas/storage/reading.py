@@ -255,11 +255,13 @@ class LogReader:
             self.config,
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
             cleaned_to=self.cleaned_to or 0,
             clean=clean,
         )
         self._epochs = loaded.epochs
         self._producers = loaded.producers
+        self._ended = deque(loaded.ended)
         self._snapshots = loaded.snapshots
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset

@@ -69,6 +69,8 @@ class LoadedLog:
     epochs: LeaderEpochs
     producers: ProducerStates
     snapshots: Snapshots
+    ended: list[CompletedTransaction]
+    """The transactions whose markers are not known to be committed, in the order of their markers."""
 
 
 def load(
@@ -78,6 +80,7 @@ def load(
     *,
     recovery_point: int,
     log_start_offset: int,
+    high_watermark: int,
     cleaned_to: int = 0,
     clean: bool,
 ) -> LoadedLog:
@@ -137,8 +140,10 @@ def load(
             producers = ProducerStates(end_offset)
         else:
             producers = load_producers(segments, snapshots, segments[0].base_offset, end_offset)
+    committed = max(high_watermark, log_start_offset)
+    ended = ended_after(segments, snapshots, committed, end_offset) if producers.have_markers else []
     producers.expire(now_ms - directory.producer_expiration_ms)
-    return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots)
+    return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots, ended)
 
 
 def load_producers(
@@ -151,23 +156,51 @@ def load_producers(
     states = snapshots.load(end_offset)
     if states is None or states.end_offset < first_offset:
         states = ProducerStates(first_offset)
-    if states.end_offset == end_offset:
-        return states
-    for segment in segments[max(segment_number(segments, states.end_offset), 0) :]:
+    _replay_up_to(states, segments, end_offset)
+    return states
+
+
+def ended_after(
+    segments: Sequence[Segment], snapshots: Snapshots, offset: int, end_offset: int
+) -> list[CompletedTransaction]:
+    """The transactions that are ended by markers from `offset` on.
+
+    Where they begin is known by the producer state at `offset`, which is made only if there are markers.
+    """
+    if not any(header.is_control for _, _, header in _batches(segments, offset, end_offset)):
+        return []
+    states = load_producers(segments, snapshots, segments[0].base_offset, offset)
+    return _replay_up_to(states, segments, end_offset)
+
+
+def _replay_up_to(states: ProducerStates, segments: Sequence[Segment], end_offset: int) -> list[CompletedTransaction]:
+    """Bring the producer state to `end_offset`; returns the transactions that ended on the way."""
+    ended = []
+    for segment, position, header in _batches(segments, states.end_offset, end_offset):
+        payload = b""
+        if header.is_control:
+            payload = segment.file.read(header.size - HEADER_SIZE, position + HEADER_SIZE)
+        completed = replay(states, header, payload, None)
+        if completed is not None:
+            ended.append(completed)
+    states.end_offset = end_offset
+    return ended
+
+
+def _batches(segments: Sequence[Segment], offset: int, end_offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """The batches from the one that holds `offset` on that begin before `end_offset`, with their positions."""
+    if offset >= end_offset:
+        return
+    for segment in segments[max(segment_number(segments, offset), 0) :]:
         if segment.base_offset >= end_offset:
-            break
-        found = segment.locate(states.end_offset, segment.size)
+            return
+        found = segment.locate(max(offset, segment.base_offset), segment.size)
         if found is None:
             continue
         for position, header in segment.headers(found.position, segment.size):
             if header.base_offset >= end_offset:
-                break
-            payload = b""
-            if header.is_control:
-                payload = segment.file.read(header.size - HEADER_SIZE, position + HEADER_SIZE)
-            replay(states, header, payload, None)
-    states.end_offset = end_offset
-    return states
+                return
+            yield segment, position, header
 
 
 def replay(

@@ -39,7 +39,7 @@ from tests.support.logs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from typing_extensions import Buffer
@@ -547,6 +547,28 @@ class TestStability:
         self.end(log, kind)
         append(log, batch(2))
         assert [log.last_stable_offset(committed) for committed in (1, 3, 4, 5, 7)] == [1, 2, 2, 5, 7]
+
+    @pytest.mark.parametrize("restarted", [reopened, recovered])
+    @pytest.mark.parametrize("rolled_at", [0, 2, 4, 5])
+    def test_that_an_end_is_not_committed_is_known_after_a_restart(
+        self, tmp_path: Path, restarted: Callable[[Log], Log], rolled_at: int
+    ) -> None:
+        log = new_log(tmp_path)
+        for write in (
+            lambda: append(log, batch(2)),
+            lambda: append(log, batch(2, producer_id=7, transactional=True)),
+            lambda: self.end(log),
+            lambda: append(log, batch(2)),
+        ):
+            if log.log_end_offset == rolled_at:
+                log.roll(NOW)
+            write()
+        log.high_watermark = 4
+        again = restarted(log)
+        again.high_watermark = 4
+        again.open()
+        assert again.first_unstable_offset is None
+        assert [again.last_stable_offset(committed) for committed in (1, 3, 4, 5, 7)] == [1, 2, 2, 5, 7]
 
     def test_an_end_that_was_cut_away_is_none(self, tmp_path: Path) -> None:
         log = new_log(tmp_path)
