@@ -77,6 +77,8 @@ class ConsumerBase(Generic[K, V]):
           the broker assigns.
         - `max_poll_records` (500): how many records are fetched ahead at a time.
         - `on_commit(offsets, error)` is told of automatic commits and of those that nobody waited for.
+        - `isolation_level` ("read_committed"): records of open and aborted transactions are left out. That is
+          librdkafka's default; Kafka's Java consumer and `barnabas consume` read them unless told otherwise.
         - `config` and further keywords are Kafka's properties: `config={"client.id": "a"}` or `client_id="a"`.
 
         A pattern is `re.compile(r"orders-\d+")`, for whole names, or a string that begins with `^`, for beginnings.
@@ -126,6 +128,11 @@ class ConsumerBase(Generic[K, V]):
     def _begin(self, topics: Topics | None) -> None:
         """Subscribe to what the constructor was given."""
         raise NotImplementedError
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Whether what was handed out is committed without being asked for: with a group and `auto_commit`."""
+        return self._reader.auto_commit
 
     def handed_out(self) -> dict[TopicPartition, int]:
         """The offset after the last record that was handed out and not committed, for each partition."""

@@ -108,9 +108,10 @@ class Producer(ProducerBase[K, V]):
         """Everything sent in the block becomes visible together at its end, or never if it ends with an error.
 
         With a consumer, the offsets of the records that it handed out become part of it: read, process and write
-        exactly once. After an error the consumer is back where it was. Raises TransactionAborted, ProducerFenced.
+        exactly once. It has to have `auto_commit=False`. After an error the consumer is back where it was.
+        Raises TransactionAborted, ProducerFenced.
         """
-        transactions = self._transactional()
+        transactions = self._transactional(consumer)
         self._check_open()
         transactions.begin()
         try:

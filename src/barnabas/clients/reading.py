@@ -47,6 +47,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT: Final = 30.0
 SLICE: Final = 0.2
 """How long a call into librdkafka may keep Ctrl-C waiting, in seconds."""
+POSIX_CLASS: Final = re.compile(r"\[:\^?\w+:\]")
 BEGINNING: Final = -2
 END: Final = -1
 """Offsets that stand for the ends of a log, as librdkafka and Kafka have them."""
@@ -73,9 +74,9 @@ class Reader(Generic[K, V]):
         self.max_records = max_records
         self._kafka = kafka
         self._client = client
+        self.auto_commit = auto_commit
         self._grouped = grouped
         self._incremental = incremental
-        self._auto_commit = auto_commit
         self._reset = reset
         self._read_key = from_bytes(key_deserializer)
         self._read_value = from_bytes(value_deserializer)
@@ -155,7 +156,7 @@ class Reader(Generic[K, V]):
     def done(self) -> None:
         """Everything that was handed out is processed: store its offsets for the next commit."""
         self._in_hand = ()
-        if self._auto_commit and self._next:
+        if self.auto_commit and self._next:
             self._store()
             self._first.clear()
 
@@ -306,7 +307,7 @@ class Reader(Generic[K, V]):
 
         def revoked(_: Any, given: list[Any]) -> None:
             partitions = [TopicPartition(p.topic, p.partition) for p in given]
-            if self._auto_commit:
+            if self.auto_commit:
                 self._store()
             if on_revoke is not None:
                 on_revoke(partitions)
@@ -463,7 +464,7 @@ class Reader(Generic[K, V]):
         if self.closed:
             return
         self.closed = True
-        if self._auto_commit:
+        if self.auto_commit:
             self._store()
         self._buffer.clear()
         self._client.close()
@@ -498,7 +499,11 @@ class Reader(Generic[K, V]):
 
 
 def _compiled(topic: str) -> re.Pattern[str]:
-    """A string that begins with ^, which librdkafka takes for a pattern that names begin with."""
+    """A string that begins with ^: a pattern that names begin with."""
+    if POSIX_CLASS.search(topic):
+        raise InvalidClientConfig(
+            f"{topic!r} has a class like [[:digit:]], which Python reads as something else: write \\d, or [0-9]"
+        )
     try:
         return re.compile(topic)
     except re.error as error:
@@ -506,7 +511,11 @@ def _compiled(topic: str) -> re.Pattern[str]:
 
 
 def _for_librdkafka(topic: str | re.Pattern[str]) -> str:
-    """A name, or a pattern in the form that librdkafka and brokers read: `^...` for beginnings, `^(...)$` for all."""
+    """A name, or a pattern in the form that librdkafka and brokers read.
+
+    In the classic protocol librdkafka looks for it anywhere in a name; in the new one the broker matches whole names.
+    So each pattern is one for whole names, and one for beginnings says that anything may follow.
+    """
     if isinstance(topic, re.Pattern):
         return f"^({as_posix(topic)})$"
-    return as_posix(_compiled(topic)) if topic.startswith("^") else topic
+    return f"^({as_posix(_compiled(topic))}).*$" if topic.startswith("^") else topic

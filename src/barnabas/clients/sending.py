@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar
 
+    from barnabas.clients.consumer import ConsumerBase
     from barnabas.clients.partitioners import Partitioner
     from barnabas.clients.records import Headers
     from barnabas.clients.serializers import Serializer
@@ -280,9 +281,14 @@ class ProducerBase(Generic[K, V]):
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{remaining} records are still on their way after {timeout:g} s")
 
-    def _transactional(self) -> Transactions:
+    def _transactional(self, consumer: ConsumerBase[Any, Any] | None) -> Transactions:
         if self._transactions is None:
             raise InvalidClientConfig("transactions need a name that survives restarts: give transactional_id=")
+        if consumer is not None and consumer.commits_by_itself:
+            raise InvalidClientConfig(
+                "the consumer commits by itself, also what a transaction that fails has read: "
+                "give the consumer auto_commit=False, and the transaction commits for it"
+            )
         return self._transactions
 
 

@@ -162,8 +162,9 @@ def describe_producers(
 def _leaders(cluster: Cluster, partitions: list[TopicPartition]) -> dict[Node, list[TopicPartition]]:
     """Partitions by who leads them; raises RequestRefused for one that nobody leads."""
     led = by_leader(cluster, partitions)
+    found = {partition for some in led.values() for partition in some}
     for partition in partitions:
-        if not any(partition in some for some in led.values()):
+        if partition not in found:
             raise RequestRefused(
                 ErrorCode.unknown_topic_or_partition, f"there is no partition {partition}, or nobody leads it"
             )

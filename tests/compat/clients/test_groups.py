@@ -238,9 +238,18 @@ def test_what_is_revoked_can_still_be_committed(member: Member, written: str) ->
     assert committed(member, written) == COUNT
 
 
-def test_topics_are_found_by_pattern(bootstrap: str, member: Member, written: str) -> None:
-    with member(re.compile(written[:-1] + r"[0-9a-f]")) as consumer:
-        assert len(list(consumer.until_end())) == COUNT
+@pytest.mark.parametrize("assignor", ["range", "uniform"])
+@pytest.mark.parametrize("whole", [True, False], ids=["whole names", "beginnings"])
+def test_topics_are_found_by_pattern(member: Member, written: str, assignor: str, whole: bool) -> None:
+    pattern = re.compile(written[:-1] + r"[0-9a-f]") if whole else f"^(?:nothing|{written[:-3]})"
+    found: list[bytes | None] = []
+    with member(pattern, assignor=assignor) as consumer:
+
+        def all_are_read() -> bool:
+            found.extend(record.value for record in consumer.poll(0.1))
+            return len(found) == COUNT
+
+        wait_until(all_are_read, "all records of the topic")
 
 
 def test_topics_that_come_later_are_read_too(bootstrap: str, member: Member, written: str) -> None:

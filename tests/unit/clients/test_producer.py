@@ -1,13 +1,13 @@
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.clients.errors import (
-    BufferFull,
-    NotDelivered,
-)
+from barnabas.clients.aio import AsyncConsumer, AsyncProducer
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.errors import BufferFull, InvalidClientConfig, NotDelivered
 from barnabas.clients.producer import Producer
 from tests.support.processes import free_port
 
@@ -89,3 +89,26 @@ def test_an_error_of_the_block_comes_first_and_is_noted() -> None:
         producer.send("t", "x")
         raise ZeroDivisionError
     assert any("1 record was not delivered" in note for note in caught.value.__notes__)
+
+
+def test_a_consumer_that_commits_by_itself_takes_part_in_no_transaction() -> None:
+    with (
+        Producer("127.0.0.1:1", transactional_id="t") as producer,
+        Consumer("127.0.0.1:1", group_id="g") as consumer,
+        pytest.raises(InvalidClientConfig, match="give the consumer auto_commit=False"),
+        producer.transaction(consumer),
+    ):
+        raise AssertionError("the block has begun")
+
+
+def test_nor_does_one_of_asyncio() -> None:
+    async def run() -> None:
+        async with (
+            AsyncProducer("127.0.0.1:1", transactional_id="t") as producer,
+            AsyncConsumer("127.0.0.1:1", group_id="g") as consumer,
+        ):
+            with pytest.raises(InvalidClientConfig, match="give the consumer auto_commit=False"):
+                async with producer.transaction(consumer):
+                    raise AssertionError("the block has begun")
+
+    asyncio.run(run())

@@ -176,9 +176,10 @@ class AsyncProducer(ProducerBase[K, V]):
         """Everything sent in the block becomes visible together at its end, or never if it ends with an error.
 
         With a consumer, the offsets of the records that it handed out become part of it: read, process and write
-        exactly once. After an error the consumer is back where it was. Raises TransactionAborted, ProducerFenced.
+        exactly once. It has to have `auto_commit=False`. After an error the consumer is back where it was.
+        Raises TransactionAborted, ProducerFenced.
         """
-        transactions = self._transactional()
+        transactions = self._transactional(consumer)
         self._check_open()
         await asyncio.to_thread(transactions.begin)
         try:
