@@ -424,8 +424,8 @@ class Log(LogReader):
 
     def flush(self, up_to: int | None = None) -> int:
         """Bring everything before `up_to` to the disk; returns the new recovery point. Runs in a thread."""
-        segments = self._segments
         with self._flush_lock, self._store.writing(f"syncing {self._path}"):
+            segments = self._segments  # looked up here: a deleted log writes nothing more into its directory
             for attempt in range(_FLUSH_TRIES):
                 try:
                     if segments is None or self._flush(segments, up_to):
@@ -502,8 +502,21 @@ class Log(LogReader):
             segments.close()
         return segments
 
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush is under way; it may still write into the log's directory, whatever became of the log."""
+        return self._flush_lock.locked()
+
+    def wait_for_flush(self) -> None:
+        """Wait for the flush that is under way, if one is."""
+        with self._flush_lock:
+            pass
+
     def mark_deleted(self, path: str) -> None:
-        """The partition is deleted: rename its directory to `path` and take no more calls."""
+        """The partition is deleted: rename its directory to `path` and take no more calls.
+
+        A flush that is under way may go on for a while; before the name is used again, `wait_for_flush`.
+        """
         with self._lock:
             segments = self._abandon()
             with self._store.writing(f"renaming {self._path}"):

@@ -87,6 +87,8 @@ class LogManager:
         self._checkpoint_lock = threading.Lock()
         self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._names_lock = threading.Lock()
+        self._gone: dict[TopicPartition, Log] = {}
+        """Logs that were taken away while a flush wrote into their directories: their names are not free yet."""
         self._flush_lock = threading.Lock()
         self._flush_waiters: dict[Log, list[_FlushWaiter]] = {}
         self._flushing: set[Log] = set()
@@ -272,6 +274,8 @@ class LogManager:
         store = min(usable, key=lambda store: (store.path != preferred, len(store.logs)))
         if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANED)):
             self._checkpoint(store)  # a deleted partition of the same name must not lend its offsets to the new one
+        if (gone := self._gone.pop(tp, None)) is not None:
+            gone.wait_for_flush()
         log = Log.create(tp, store, f"{store.path}/{tp}", config, topic_id)
         self._logs[tp] = store.logs[tp] = log
         return log
@@ -308,6 +312,7 @@ class LogManager:
         except (BarnabasError, OSError) as error:
             logger.error("%s stays where it is: %s", log.directory, error)
             return None
+        self._gone = {tp: each for tp, each in (self._gone | {tp: log}).items() if each.is_flushing}
         return path
 
     # Background work
