@@ -84,6 +84,8 @@ class Reader(Generic[K, V]):
         self._held: dict[TopicPartition, list[Any]] = {}
         self._next: dict[tuple[str, int], int] = {}
         self._first: dict[tuple[str, int], int] = {}
+        self._asked: dict[tuple[str, int], int] = {}
+        """Offsets that are to be committed, automatically or without anybody waiting: `commit` repeats them."""
         self._reached: dict[tuple[str, int], int] = {}
         self._in_hand: Sequence[ConsumerRecord[K, V]] = ()
 
@@ -173,7 +175,7 @@ class Reader(Generic[K, V]):
     def take_back(self) -> None:
         """Go back to before what was handed out and not committed."""
         first = {TopicPartition(*partition): offset for partition, offset in self._first.items()}
-        self.mark_committed()
+        self._forget_handed_out()
         assigned = set(self.assignment())
         for partition, offset in first.items():
             if partition in assigned:
@@ -181,6 +183,10 @@ class Reader(Generic[K, V]):
 
     def mark_committed(self) -> None:
         """What was handed out is committed, by other means than a commit here."""
+        self._asked.clear()
+        self._forget_handed_out()
+
+    def _forget_handed_out(self) -> None:
         self._next.clear()
         self._first.clear()
         self._in_hand = ()
@@ -230,26 +236,30 @@ class Reader(Generic[K, V]):
     # Committing
 
     def commit(self, offsets: Mapping[TopicPartition, int] | None, *, wait: bool) -> None:
-        """Commit these offsets, or all that was handed out."""
+        """Commit these offsets, or all that was handed out.
+
+        librdkafka is always told the offsets: of those that are stored with it, it leaves out what lies before the
+        committed ones, as after a seek backwards.
+        """
         self._need_group("commit")
         if offsets is None:
             self._in_hand = ()
-            self._store()
-            wanted = None
-        else:
-            wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
+            if self.auto_commit:
+                self._store()  # or an automatic commit would repeat what was stored before
+        wanted = {**self._asked, **self._next} if offsets is None else offsets
+        if not wanted:
+            return
+        places = [self._kafka.TopicPartition(*partition, offset) for partition, offset in wanted.items()]
         try:
-            if wanted is None:
-                answer = self._client.commit(asynchronous=not wait)
-            else:
-                answer = self._client.commit(offsets=wanted, asynchronous=not wait)
+            answer = self._client.commit(offsets=places, asynchronous=not wait)
         except self._kafka.KafkaException as error:
-            if error.args[0].code() == error.args[0]._NO_OFFSET:
-                return
             raise translated(error.args[0], "commit") from error
         for partition in answer or ():
             if partition.error is not None:
                 raise translated(partition.error, f"commit {partition.topic}-{partition.partition}")
+        if offsets is None:
+            self._asked = {} if wait else {**self._asked, **self._next}
+            self._next.clear()
         self._first.clear()
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -262,6 +272,7 @@ class Reader(Generic[K, V]):
         if not self._next:
             return
         offsets = [self._kafka.TopicPartition(*partition, offset) for partition, offset in self._next.items()]
+        self._asked |= self._next
         self._next.clear()
         try:
             self._client.store_offsets(offsets=offsets)
@@ -311,11 +322,11 @@ class Reader(Generic[K, V]):
                 self._store()
             if on_revoke is not None:
                 on_revoke(partitions)
-            self._forget(partitions)
+            self._lose(partitions)
 
         def lost(_: Any, given: list[Any]) -> None:
             partitions = [TopicPartition(p.topic, p.partition) for p in given]
-            self._forget(partitions)
+            self._lose(partitions)
             told = on_lost or on_revoke
             if told is not None:
                 told(partitions)
@@ -479,6 +490,13 @@ class Reader(Generic[K, V]):
                 self._held[partition] = []
         if self._buffer:
             self._buffer = deque(m for m in self._buffer if m.error() or (m.topic(), m.partition()) not in gone)
+
+    def _lose(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions that another member may have now: to commit them here could take that one back."""
+        gone = list(partitions)
+        self._forget(gone)
+        for partition in gone:
+            self._asked.pop(partition, None)
 
     def _forget_all(self) -> None:
         self.mark_committed()

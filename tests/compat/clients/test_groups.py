@@ -116,6 +116,27 @@ def test_commits_are_made_when_they_are_asked_for(member: Member, written: str) 
         assert consumer.committed(TopicPartition(written, 3)) == {TopicPartition(written, 3): 5}
 
 
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_a_commit_after_seeking_backwards_counts(member: Member, written: str, auto_commit: bool) -> None:
+    partition = TopicPartition(written, 0)
+    with member(auto_commit=auto_commit) as consumer:
+        consumer.assign([partition])
+        records = iter(consumer)
+        assert [next(records).offset for _ in range(10)] == list(range(10))
+        assert consumer.poll(0) == []
+        consumer.commit()
+        assert consumer.committed(partition) == {partition: 10}
+        consumer.seek(partition, 2)
+        assert next(records).offset == 2
+        consumer.commit()
+        assert consumer.committed(partition) == {partition: 3}
+        assert next(records).offset == 3
+        consumer.commit()
+        assert consumer.committed(partition) == {partition: 4}
+    with member() as consumer:
+        assert consumer.committed(partition) == {partition: 4}
+
+
 def test_the_end_is_reached_without_what_another_member_took_over(member: Member, bootstrap: str, topic: str) -> None:
     with Producer(bootstrap, linger=0.005) as producer:
         for number in range(4_000):
