@@ -17,6 +17,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import INT32, MAX_INT64
 from barnabas.cli.output import remark
 from barnabas.cli.progress import progress
 from barnabas.cli.records.filters import Filter
@@ -77,7 +78,7 @@ class Printer(Protocol):
     help="Begin with the first record, where the group has no place yet.",
     section="What",
 )
-@option("--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition.", section="What")
+@option("--partition", type=INT32, metavar="N", help="Only this partition.", section="What")
 @option(
     "--offset",
     metavar="OFFSET",
@@ -259,6 +260,9 @@ def check(options: dict[str, Any]) -> None:
         raise click.UsageError("--from-beginning and --offset say the same thing differently: give one of them.")
     if options["group"]:
         raise click.UsageError("A group shares out partitions itself: --group does not go with --partition.")
+    offset = options["offset"] or ""
+    if offset.isdecimal() and int(offset) > MAX_INT64:
+        raise click.UsageError(f"--offset {offset}: an offset is at most {MAX_INT64}.")
 
 
 def consumer_properties(options: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, CommandWithMore, F, option
+from barnabas.cli.numbers import INT32, MAX_INT16
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
 from barnabas.clients.errors import RequestRefused
 
@@ -61,7 +62,7 @@ def command(ctx: click.Context, bootstrap_server: str, command_config: Path | No
     short_help="Show features and their levels.",
     examples=[("as one broker knows them", "barnabas features describe --node-id 2")],
 )
-@option("--node-id", type=click.IntRange(min=0), metavar="ID", help="Ask this broker.  [default: any]")
+@option("--node-id", type=INT32, metavar="ID", help="Ask this broker.  [default: any]")
 @json_option
 @click.pass_obj
 def describe(connect: Connect, node_id: int | None, as_json: bool) -> None:
@@ -204,6 +205,8 @@ def parse_levels(pairs: tuple[str, ...]) -> dict[str, int]:
         name, equals, level = (part.strip() for part in pair.partition("="))
         if not equals or not level.isdecimal():
             raise click.UsageError(f"--feature {pair} is not of the form NAME=LEVEL.")
+        if int(level) > MAX_INT16:
+            raise click.UsageError(f"--feature {pair}: a level is at most {MAX_INT16}.")
         if name in levels:
             raise click.UsageError(f"--feature {name} is given twice.")
         levels[name] = int(level)

@@ -11,6 +11,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import INT32
 from barnabas.cli.output import json_option, print_json, remark
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ KINDS = ("preferred", "unclean")
     section="What",
 )
 @option("--topic", metavar="NAME", help="The topic, with --partition.", section="What")
-@option("--partition", type=click.IntRange(min=0), metavar="N", help="The partition of the topic.", section="What")
+@option("--partition", type=INT32, metavar="N", help="The partition of the topic.", section="What")
 @option(
     "--path-to-json-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -10,6 +10,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, CommandWithMore, F, option
+from barnabas.cli.numbers import INT16, INT32, INT64, MAX_INT32
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_padded, print_table, remark
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def describe(connect: Connect, transactional_id: str, as_json: bool) -> None:
 
 def partition_options(command: F) -> F:
     """`--topic` and `--partition`, both needed."""
-    command = option("--partition", type=click.IntRange(min=0), required=True, metavar="N", help="Its number.")(command)
+    command = option("--partition", type=INT32, required=True, metavar="N", help="Its number.")(command)
     return option("--topic", required=True, metavar="TOPIC", help="The topic of the partition.")(command)
 
 
@@ -138,7 +139,7 @@ def partition_options(command: F) -> F:
     ],
 )
 @partition_options
-@option("--broker-id", type=click.IntRange(min=0), metavar="ID", help="Ask this replica.  [default: the leader]")
+@option("--broker-id", type=INT32, metavar="ID", help="Ask this replica.  [default: the leader]")
 @json_option
 @click.pass_obj
 def describe_producers_command(
@@ -181,9 +182,9 @@ def describe_producers_command(
     short_help="Find transactions that no coordinator would end.",
     examples=[("in one topic", "barnabas transactions find-hanging --topic orders")],
 )
-@option("--broker-id", type=click.IntRange(min=0), metavar="ID", help="Look at what this broker has.")
+@option("--broker-id", type=INT32, metavar="ID", help="Look at what this broker has.")
 @option("--topic", metavar="TOPIC", help="Look at this topic.")
-@option("--partition", type=click.IntRange(min=0), metavar="N", help="Look at this partition of it.")
+@option("--partition", type=INT32, metavar="N", help="Look at this partition of it.")
 @option(
     "--max-transaction-timeout",
     type=click.IntRange(min=0),
@@ -269,10 +270,10 @@ def look_at(cluster: Cluster, topic: str | None, partition: int | None, broker_i
     ],
 )
 @partition_options
-@option("--start-offset", type=click.IntRange(min=0), metavar="OFFSET", help="The one that begins here.")
-@option("--producer-id", type=click.IntRange(min=0), metavar="ID", help="Or that of this producer, ...")
-@option("--producer-epoch", type=click.IntRange(min=0), metavar="N", help="... with its epoch ...")
-@option("--coordinator-epoch", type=int, metavar="N", help="... and that of its coordinator.")
+@option("--start-offset", type=INT64, metavar="OFFSET", help="The one that begins here.")
+@option("--producer-id", type=INT64, metavar="ID", help="Or that of this producer, ...")
+@option("--producer-epoch", type=INT16, metavar="N", help="... with its epoch ...")
+@option("--coordinator-epoch", type=click.IntRange(-1, MAX_INT32), metavar="N", help="... and that of its coordinator.")
 @click.pass_obj
 def abort_command(
     connect: Connect,

@@ -50,6 +50,7 @@ def test_levels_have_the_names_that_kafka_gives_them() -> None:
         ("features upgrade", "Missing option '--feature'"),
         ("features upgrade --feature group.version", "--feature group.version is not of the form NAME=LEVEL."),
         ("features upgrade --feature a=1 --feature a=2", "--feature a is given twice."),
+        ("features upgrade --feature group.version=99999", "--feature group.version=99999: a level is at most 32767."),
         ("log-dirs", "Missing option '--describe'"),
         ("log-dirs --describe --broker-list one", "--broker-list one is not a list of numbers."),
     ],
@@ -58,3 +59,23 @@ def test_command_lines_that_mean_nothing_are_refused(run: Run, line: str, compla
     result = run(*line.split())
     assert result.exit_code == 2
     assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("features describe --node-id 3000000000", "'--node-id': 3000000000 is not in the range"),
+        ("transactions describe-producers --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
+        ("transactions find-hanging --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
+        ("transactions abort --topic t --partition 0 --producer-epoch 99999", "'--producer-epoch': 99999 is not in"),
+        ("transactions abort --topic t --partition 0 --start-offset 99999999999999999999", "'--start-offset': 9999"),
+        ("transactions abort --topic t --partition 0 --coordinator-epoch 3000000000", "'--coordinator-epoch': 3000"),
+        ("leader-election --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
+        ("consume --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
+        ("consume --topic t --partition 0 --offset 99999999999999999999", "an offset is at most 9223372036854775807."),
+    ],
+)
+def test_numbers_that_the_protocol_has_no_room_for_are_refused(run: Run, line: str, complaint: str) -> None:
+    result = run(*line.split())
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.stderr.split())
