@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from barnabas.cli.numbers import MAX_INT16, MAX_INT32, MAX_INT64
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 Example = tuple[str, str]
 """What one wants to do, and the command line that does it."""
+UNSAID = ("x>=0", "x>=1", *(f"0<=x<={largest}" for largest in (MAX_INT16, MAX_INT32, MAX_INT64)))
+"""Ranges that go without saying."""
 
 
 class Formatter(click.HelpFormatter):
@@ -53,9 +57,9 @@ class Option(click.Option):
         self.section = section
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """What stands in brackets behind the help; that a number is not negative goes without saying."""
+        """What stands in brackets behind the help, without the ranges that go without saying."""
         extra = super().get_help_extra(ctx)
-        if extra.get("range") in ("x>=0", "x>=1"):
+        if extra.get("range") in UNSAID:
             del extra["range"]
         return extra
 

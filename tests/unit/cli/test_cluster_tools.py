@@ -79,3 +79,9 @@ def test_numbers_that_the_protocol_has_no_room_for_are_refused(run: Run, line: s
     result = run(*line.split())
     assert result.exit_code == 2
     assert complaint in " ".join(result.stderr.split())
+
+
+def test_the_help_does_not_speak_of_the_protocols_ranges(run: Run) -> None:
+    help_text = run("transactions", "abort", "--help").stdout
+    assert "--producer-epoch N" in help_text
+    assert "32767" not in help_text
