@@ -292,6 +292,7 @@ class MixedGroups(RuleBasedStateMachine):
             for member in self.members.values():
                 member.beat()
             self.coordinator.advance(100)
+            self.generations_rise()  # a group that nobody was left in begins anew
         for slot in [slot for slot, member in self.members.items() if self._is_barred(member)]:
             del self.members[slot]
         if self.members:
