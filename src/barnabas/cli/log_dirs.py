@@ -116,7 +116,7 @@ def print_tables(found: Mapping[int, list[LogDir]], topics: frozenset[str]) -> N
             room = "" if directory.usable_bytes is None else f", {size_text(directory.usable_bytes)} free on its disk"
             failed = "" if directory.error == ErrorCode.none else ", which FAILED"
             heading = click.style(f"broker {broker}  {directory.path}", bold=True)
-            click.echo(f"{heading}{failed}: {len(replicas)} partitions, {taken}{room}")
+            click.echo(f"{heading}{failed}\n{len(replicas)} partitions, {taken}{room}")
             if replicas:
                 print_table(
                     ("Topic", "Partition", "Size", "Lag", ""),

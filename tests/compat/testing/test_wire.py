@@ -66,6 +66,8 @@ def asked(api: Api, version: int, topic: str, topic_id: uuid.UUID) -> dict[str, 
         return {"markers": [{"topics": [{"name": topic, "partition_indexes": [0]}]}]}
     if api.key.name == "DESCRIBE_TRANSACTIONS":
         return {"transactional_ids": ["x"]}
+    if api.key.name == "ALTER_REPLICA_LOG_DIRS":
+        return {"dirs": [{"path": "/elsewhere", "topics": [{"name": topic, "partitions": [0]}]}]}
     if api.key.name == "ELECT_LEADERS":
         return {"topic_partitions": [{"topic": topic, "partitions": [0]}]}
     if api.key.name == "CREATE_TOPICS":
