@@ -251,13 +251,13 @@ class MixedGroups(RuleBasedStateMachine):
 
     @rule(slot=slots)
     def beat_in_vain(self, slot: int) -> None:
-        """What it comes to is too large to be stored, and leaves no trace."""
+        """What it comes to is too large to be stored, and leaves no trace; a group without members may still change."""
         if (member := self.members.get(slot)) is not None:
-            before = len(self.coordinator.log)
+            before, had_members = len(self.coordinator.log), bool(self._group_members())
             self.coordinator.is_full = True
             member.beat()
             self.coordinator.is_full = False
-            assert len(self.coordinator.log) == before
+            assert len(self.coordinator.log) == before or not had_members
 
     @rule()
     def all_beat(self) -> None:
@@ -348,5 +348,5 @@ class MixedGroups(RuleBasedStateMachine):
 
 Groups.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 TestGroups = Groups.TestCase
-MixedGroups.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+MixedGroups.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None, derandomize=True)
 TestMixedGroups = MixedGroups.TestCase
