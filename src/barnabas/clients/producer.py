@@ -113,8 +113,8 @@ class Producer(ProducerBase[K, V]):
         """
         transactions = self._transactional(consumer)
         self._check_open()
-        transactions.begin()
         try:
+            transactions.begin()
             yield
             if consumer is not None:
                 transactions.send_offsets(consumer.handed_out(), consumer.group_metadata())

@@ -267,3 +267,26 @@ def test_time_passes_for_retention_alone(kafka: Kafka) -> None:
     assert kafka.values(old) == ["c"]
     with pytest.raises(InvalidFault, match="there is no topic nothing"):
         kafka.faults.advance_retention_clock(topic="nothing")
+
+
+def test_a_task_that_is_cancelled_while_it_commits_has_committed(kafka: Kafka, kafka_topic: str) -> None:
+    async def work() -> None:
+        producer = kafka.async_producer(transactional_id=kafka_topic)
+
+        async def transact() -> None:
+            async with producer.transaction():
+                await producer.send(kafka_topic, b"whole")
+
+        with kafka.faults.delay("END_TXN", 3600) as held:
+            task = asyncio.create_task(transact())
+            await asyncio.to_thread(held.wait)
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with producer.transaction():
+            await producer.send(kafka_topic, b"next")
+        await producer.close()
+
+    asyncio.run(work())
+    with kafka.consumer(kafka_topic, isolation_level="read_committed") as reader:
+        assert [record.value for record in reader.until_end()] == [b"whole", b"next"]

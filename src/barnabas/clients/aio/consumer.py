@@ -16,6 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from barnabas.clients.aio.threads import to_the_end
 from barnabas.clients.consumer import ConsumerBase, as_offsets, to_commit
 from barnabas.clients.reading import BEGINNING, END, SLICE
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
@@ -241,15 +242,11 @@ class AsyncConsumer(ConsumerBase[K, V]):
         if self._rebalancing:
             answer = Future[R]()
             self._nested.put(partial(_answer, answer, call, arguments))
-            return await asyncio.wrap_future(answer)
+            return await to_the_end(asyncio.wrap_future(answer))
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="barnabas-consumer")
         running = asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *arguments))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait([running])  # nobody else may use the engine while it is being used
-            raise
+        return await to_the_end(running)  # nobody else may use the engine while it is being used
 
     def _in_loop(self, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
         """A callback for the thread: runs the given one in the event loop, and waits for it."""

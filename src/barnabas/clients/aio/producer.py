@@ -12,6 +12,7 @@ from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from barnabas.clients.aio.threads import in_thread
 from barnabas.clients.config import log
 from barnabas.clients.delivery import delivery_error
 from barnabas.clients.errors import NotDelivered
@@ -178,25 +179,32 @@ class AsyncProducer(ProducerBase[K, V]):
         With a consumer, the offsets of the records that it handed out become part of it: read, process and write
         exactly once. It has to have `auto_commit=False`. After an error the consumer is back where it was.
         Raises TransactionAborted, ProducerFenced.
+
+        A task that is cancelled here ends when it is known what became of the transaction: while it is being committed,
+        that is done first, and what is not committed is aborted.
         """
         transactions = self._transactional(consumer)
         self._check_open()
-        await asyncio.to_thread(transactions.begin)
+
+        def commit() -> None:
+            transactions.commit()
+            if consumer is not None:
+                consumer.mark_committed()
+
         try:
+            await in_thread(transactions.begin)
             yield
             if consumer is not None:
                 group = await consumer.group_metadata()
-                await asyncio.to_thread(transactions.send_offsets, consumer.handed_out(), group)
-            await asyncio.to_thread(transactions.commit)
+                await in_thread(transactions.send_offsets, consumer.handed_out(), group)
+            await in_thread(commit)
         except BaseException as error:
-            await asyncio.to_thread(self._give_up, transactions, error)
+            await in_thread(self._give_up, transactions, error)
             await asyncio.sleep(0)
             self._shared.failures.forget()
             if consumer is not None:
                 await consumer.take_back()
             raise
-        if consumer is not None:
-            consumer.mark_committed()
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has now."""
