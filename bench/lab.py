@@ -62,19 +62,21 @@ class Scale:
     replicated: int
     """Records that a cluster takes in."""
     failovers: int
+    loads: int
+    """Repetitions of a row in which Spark reads a topic."""
 
 
 FULL: Final = Scale(
     form="full", repetitions=7, discarded=1, warmup=2_000_000, seconds=15, records_1k=800_000, records_100=5_000_000,
     unbatched=400_000, single_records=300_000, latencies=2_000, seeks=2_000, idle=5, sizes_gb=(1, 10),
     rebalances=50, commits=200_000, cleaned=1_000_000, partitions=10_000, open_files=4_096,
-    replicated=100_000, failovers=3,
+    replicated=100_000, failovers=3, loads=5,
 )  # fmt: skip
 QUICK: Final = Scale(
     form="quick", repetitions=2, discarded=0, warmup=500_000, seconds=3, records_1k=150_000, records_100=1_000_000,
     unbatched=20_000, single_records=30_000, latencies=400, seeks=300, idle=2, sizes_gb=(0.1, 0.5),
     rebalances=10, commits=20_000, cleaned=200_000, partitions=1_000, open_files=410,
-    replicated=50_000, failovers=1,
+    replicated=50_000, failovers=1, loads=2,
 )  # fmt: skip
 
 

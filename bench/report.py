@@ -158,8 +158,13 @@ def _warming(run: Run) -> list[str]:
 
 def _about(run: Run) -> str:
     machine = ", ".join(run.machine.values())
-    repetitions = f"medians of {run.repetitions} (min..max)"
-    return f"{run.when[:10]}, {run.form} form, {repetitions}, {machine}"
+    return f"{run.when[:10]}, {run.form} form, medians of {_repetitions(run)} (min..max), {machine}"
+
+
+def _repetitions(run: Run) -> str:
+    """How many samples the medians are of: rows that take long have fewer."""
+    counts = {len(comparison.kafka) for comparison in run.shown()} or {run.repetitions}
+    return f"{min(counts)} to {max(counts)}" if len(counts) > 1 else str(*counts)
 
 
 def _spread(samples: Sequence[float]) -> str:

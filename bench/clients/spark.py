@@ -22,7 +22,7 @@ class Ran(NamedTuple):
     """One run of a job."""
 
     seconds: float
-    records: int | None
+    records: int
     peak_mb: float
 
 

@@ -62,15 +62,16 @@ class PipelineRow(Row):
                 for name, who in SIDES.items()
             }
             samples: Samples = {name: [] for name in sides}
-            for repetition in range(1 + lab.scale.repetitions):
+            warming = 1 + lab.scale.discarded
+            for repetition in range(warming + lab.scale.loads):
                 for name in sides if repetition % 2 == 0 else reversed(sides):
                     ran = sides[name].run()
-                    if ran.records not in (None, records):
+                    if ran.records != records:
                         raise RuntimeError(f"{name} had {ran.records} of {records} records")
                     values = {"throughput": records / ran.seconds, "family": ran.peak_mb}
-                    if repetition:
+                    if repetition >= warming:
                         samples[name].append(values)
-                    show(self.name, name, repetition, values, self.metrics(lab.scale), counts=repetition > 0)
+                    show(self.name, name, repetition, values, self.metrics(lab.scale), counts=repetition >= warming)
         return samples
 
 
@@ -79,11 +80,11 @@ def _of_1k(scale: Scale) -> int:
 
 
 def _of_100(scale: Scale) -> int:
-    return scale.records_100 // 2
+    return scale.records_100 * 2 // 5
 
 
 def _many_of_100(scale: Scale) -> int:
-    return scale.records_100 * 2
+    return _of_100(scale) * 4
 
 
 PIPELINES: Final = (

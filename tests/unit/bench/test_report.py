@@ -89,6 +89,12 @@ def test_a_broker_that_was_still_warming_up_is_named() -> None:
     assert "Barnabas was still" not in text
 
 
+def test_rows_with_fewer_repetitions_than_others_are_told_of() -> None:
+    short = Comparison("load", RATE, (1.0, 1.0), (2.0, 2.0))
+    assert "medians of 2 to 3 (min..max)" in report.table(run(compare(RATE, 1, 2), short))
+    assert "medians of 2 (min..max)" in report.table(run(short))
+
+
 def test_a_page_keeps_what_stands_around_the_results(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{report.BEGIN}\nold\n{report.END}\nafter\n")
