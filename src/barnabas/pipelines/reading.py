@@ -4,7 +4,9 @@ A range is finished at the first record at or past its end, or when the partitio
 reached: offsets without a record (transaction markers, aborted transactions, what compaction removed) never hang it.
 
 librdkafka is set up for a reader that is faster than the network: it fetches again after 5 ms when its queue was full,
-where its default of one second starves us (87,000 records/s against 395,000), and the queue is bounded.
+where its default of one second starves us (87,000 records/s against 395,000). The queue is bounded by bytes and by
+number, since a record in it costs librdkafka several hundred bytes beside its own: with a million of 100 B instead of
+50,000, two readers took 550 MB instead of 320, and 290,000 records/s instead of 410,000.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ TUNING: Final[Mapping[str, object]] = {
     "check.crcs": True,
     "fetch.queue.backoff.ms": 5,
     "queued.max.messages.kbytes": 48 << 10,
-    "queued.min.messages": 1_000_000,
+    "queued.min.messages": 50_000,
     "fetch.message.max.bytes": 4 << 20,
     "allow.auto.create.topics": False,
 }
