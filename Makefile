@@ -27,6 +27,7 @@ test: .venv/.dev  ## everything: the fast part, properties and simulations, then
 	$(MAKE) check
 	$(PYTEST) -n 2 tests/properties tests/simulation
 	$(BIN)/python -m tests.support.jars
+	$(BIN)/python -m tests.support.old_spark
 	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
 		--ignore tests/simulation
 

@@ -160,4 +160,5 @@ if __name__ == "__main__":
     for wanted in _LOGGING:
         print(kafka(wanted))
     print(streams())
+    print(spark_connector())
     print(newest_spark_connector())
