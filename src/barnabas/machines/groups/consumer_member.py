@@ -140,6 +140,15 @@ def partitions_of(assignment: Assignment) -> dict[UUID, frozenset[int]]:
     return {topic: frozenset(epochs) for topic, epochs in assignment.items()}
 
 
+def held_by(member: Member) -> dict[UUID, frozenset[int]]:
+    """All that a member may be reading: what it has, and what it has not given back yet."""
+    assigned, pending = member.assigned, member.pending_revocation
+    return {
+        topic: frozenset((*assigned.get(topic, ()), *pending.get(topic, ())))
+        for topic in assigned.keys() | pending.keys()
+    }
+
+
 def with_epoch(partitions: Partitions, epoch: int) -> dict[UUID, dict[int, int]]:
     """Partitions that were all given in one epoch."""
     return {topic: dict.fromkeys(sorted(indexes), epoch) for topic, indexes in partitions.items()}

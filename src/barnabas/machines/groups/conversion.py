@@ -3,9 +3,12 @@ back when the last of them leaves.
 
 Upgrade: every classic member becomes a member that speaks the classic protocol inside the consumer group, with the
 partitions that its leader assigned to it last; the group's epoch goes on from its generation. Downgrade: every member
-that is left becomes a member of a classic group, assigned what it was to have, and the group's generation goes on from
-its epoch; a rebalance follows. The records remove the group of the one kind and write that of the other, in one batch,
-so the log never holds both or none.
+that is left becomes a member of a classic group, assigned what it has or has not given back yet, and the group's
+generation goes on from its epoch; a rebalance follows, unless everybody has what it is to have. The records remove the
+group of the one kind and write that of the other, in one batch, so the log never holds both or none.
+
+Apache Kafka assigns what members were to have. Should the group be upgraded again before they joined, partitions that
+one of them still reads would be given to somebody else.
 """
 
 from __future__ import annotations
@@ -19,7 +22,14 @@ from barnabas.machines.groups.classic import ClassicRules
 from barnabas.machines.groups.classic_group import ClassicGroup
 from barnabas.machines.groups.classic_members import ClassicMember
 from barnabas.machines.groups.consumer_group import ConsumerGroup
-from barnabas.machines.groups.consumer_member import Member, current_record, member_record, target_record, with_epoch
+from barnabas.machines.groups.consumer_member import (
+    Member,
+    current_record,
+    held_by,
+    member_record,
+    target_record,
+    with_epoch,
+)
 from barnabas.machines.groups.consumer_progress import SESSION, cancel_timers, compare_again, epoch_record
 from barnabas.machines.groups.consumer_protocol import by_id, read_assignment, read_subscription, write_assignment
 from barnabas.machines.groups.subscription import CONSUMER_PROTOCOL_TYPE
@@ -118,21 +128,20 @@ class Conversion:
         now_ms: int,
         rebalance_reason: str | None,
     ) -> None:
-        """Make it a classic group of all members but those that leave; whoever joins takes the target of who leaves."""
+        """Make it a classic group of all members but those that leave, and of who joins in the place of one."""
         gone = {member.member_id for member in leaving}
-        targets = {member_id: target for member_id, target in group.targets.items() if member_id not in gone}
         members = [member for member_id, member in group.members.items() if member_id not in gone]
         if joining is not None:
             members.append(joining)
-            for member_id in gone:
-                targets[joining.member_id] = group.targets.get(member_id, {})
+        if rebalance_reason is None and not all(member.is_reconciled_to(group.epoch) for member in members):
+            rebalance_reason = "not everybody has what it is to have"
         classic = ClassicGroup.of_members(
             group.group_id, group.epoch, CONSUMER_PROTOCOL_TYPE, [_classic_member(member) for member in members], now_ms
         )
-        for classic_member in classic.members.values():
-            target = targets.get(classic_member.member_id, {})
+        for member in members:
+            classic_member = classic.members[member.member_id]
             subscription = classic_member.metadata(classic.protocol or "")
-            classic_member.assignment = write_assignment(target, self._table.image, subscription)
+            classic_member.assignment = write_assignment(held_by(member), self._table.image, subscription)
         draft.changes.extend(group.tombstones())
         draft.changes.append(_record(classic, now_ms, rebalances=rebalance_reason is not None))
         for member_id in group.members:

@@ -176,7 +176,34 @@ class TestDowngrade:
         rest(old)
         assert coordinator.classic_group.generation == epoch + 1
 
-    def test_the_log_holds_the_members_with_their_targets(self) -> None:
+    def test_whoever_has_not_joined_again_keeps_what_it_reads(self) -> None:
+        coordinator, (old,) = classic_group(1)
+        Consumer(coordinator, "new").beat()
+        assert sum(len(indexes) for indexes in coordinator.group.targets[old.member_id].values()) == 2
+        assert coordinator.heartbeat(member_id="new", epoch=-1).error_code is ErrorCode.none
+        assert isinstance(coordinator.table.groups[GROUP], ClassicGroup)
+        assert len(old.partitions()) == 4, "it does not know of any of this"
+        after = Consumer(coordinator, "after")
+        after.beat()
+        assert after.partitions() == set()
+        rest([old, after])
+
+    def test_whoever_is_asked_to_give_back_keeps_it_too(self) -> None:
+        coordinator = coordinator_of()
+        old = ClassicConsumer(coordinator, cooperative=True)
+        rest([old])
+        Consumer(coordinator, "new").beat()
+        assert old.beat() is ErrorCode.rebalance_in_progress
+        assert old.beat() is ErrorCode.none
+        assert coordinator.group.members[old.member_id].pending_revocation
+        coordinator.heartbeat(member_id="new", epoch=-1)
+        assert len(old.partitions()) == 4, "it joined, and has not learned yet what to give back"
+        after = Consumer(coordinator, "after")
+        after.beat()
+        assert after.partitions() == set()
+        rest([old, after])
+
+    def test_the_log_holds_the_members_with_what_they_have(self) -> None:
         coordinator, old = classic_group(2)
         new = Consumer(coordinator, "new")
         rest([*old, new])
@@ -276,6 +303,16 @@ class TestDowngrade:
         assert len(old.partitions()) == 4
         assert old.beat() is ErrorCode.none
         assert isinstance(coordinator.reloaded().table.groups[GROUP], ClassicGroup)
+
+    def test_a_static_member_that_comes_back_classic_waits_for_what_others_still_read(self) -> None:
+        coordinator, (other,) = classic_group(1)
+        Consumer(coordinator, "new", fields={"instance_id": "i"}).beat()
+        old = ClassicConsumer(coordinator, instance_id="i")
+        assert old.beat() is ErrorCode.none
+        assert coordinator.classic_group.state is ClassicGroupState.PREPARING_REBALANCE
+        assert len(other.partitions()) == 4, "it has not been heard of since"
+        assert old.beat() is ErrorCode.rebalance_in_progress
+        rest([other, old])
 
     def test_a_static_member_that_comes_back_too_large_changes_nothing(self) -> None:
         coordinator = coordinator_of()
