@@ -297,10 +297,10 @@ class MixedGroups(RuleBasedStateMachine):
 
     @rule()
     def rest(self) -> None:
-        for _ in range(150):
+        for _ in range(150):  # two sessions and more: a group that changes its protocol gives the dead another one
             for member in self.members.values():
                 member.beat()
-            self.coordinator.advance(100)
+            self.coordinator.advance(200)
             self.generations_rise()  # a group that nobody was left in begins anew
         for slot in [slot for slot, member in self.members.items() if self._is_barred(member)]:
             del self.members[slot]

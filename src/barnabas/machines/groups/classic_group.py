@@ -255,9 +255,14 @@ class ClassicGroup:
                 return True
         return False
 
+    @property
+    def next_generation(self) -> int:
+        """One that neither a member nor the log knows: a group that rebalances may be written ahead of its members."""
+        return max(self.generation, 0 if self.stored is None else self.stored.generation) + 1
+
     def begin_generation(self, now_ms: int) -> None:
         """Go on with the members as they are; there must be one at least."""
-        self.generation += 1
+        self.generation = self.next_generation
         self.protocol = self.choose_protocol()
         self._topics = self._subscribed_topics()
         self.pending_syncs = set(self.members)

@@ -167,7 +167,7 @@ class Turn:
             self.remove(member)
         if not group.members:
             self.expect_no_join()
-            self.draft.changes.append(group.empty_record(group.generation + 1, self.now_ms))
+            self.draft.changes.append(group.empty_record(group.next_generation, self.now_ms))
         elif not group.elect_joined_leader():
             self._await_joins(max(group.rebalance_timeout_ms, PAUSE_MS))
         else:

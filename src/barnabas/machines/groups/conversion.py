@@ -201,8 +201,9 @@ class Conversion:
 def _record(classic: ClassicGroup, now_ms: int, *, rebalances: bool) -> CoordinatorRecord:
     """The group for the log.
 
-    One that is to rebalance is written with the generation that it is about to begin: should the broker die before the
-    rebalance is done, members find that they are behind and join, and what the last member left does not stay unread.
+    One that is to rebalance is written with a generation that no member is ever told: should the broker die before the
+    rebalance is done, all of them find that they are not in it and join, and what the last member left does not stay
+    unread.
     """
     record = classic.record(now_ms)
     if not rebalances:

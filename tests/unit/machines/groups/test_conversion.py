@@ -174,7 +174,7 @@ class TestDowngrade:
         assert (group.state, group.generation) == (ClassicGroupState.PREPARING_REBALANCE, epoch)
         assert not any(key.kind.startswith("consumer.") for key in coordinator.timers)
         rest(old)
-        assert coordinator.classic_group.generation == epoch + 1
+        assert coordinator.classic_group.generation == epoch + 2, "the one between is only in the log"
 
     def test_whoever_has_not_joined_again_keeps_what_it_reads(self) -> None:
         coordinator, (old,) = classic_group(1)
@@ -214,6 +214,20 @@ class TestDowngrade:
             member.coordinator = again
             assert again.classic_group.members[member.member_id].assignment == assignment_bytes(member.owned)
         assert [member.beat() for member in old] == [ErrorCode.illegal_generation] * 2
+        rest(old)
+
+    def test_a_broker_that_dies_while_they_join_again_leaves_nothing_unread(self) -> None:
+        coordinator, old = classic_group(2)
+        new = Consumer(coordinator, "new")
+        rest([*old, new])
+        new.leave()
+        while not all(member.phase == "sync" for member in old):
+            for member in old:
+                if member.phase != "sync":
+                    member.beat()
+        again = coordinator.reloaded()
+        for member in old:
+            member.coordinator = again
         rest(old)
 
     def test_a_new_member_that_falls_silent_does_the_same(self) -> None:
