@@ -3,15 +3,19 @@
 A channel connects when it is first asked, and again after it broke; whoever waits for an answer then is told
 `ChannelBroken` and decides whether to ask again. A response is received into a buffer of exactly its size, so that a
 follower can append records from where they arrived.
+
+A follower asks hundreds of times a second and is never left without an answer for long. So no question has a timer of
+its own: a connection has one, which looks when the first answer is overdue that was awaited when it was set.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from barnabas.model.errors import BarnabasError
 from barnabas.protocol.framing import HEADER, LENGTH
@@ -55,15 +59,20 @@ class Channel:
 
         Raises ChannelBroken, also when there is no answer within `seconds`: the connection is then given up.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                link = await self._connected()
-                self._last_id = (self._last_id + 1) % _CORRELATION_IDS
-                header = HEADER.pack(key, version, self._last_id, len(self._client_id)) + self._client_id
-                return await link.ask(self._last_id, [header + b"\0" if flexible else header, *body])
-        except TimeoutError:
-            self._break("it did not answer in time")
-            raise ChannelBroken(f"{self.host}:{self.port} did not answer within {seconds:g} s") from None
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        link = self._link
+        if link is None or link.broken:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    link = await self._connected()
+            except TimeoutError:
+                raise ChannelBroken(f"{self.host}:{self.port} cannot be reached within {seconds:g} s") from None
+        self._last_id = (self._last_id + 1) % _CORRELATION_IDS
+        header = HEADER.pack(key, version, self._last_id, len(self._client_id)) + self._client_id
+        message = b"".join((header, b"\0" if flexible else b"", *body))
+        answer: asyncio.Future[memoryview] = loop.create_future()
+        return await link.ask(_Question(self._last_id, answer, deadline, seconds), message)
 
     def close(self) -> None:
         """Give the connection up for good."""
@@ -93,6 +102,15 @@ class Channel:
             return self._link
 
 
+class _Question(NamedTuple):
+    """Who waits for an answer, and until when."""
+
+    correlation_id: int
+    answer: asyncio.Future[memoryview]
+    deadline: float
+    seconds: float
+
+
 class _Link(asyncio.BufferedProtocol):
     """One TCP connection."""
 
@@ -100,32 +118,55 @@ class _Link(asyncio.BufferedProtocol):
         self._name = name
         self._max_response = max_response
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._waiting: deque[_Question] = deque()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = math.inf
         self._length = bytearray(LENGTH.size)
         self._frame: bytearray | None = None
         self._filled = 0
         self.broken = False
 
-    async def ask(self, correlation_id: int, message: Sequence[bytes | bytearray | memoryview]) -> memoryview:
+    def ask(self, question: _Question, message: bytes) -> asyncio.Future[memoryview]:
         """Send one request; answers come in the order of requests."""
         if self._transport is None or self.broken:
             raise ChannelBroken(f"the connection to {self._name} is broken")
-        future = asyncio.get_running_loop().create_future()
-        self._waiting.append((correlation_id, future))
-        size = sum(memoryview(part).nbytes for part in message)
-        self._transport.writelines([LENGTH.pack(size), *message])
-        answer: memoryview = await future
-        return answer
+        self._waiting.append(question)
+        if question.deadline < self._alarm_at:
+            self._set_alarm(question.deadline)
+        self._transport.write(LENGTH.pack(len(message)) + message)
+        return question.answer
 
     def break_off(self, reason: str) -> None:
         """Close it, and tell everyone who waits."""
         self.broken = True
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._transport is not None:
             self._transport.abort()
         while self._waiting:
-            _, future = self._waiting.popleft()
-            if not future.done():
-                future.set_exception(ChannelBroken(f"the connection to {self._name} broke: {reason}"))
+            answer = self._waiting.popleft().answer
+            if not answer.done():
+                answer.set_exception(ChannelBroken(f"the connection to {self._name} broke: {reason}"))
+
+    def _set_alarm(self, at: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        """Give the connection up if an answer is overdue, or look again when the next one would be."""
+        self._alarm, self._alarm_at = None, math.inf
+        now = asyncio.get_running_loop().time()
+        awaited = [question for question in self._waiting if not question.answer.done()]
+        overdue = [question for question in awaited if question.deadline <= now]
+        for question in overdue:
+            told = f"{self._name} did not answer within {question.seconds:g} s"
+            question.answer.set_exception(ChannelBroken(told))
+        if overdue:
+            self.break_off("it did not answer in time")
+        elif awaited:
+            self._set_alarm(min(question.deadline for question in awaited))
 
     # What the event loop calls
 
@@ -162,10 +203,10 @@ class _Link(asyncio.BufferedProtocol):
         if not self._waiting:
             self.break_off("it answered what nobody asked")
             return
-        expected, future = self._waiting.popleft()
+        question = self._waiting.popleft()
         (correlation_id,) = LENGTH.unpack_from(frame)
-        if correlation_id != expected:
-            self._waiting.appendleft((expected, future))
-            self.break_off(f"it answered request {correlation_id} instead of {expected}")
-        elif not future.done():
-            future.set_result(frame[4:])
+        if correlation_id != question.correlation_id:
+            self._waiting.appendleft(question)
+            self.break_off(f"it answered request {correlation_id} instead of {question.correlation_id}")
+        elif not question.answer.done():
+            question.answer.set_result(frame[4:])

@@ -98,6 +98,58 @@ async def test_no_answer_in_time_ends_the_connection() -> None:
         assert not channel.is_connected
 
 
+async def test_the_first_answer_that_is_overdue_ends_the_connection_whoever_asked_before() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with peer(silent) as channel:
+        patient = asyncio.ensure_future(ask(channel, b"a", seconds=60))
+        while not channel.is_connected:
+            await asyncio.sleep(0)
+        with pytest.raises(ChannelBroken, match=r"did not answer within 0\.05 s"):
+            await ask(channel, b"b", seconds=0.05)
+        with pytest.raises(ChannelBroken, match="broke: it did not answer in time"):
+            await patient
+
+
+async def test_an_answer_in_time_ends_nothing_when_the_time_is_over() -> None:
+    answered = asyncio.Event()
+
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        *_, first, _ = await request(reader)
+        respond(writer, first, b"")
+        *_, second, _ = await request(reader)
+        await answered.wait()
+        respond(writer, second, b"")
+
+    async with peer(slow) as channel:
+        asked = asyncio.get_running_loop().time()
+        await ask(channel, b"a", seconds=0.05)
+        later = asyncio.ensure_future(ask(channel, b"b"))
+        while asyncio.get_running_loop().time() < asked + 0.1:
+            await asyncio.sleep(0.01)
+        answered.set()
+        await later
+        assert channel.is_connected
+
+
+async def test_nobody_is_given_up_for_an_answer_that_is_not_awaited_any_more() -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        *_, first, _ = await request(reader)
+        *_, second, _ = await request(reader)
+        respond(writer, first, b"")
+        respond(writer, second, b"second")
+
+    async with peer(slow) as channel:
+        asked = asyncio.get_running_loop().time()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await ask(channel, b"a", seconds=0.05)
+        while asyncio.get_running_loop().time() < asked + 0.1:
+            await asyncio.sleep(0.01)
+        assert await ask(channel, b"b") == b"second"
+
+
 @pytest.mark.parametrize(
     ("size", "correlation_id", "reason"),
     [(1 << 21, 0, "announced a response of 2097152 bytes"), (2, 0, "announced"), (8, 99, "answered request 99")],
