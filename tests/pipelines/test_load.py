@@ -152,8 +152,7 @@ def test_partitions_that_come_later_are_loaded_from_their_beginning(loads: Loade
     kafka.send(topic, "before", partition=1)
     assert loads(topic, starting_offsets="latest", decode="string").records == 0
     kafka.send(topic, "after", partition=0)
-    starting = json.dumps({topic: {"0": 1, "1": 1}})
-    assert loads(topic, starting_offsets=starting, decode="string").records == 1
+    assert loads(topic, starting_offsets="latest", decode="string").records == 1
     kafka.admin.create_partitions(topic, 3)
     kafka.producer().send(topic, "new", partition=2).result(10)
     kafka.send(topic, "after", partition=1)

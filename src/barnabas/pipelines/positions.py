@@ -86,6 +86,13 @@ def offsets_at(
     return _since(dict.fromkeys(partitions, position.milliseconds), cluster, too_late_is_end)
 
 
+def moves(position: Position) -> bool:
+    """Whether a position may come to other offsets when it is asked for again, although nothing was removed."""
+    if isinstance(position, AtOffsets):
+        return LATEST in position.offsets.values()
+    return position is Edge.LATEST or isinstance(position, AtMoment | AtMoments)
+
+
 def _check_named(named: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
     wanted = set(partitions)
     if forgotten := sorted(wanted - named.keys()):

@@ -33,8 +33,8 @@ from pyspark.sql.streaming.datasource import (
 from barnabas.clients.errors import RequestRefused
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.errors import DataLost
-from barnabas.pipelines.offsets import LATEST, between, from_nested, limited, nested
-from barnabas.pipelines.positions import AtMoment, AtMoments, AtOffsets, Edge, offsets_at
+from barnabas.pipelines.offsets import between, from_nested, limited, nested
+from barnabas.pipelines.positions import moves, offsets_at
 from barnabas.pipelines.tasks import read_task, tasks, wanted_columns
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from barnabas.model.ids import TopicPartition
     from barnabas.pipelines.offsets import Nested, Offsets
-    from barnabas.pipelines.positions import Position
     from barnabas.pipelines.source_options import SourceOptions
 
 DISCOVERY_SECONDS: Final = 1.0
@@ -199,10 +198,3 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss:
             raise DataLost(f"{what}. To go on without them, set failOnDataLoss to false")
         log.warning("%s; going on without them", what)
-
-
-def moves(position: Position) -> bool:
-    """Whether a position may come to other offsets when it is asked for again, although nothing was removed."""
-    if isinstance(position, AtOffsets):
-        return LATEST in position.offsets.values()
-    return position is Edge.LATEST or isinstance(position, AtMoment | AtMoments)

@@ -26,10 +26,10 @@ from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Round, check_position
 from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.task import Done, Work, run_task
 from barnabas.pipelines.offsets import OffsetRange, between, from_text
-from barnabas.pipelines.positions import AtOffsets, Edge, Position, offsets_at
+from barnabas.pipelines.positions import AtOffsets, Edge, Position, moves, offsets_at
 from barnabas.pipelines.selection import Selection
 from barnabas.pipelines.tables.contract import Outbox, Outcome
-from barnabas.pipelines.tables.errors import Fenced, ForeignTable
+from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 from barnabas.pipelines.tables.rules import check_topics
 from barnabas.pipelines.tables.schemas import without
@@ -158,13 +158,27 @@ class LoadJob:
 
     def begin(self) -> None:
         """Check all that can be checked before Spark starts, and finish what an earlier run left."""
-        self._look()
+        known, start, _ = self._look()
         self._dead.position(self._pipeline)
         self._table.claim()
         if not self._decoder.evolves:
             self._table.destination().check_partition_columns(self._columns(self._decoder.schema))
             self._table.evolve(self._columns(self._decoder.schema))
+        if not known and moves(self._settings.starting):
+            self._pin(start)
         self._deliver()
+
+    def _pin(self, start: Mapping[TopicPartition, int]) -> None:
+        """Make the table, without rows: asked for again the start would be a later one, and nothing ever be loaded."""
+        ranges = [OffsetRange(*place, offset, offset) for place, offset in sorted(start.items())]
+        schema = self._columns(self._decoder.schema)
+        try:
+            self._table.commit(self._pipeline, ranges, self._topic_ids, [], schema)
+        except SchemaConflict as error:
+            raise InvalidOption(
+                f"a load that begins at the end has its table before its first record, and {error}. Give a schema, or "
+                "offsets to begin at."
+            ) from error
 
     def run(self, session: Callable[[], SparkSession], every: float | None) -> LoadReport:
         """Load until the topic's end as it is now or, with `every`, for as long as the process runs.

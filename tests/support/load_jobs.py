@@ -1,0 +1,153 @@
+"""A load without Spark and without a broker: a topic of values in memory, and tasks that run in this process."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from barnabas.model.ids import TopicPartition
+from barnabas.pipelines.decode.json import Json
+from barnabas.pipelines.loading import task
+from barnabas.pipelines.loading.job import LoadJob, LoadSettings
+from barnabas.pipelines.positions import Edge
+from barnabas.pipelines.rows import record_schema
+from barnabas.pipelines.tables.opening import dead_letters_location, open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    import pytest
+    from pyspark.sql import SparkSession
+
+    from barnabas.pipelines.cluster import ClusterView
+    from barnabas.pipelines.decode.contract import Decoder
+    from barnabas.pipelines.loading.progress import LoadReport
+    from barnabas.pipelines.offsets import OffsetRange, Offsets
+    from barnabas.pipelines.positions import Position
+    from barnabas.pipelines.selection import Selection
+
+NAME = "t"
+WHEN = datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)
+
+
+class MemoryTopic:
+    """The topic `t`, a list of values for each partition; it answers what a load asks of a cluster."""
+
+    def __init__(self, partitions: int = 1) -> None:
+        self.values: list[list[bytes]] = [[] for _ in range(partitions)]
+
+    def send(self, *values: bytes, partition: int = 0) -> None:
+        self.values[partition] += values
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        return dict.fromkeys(topics, "topic-one")
+
+    def partitions(self, _: Selection) -> list[TopicPartition]:
+        return [TopicPartition(NAME, number) for number in range(len(self.values))]
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {place: len(self.values[place.partition]) for place in partitions}
+
+    def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        raise NotImplementedError("no test asks for a moment")
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Nobody looks at the group."""
+
+    def read(
+        self, wanted: OffsetRange, _: Mapping[str, object], *, columns: Collection[str], fail_on_data_loss: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """What `reading.read_range` gives of a topic."""
+        values = self.values[wanted.partition][wanted.start : wanted.end]
+        every = {
+            "key": [None] * len(values),
+            "value": values,
+            "topic": [NAME] * len(values),
+            "partition": [wanted.partition] * len(values),
+            "offset": list(range(wanted.start, wanted.end)),
+            "timestamp": [WHEN] * len(values),
+        }
+        schema = record_schema(columns=columns)
+        yield pa.record_batch([pa.array(every[field.name], field.type) for field in schema], schema=schema)
+
+
+class OneProcess:
+    """What a load uses of a Spark session, and of its context: tasks run one after the other, here."""
+
+    defaultParallelism = 1  # noqa: N815  (Spark's own name)
+
+    @property
+    def sparkContext(self) -> OneProcess:  # noqa: N802  (Spark's own name)
+        return self
+
+    def broadcast(self, value: Any) -> Any:
+        return _Shared(value)
+
+    def accumulator(self, zero: tuple[int, ...], _: object) -> Any:
+        return _Sums(zero)
+
+    def parallelize(self, pieces: Sequence[Any], _: int) -> _Pieces:
+        return _Pieces(pieces)
+
+
+class _Shared:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def unpersist(self) -> None:
+        """Nothing was sent anywhere."""
+
+
+class _Sums:
+    def __init__(self, zero: tuple[int, ...]) -> None:
+        self.value = zero
+
+    def add(self, more: tuple[int, ...]) -> None:
+        self.value = tuple(map(sum, zip(self.value, more, strict=True)))
+
+
+class _Pieces:
+    def __init__(self, pieces: Sequence[Any]) -> None:
+        self._pieces = pieces
+
+    def map(self, function: Callable[[Any], Any]) -> _Pieces:
+        return _Pieces([function(piece) for piece in self._pieces])
+
+    def collect(self) -> list[Any]:
+        return list(self._pieces)
+
+
+def load_from(
+    topic: MemoryTopic,
+    to: str,
+    patch: pytest.MonkeyPatch,
+    *,
+    format: str = "parquet",
+    decoder: Decoder | None = None,
+    starting: Position = Edge.EARLIEST,
+    partition_by: Sequence[str] = (),
+) -> LoadReport:
+    """What `barnabas load --available-now` does."""
+    patch.setattr(task, "read_range", topic.read)
+    settings = LoadSettings(
+        topic=NAME,
+        pipeline="p",
+        group="p",
+        client={},
+        decoder=decoder or Json(),
+        starting=starting,
+        most=1_000_000,
+        fail_on_data_loss=True,
+    )
+    with (
+        open_table(to, format, partition_by=partition_by) as rows,
+        open_table(dead_letters_location(to), format) as dead,
+    ):
+        job = LoadJob(settings, cast("ClusterView", topic), rows, dead, lambda _: None)
+        job.begin()
+        return job.run(lambda: cast("SparkSession", OneProcess()), None)
