@@ -12,7 +12,7 @@ import pytest
 
 from barnabas.pipelines.tables.contract import Outcome
 from barnabas.pipelines.tables.opening import open_table
-from tests.pipelines.test_tables import IDS, SCHEMA, add, numbers, one, rows, written
+from tests.support.tables import IDS, SCHEMA, add, numbers, one, rows, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ COMMIT = """
 import os, signal, sys
 from pathlib import Path
 from barnabas.pipelines.tables.parquet import ParquetTable
-from tests.pipelines.test_tables import IDS, SCHEMA, one, rows, written
+from tests.support.tables import IDS, SCHEMA, one, rows, written
 
 place, step = sys.argv[1:]
 calls = 0

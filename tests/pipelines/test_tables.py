@@ -12,7 +12,6 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.tables.contract import Outbox, Outcome
 from barnabas.pipelines.tables.errors import (
     Fenced,
@@ -24,20 +23,13 @@ from barnabas.pipelines.tables.errors import (
 )
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.table import Conflict, Table
-from barnabas.pipelines.tables.writing import write_files
-from tests.support.tables import content
+from tests.support.tables import IDS, NO_TIME, SCHEMA, add, content, numbers, one, rows, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from barnabas.pipelines.tables.contract import DataFile
-
     Opener = Callable[..., Table]
-
-IDS = {"t": "topic-one"}
-SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
-NO_TIME = datetime.timedelta(0)
 
 
 @pytest.fixture(params=FORMATS)
@@ -48,29 +40,6 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opener:
         return open_table(str(tmp_path / "lake" / "numbers"), request.param, **given)
 
     return again
-
-
-def rows(start: int, end: int, **more: Any) -> pa.RecordBatch:
-    columns: dict[str, Any] = {"n": list(range(start, end)), "text": [f"é{n}" for n in range(start, end)]}
-    return pa.record_batch({**columns, **{name: [value] * (end - start) for name, value in more.items()}})
-
-
-def one(start: int, end: int, partition: int = 0) -> list[OffsetRange]:
-    return [OffsetRange("t", partition, start, end)]
-
-
-def written(table: Table, *batches: pa.RecordBatch) -> list[DataFile]:
-    return write_files(batches, table.destination())
-
-
-def add(table: Table, start: int, end: int, *, ids: dict[str, str] = IDS, pipeline: str = "p", **more: Any) -> Outcome:
-    batch = rows(start, end, **more)
-    table.evolve(batch.schema)
-    return table.commit(pipeline, one(start, end), ids, written(table, batch), batch.schema)
-
-
-def numbers(table: Table) -> list[int]:
-    return sorted(content(table.format, table.location, table.schema()).column("n").to_pylist())
 
 
 def test_rows_and_position_come_together(opened: Opener) -> None:

@@ -10,14 +10,19 @@ deltalake's own retries are off: after a conflict the table is opened again, loo
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
+from pyarrow import fs
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.destinations import Destination, is_remote, local_path, partition_text
@@ -31,7 +36,6 @@ from barnabas.pipelines.tables.writing import read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import timedelta
 
 NOTE: Final = "barnabas"
 LOG_KEPT: Final = {"delta.logRetentionDuration": "interval 365 days"}
@@ -113,15 +117,25 @@ class DeltaLakeTable(Table):
         return Compaction(metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
     def expire(self, older_than: timedelta) -> int:
-        """Delete files of versions that are so old. The note is written anew, to outlive the log's clean-up."""
+        """Delete files of versions that are so old, in whole hours; the note is written anew, to outlive the log."""
         note, table = self._look()
         self._write(table, upkeep_note(owned(note, self.location)), (), None)
-        return len(self._vacuum(older_than, everything=False))
+        return len(self._vacuum(older_than, dry_run=False))
 
     def remove_orphans(self, older_than: timedelta) -> int:
-        """Delete all files that the log does not name and that are so old."""
+        """Delete files that the log does not name and that are so old.
+
+        deltalake could do it only by whole hours, and would also take what was removed from the newest version.
+        """
         owned(self.last_note(), self.location)
-        return len(self._vacuum(older_than, everything=True))
+        oldest = datetime.now(UTC) - older_than
+        files = fs.PyFileSystem(DeltaStorageHandler(self.location, self._options))
+        there = files.get_file_info(fs.FileSelector("", recursive=True))
+        named = self._named()
+        old = [each.path for each in there if _is_data(each) and each.mtime < oldest and each.path not in named]
+        for path in old:
+            files.delete_file(path)
+        return len(old)
 
     def _append(self, table: DeltaTable | None, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
         if table is not None:
@@ -189,9 +203,22 @@ class DeltaLakeTable(Table):
         if any(not _OURS.fullmatch(each.name) and each.name != "_delta_log" for each in folder.iterdir()):
             check_owner(None, "", self.location)
 
-    def _vacuum(self, older_than: timedelta, *, everything: bool) -> list[str]:
-        hours = int(older_than.total_seconds() // 3600)
-        return self._existing().vacuum(hours, dry_run=False, enforce_retention_duration=False, full=everything)
+    def _named(self) -> set[str]:
+        """All files of the newest version, and those that only older versions need."""
+        actions = pa.table(self._existing().get_add_actions())
+        return {unquote(path) for path in actions.column("path").to_pylist()} | {
+            *self._vacuum(timedelta(0), dry_run=True)
+        }
+
+    def _vacuum(self, older_than: timedelta, *, dry_run: bool) -> list[str]:
+        """Delete files that the log has named as removed for so long, rounded up."""
+        hours = math.ceil(older_than / timedelta(hours=1))
+        return self._existing().vacuum(hours, dry_run=dry_run, enforce_retention_duration=False)
+
+
+def _is_data(file: fs.FileInfo) -> bool:
+    name = file.base_name
+    return bool(file.is_file and name.startswith("part-") and name.endswith(".parquet"))
 
 
 def _schema(table: DeltaTable) -> pa.Schema:

@@ -1,0 +1,33 @@
+"""Upkeep of tables takes what is nobody's, and leaves all else: what a load just wrote, what older versions need."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.pipelines.tables.opening import FORMATS, open_table
+from tests.support.tables import IDS, SCHEMA, add, numbers, one, rows, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("minutes", [30, 90])
+def test_files_that_a_load_is_about_to_commit_stay(tmp_path: Path, kind: str, minutes: int) -> None:
+    place = tmp_path / "numbers"
+    with open_table(str(place), kind) as table:
+        add(table, 0, 10)
+        fresh = written(table, rows(10, 20))
+        path = place / fresh[0].path
+        written_at = time.time() - 60 * (minutes - 5)
+        os.utime(path, (written_at, written_at))
+        assert table.remove_orphans(timedelta(minutes=minutes)) == 0
+        table.commit("p", one(10, 20), IDS, fresh, SCHEMA)
+        assert numbers(table) == list(range(20))
+        assert table.remove_orphans(timedelta(minutes=minutes - 10)) == 0, "it is no orphan any more"
+        assert numbers(table) == list(range(20))
