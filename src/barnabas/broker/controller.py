@@ -313,10 +313,19 @@ class Controller:
         self.standing.registered(epoch)
 
     async def _is_registered(self) -> bool:
+        """Whether this session's registration is there.
+
+        One that was made, although the answer got lost, is as good: the controller may have told of it already, and
+        tells everything but once.
+        """
         if self._registration is None:
             return True
         node = await self.store.find(BrokerNode.path(self._registration.broker_id))
-        return node is not None and node.czxid == self.broker_epoch
+        if node is None or node.owner != self.store.session_id:
+            return False
+        if node.czxid != self.broker_epoch:
+            self.standing.registered(node.czxid)
+        return True
 
     def _session_expired(self) -> None:
         logger.warning("the session with the metadata store is over; registering again")

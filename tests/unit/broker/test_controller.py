@@ -13,6 +13,7 @@ from barnabas.broker.controller import Controller, new_id
 from barnabas.machines.controller.image import ALL_BROKERS, NO_LEADER, ConfigResource, Endpoint, TopicImage
 from barnabas.machines.controller.requests import NewPartitions, NewTopic
 from barnabas.metadata import sqlite_tree
+from barnabas.metadata.announcements import announcements
 from barnabas.metadata.cache import Delta, MetadataCache
 from barnabas.metadata.membership import DuplicateBroker
 from barnabas.metadata.sqlite import SqliteStore
@@ -30,6 +31,7 @@ from barnabas.metadata.znodes import (
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import CoordinatorLoadInProgress, NotController, RequestTimedOut, TopicAlreadyExists
 from barnabas.model.ids import uuid_from_text, uuid_to_text
+from barnabas.protocol.internal import UpdateMetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -342,6 +344,50 @@ def test_registers_again_after_its_registration_was_removed(tmp_path: Path) -> N
             await store.delete(BrokerNode.path(0))
             await until(lambda: controller.broker_epoch > epoch)
             await until(lambda: controller.cache.image.brokers[0].epoch == controller.broker_epoch)
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path) -> None:
+    class Lossy(SqliteStore):
+        lost = 0
+
+        async def create(
+            self,
+            path: str,
+            data: bytes = b"",
+            *,
+            ephemeral: bool = False,
+            sequential: bool = False,
+            parents: bool = False,
+        ) -> str:
+            made = await super().create(path, data, ephemeral=ephemeral, sequential=sequential, parents=parents)
+            if path == BrokerNode.path(1) and self.lost:
+                self.lost -= 1
+                raise StoreUnavailable("the connection broke")
+            return made
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            office = await nodes.started(0)
+            lossy = Lossy(nodes.path)
+            member = Controller(lambda: lossy, MetadataCache(), ManualClock())
+            nodes.controllers.append(member)
+            await member.start(registration(1))
+            first = member.broker_epoch
+            lossy.lost = 1
+            store = await nodes.store()
+            await store.delete(BrokerNode.path(1))
+            await until(lambda: office.cache.image.brokers.get(1, office.cache.image.brokers[0]).epoch > first)
+            assert member.broker_epoch == first
+            for message in announcements(None, office.cache.image, office.cache.image.brokers[1]):
+                if isinstance(message, UpdateMetadataRequest):
+                    await member.update_metadata(message)
+            await member.standing.stood()
+            await until(lambda: member.broker_epoch == office.cache.image.brokers[1].epoch)
+            async with asyncio.timeout(1):
+                await member.standing.stood()  # although it is told nothing more
             await store.close()
 
     asyncio.run(main())
