@@ -43,10 +43,12 @@ from barnabas.metadata.store import (
     NoNode,
     SessionExpired,
     StoreError,
+    StoreRefused,
 )
 from barnabas.metadata.znodes import (
     BrokerNode,
     BrokersNode,
+    ClusterIdNode,
     ConfigChangesNode,
     ControllerNode,
     FeaturesNode,
@@ -290,6 +292,11 @@ class Controller:
             return
         store = self._open_store()
         await store.start()
+        try:
+            await self._check_cluster(store)
+        except BaseException:
+            await store.close()
+            raise
         self._store, self._expired = store, False
         store.on_expiry(self._session_expired)
         store.watch(ControllerNode.path, self._news.set)
@@ -297,6 +304,19 @@ class Controller:
         store.watch(ConfigChangesNode.path, self._news.set)
         store.watch(FeaturesNode.path, self._news.set)
         await lay_out(store, self._make_id)
+
+    async def _check_cluster(self, store: MetadataStore) -> None:
+        """Refuse a tree that is not the one this broker was in: its logs would be nobody's there, and be set aside."""
+        known = self.cache.image.cluster_id
+        if not known:
+            return
+        node = await store.find(ClusterIdNode.path)
+        found = None if node is None else ClusterIdNode.decode(node.data)
+        if found != known:
+            raise StoreRefused(
+                f"the metadata store has lost its tree: the cluster's id was {known}, and is {found} now. "
+                "Stop all brokers, and bring the tree back with `barnabas metadata import`"
+            )
 
     async def _register(self) -> None:
         if self._registration is None:

@@ -335,6 +335,33 @@ def test_registers_again_when_the_store_comes_back_after_its_session_was_ended(t
     asyncio.run(main())
 
 
+def test_a_store_that_lost_its_tree_is_not_taken_for_a_new_cluster(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            empty = tmp_path / "empty.db"
+            stores = iter([SqliteStore(nodes.path), SqliteStore(empty)])
+            controller = Controller(lambda: next(stores, SqliteStore(nodes.path)), MetadataCache(), ManualClock())
+            nodes.controllers.append(controller)
+            await controller.start(registration(0))
+            await controller.create_topics([NewTopic("t")])
+            epoch = controller.broker_epoch
+            store = await nodes.store()
+            expire(nodes.path, (await store.get(BrokerNode.path(0))).owner)
+            await until(lambda: "the cluster's id" in caplog.text)
+            assert "t" in controller.cache.image.topics
+            await until(lambda: controller.broker_epoch > epoch and controller.is_active)
+            assert controller.cache.image.topics["t"].partitions[0].leader == 0
+            await store.close()
+            untouched = SqliteStore(empty)
+            await untouched.start()
+            assert await untouched.children("/") == []
+            await untouched.close()
+
+    asyncio.run(main())
+
+
 def test_registers_again_after_its_registration_was_removed(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as nodes:
