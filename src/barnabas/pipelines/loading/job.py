@@ -20,8 +20,8 @@ from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA, METADATA, Decoder
-from barnabas.pipelines.decode.evolution import merge_schemas
 from barnabas.pipelines.errors import InvalidOption, PipelineError
+from barnabas.pipelines.loading.agreement import agree
 from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Round, check_position, plan_round
 from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.task import Done, Work, run_task
@@ -281,15 +281,15 @@ class LoadJob:
         return results
 
     def _agreed(self, spark: SparkSession, results: list[Done], counted: Any) -> tuple[list[Done], pa.Schema]:
-        """Results whose rows have one schema: tasks that inferred another one run again."""
+        """Results whose rows have one schema, and that schema as columns of the table."""
         known = self._table.schema()
         base = METADATA if known is None else self._without_date(known)
-        merged = merge_schemas(base, [done.schema for done in results])
-        if merged.misfits:
-            again = [results[index].range for index in merged.misfits]
-            for done in self._run_tasks(spark, again, self._decoder.bound(merged.schema), counted):
-                results[next(index for index, old in enumerate(results) if old.range == done.range)] = done
-        return results, self._columns(merged.schema)
+
+        def again(pieces: Sequence[OffsetRange], agreed: pa.Schema) -> list[Done]:
+            return self._run_tasks(spark, pieces, self._decoder.bound(agreed), counted)
+
+        results, schema = agree(base, results, again)
+        return results, self._columns(schema)
 
     def _commit(self, planned: Round, results: Sequence[Done], schema: pa.Schema) -> None:
         self._table.evolve(schema)
