@@ -20,11 +20,9 @@ if TYPE_CHECKING:
 SELECTING: Final = ("subscribe", "subscribePattern", "assign")
 STARTING: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 ENDING: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-KNOWN: Final = (
-    *SELECTING,
-    *STARTING,
-    "startingOffsetsByTimestampStrategy",
-    *ENDING,
+STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+GROUP: Final = "progressGroup"
+TUNING: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -32,8 +30,9 @@ KNOWN: Final = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
-    "progressGroup",
 )
+"""Options that say how records are read, not which."""
+KNOWN: Final = (*SELECTING, *STARTING, STRATEGY, *ENDING, *TUNING, GROUP)
 WITHOUT_EFFECT: Final = (
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
@@ -97,7 +96,7 @@ def _options(options: GivenOptions, starting: Position, ending: Position) -> Sou
         selection=_selection(options),
         starting=starting,
         ending=ending,
-        too_late_is_end=options.one_of("startingOffsetsByTimestampStrategy", ("error", "latest"), "error") == "latest",
+        too_late_is_end=options.one_of(STRATEGY, ("error", "latest"), "error") == "latest",
         max_offsets=options.positive("maxOffsetsPerTrigger"),
         min_offsets=options.positive("minOffsetsPerTrigger"),
         max_delay=_seconds(options, "maxTriggerDelay", DELAY_SECONDS),
@@ -105,7 +104,7 @@ def _options(options: GivenOptions, starting: Position, ending: Position) -> Sou
         max_records=options.positive("maxRecordsPerPartition"),
         fail_on_data_loss=options.flag("failOnDataLoss", True),
         include_headers=options.flag("includeHeaders", False),
-        progress_group=options.text("progressGroup") or None,
+        progress_group=options.text(GROUP) or None,
     )
     if found.min_offsets and found.max_offsets and found.min_offsets > found.max_offsets:
         raise InvalidOption("option minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")

@@ -67,10 +67,10 @@ def _topic_views(spark: SparkSession, pipeline: Pipeline, source: TopicSource, s
         {"subscribe": ",".join(source.topics)} if source.pattern is None else {"subscribePattern": source.pattern}
     )
     options: dict[str, Any] = {
+        **source.options,
         **{f"kafka.{name}": value for name, value in pipeline.kafka.items()},
         **selected,
         "startingOffsets": start,
-        **source.options,
     }
     records = spark.readStream.format("barnabas").options(**options).load()
     if source.decode == "raw":

@@ -34,6 +34,7 @@ from barnabas.pipelines.spec.model import (
     TopicSource,
 )
 from barnabas.pipelines.spec.places import Problem, suggestion
+from barnabas.pipelines.spec.source_options import option_problems
 from barnabas.pipelines.spec.sql import SqlProblem, examine
 
 if TYPE_CHECKING:
@@ -151,6 +152,8 @@ def _topic_source(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
     yield from _one_of(source.start, STARTS, "start", source.place)
     yield from _schema(source, pipeline)
     yield from _watermark(source)
+    for problem in option_problems(source.options):
+        yield Problem(source.place.at("options"), f"{where}: {problem}")
 
 
 def _schema(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:

@@ -69,7 +69,7 @@ class TopicSource:
     """Where to begin when nothing was read before."""
     watermark: Watermark | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    """Further options of `format("barnabas")`, as `maxOffsetsPerTrigger`."""
+    """Options of `format("barnabas")` that say how records are read, as `maxOffsetsPerTrigger`."""
     place: Place = field(default_factory=here, compare=False, repr=False)
 
 

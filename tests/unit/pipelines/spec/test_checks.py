@@ -44,12 +44,18 @@ def sql(text: str, name: str = "made", **more: Any) -> SqlStep:
     return SqlStep(name=name, sql=text, **more)
 
 
+def with_options(**options: str) -> TopicSource:
+    return replace(ORDERS, options=options)
+
+
 def told(*pipelines: Pipeline) -> list[str]:
     return [problem.text for problem in problems_of(pipelines)]
 
 
 def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
     assert told(pipeline()) == []
+    tuned = with_options(maxOffsetsPerTrigger="9", failondataloss="false")
+    assert told(pipeline(sources=[tuned])) == []
 
 
 @pytest.mark.parametrize(
@@ -67,6 +73,17 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
         ({"sources": [replace(ORDERS, pattern=".*")]}, 'source "orders" needs either a topic or a pattern'),
         ({"sources": [replace(ORDERS, topics=["a/b"])]}, '"a/b" cannot be the name of a topic'),
         ({"sources": [replace(ORDERS, decode="jsn")]}, 'decode is "jsn". Did you mean "json"?'),
+        ({"sources": [with_options(startingOffsets="earliest")]}, 'option "startingOffsets" cannot be set: the sink'),
+        ({"sources": [with_options(STARTINGTIMESTAMP="0")]}, 'option "startingTimestamp" cannot be set: the sink'),
+        ({"sources": [with_options(assign="{}")]}, 'option "assign" cannot be set: `topic` or `pattern` says'),
+        ({"sources": [with_options(endingOffsets="latest")]}, 'option "endingOffsets" cannot be set: a stream has no'),
+        ({"sources": [with_options(progressGroup="g")]}, 'option "progressGroup" cannot be set: each sink has'),
+        ({"sources": [with_options(**{"kafka.client.id": "c"})]}, 'option "kafka.client.id" cannot be set here'),
+        (
+            {"sources": [with_options(maxOffsetPerTrigger="9")]},
+            'source "orders": there is no option "maxOffsetPerTrigger". Did you mean "maxOffsetsPerTrigger"?',
+        ),
+        ({"sources": [with_options(minPartitions="few")]}, "option minPartitions is 'few', and should be a whole"),
         ({"sources": [replace(ORDERS, start="end")]}, 'start is "end". There is earliest, latest.'),
         ({"sources": [replace(ORDERS, schema=None)]}, 'source "orders" needs the fields of its JSON'),
         ({"sources": [replace(ORDERS, decode="raw")]}, '"orders" has a schema, which is for json, avro, protobuf'),
