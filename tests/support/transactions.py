@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +145,7 @@ class Coordinator:
 
     def advance(self, epoch: int, transactional_id: str = ID) -> tuple[int, int]:
         """Let an id's producer have come to this epoch."""
-        value = replace(self.value(transactional_id), producer_epoch=epoch)
+        value = self.value(transactional_id)._replace(producer_epoch=epoch)
         record = TransactionRecord(TransactionLogKey(transactional_id), value)
         self.log.append(self.machine.encode(record))
         self.machine.replay(record)

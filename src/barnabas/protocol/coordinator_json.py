@@ -90,12 +90,12 @@ def _plain(value: Any, version: int) -> Any:
         return value._asdict()
     if isinstance(value, OffsetCommitValue):
         return _struct(value, _fields_of_offset(value, version), version)
-    if isinstance(value, tuple):
-        return [_plain(each, version) for each in value]
-    if not is_dataclass(value):
-        return value
     schema = _SCHEMAS.get(type(value))
     if schema is None:
+        if isinstance(value, tuple):
+            return [_plain(each, version) for each in value]
+        if not is_dataclass(value):
+            return value
         return _struct(value, (field.name for field in fields(value)), version)
     shown = _struct(
         value,

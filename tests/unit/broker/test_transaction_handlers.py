@@ -441,7 +441,7 @@ def test_an_overdue_transaction_of_a_producer_with_no_epoch_left_is_aborted_with
     async def story(transactor: Transactor) -> None:
         await transactor.init()
         ((shard, machine),) = transactor.broker.transactions.runtime.machines()
-        value = replace(machine.transactions[ID], producer_epoch=MAX_EPOCH - 1)
+        value = machine.transactions[ID]._replace(producer_epoch=MAX_EPOCH - 1)
         machine.replay(TransactionRecord(TransactionLogKey(ID), value))
         transactor.producer = old = value.producer_id, MAX_EPOCH - 1
         assert await transactor.send() is ErrorCode.none

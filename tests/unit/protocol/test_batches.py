@@ -54,6 +54,9 @@ def test_a_marker_comes_back_as_it_went_in(kind: ControlType) -> None:
     assert header.is_transactional
     (record,) = read_records(batch[HEADER_SIZE:], 1)
     assert read_marker(record) == marker
+    assert batch == build_batch(
+        [record], base_timestamp=NOW, producer_id=4, producer_epoch=1, transactional=True, control=True
+    )
 
 
 def test_control_records_of_other_kinds_are_named() -> None:

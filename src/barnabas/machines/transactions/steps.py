@@ -7,8 +7,7 @@ A producer epoch is used up one before the largest number: the last one is left 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
 from barnabas.model.ids import TopicPartition
@@ -29,8 +28,7 @@ EPOCH_BUMPS_SINCE: Final = 2
 """The transaction.version from which on every end of a transaction brings a new epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Markers:
+class Markers(NamedTuple):
     """The end of a transaction, to be written to each of its partitions."""
 
     transactional_id: str
@@ -165,8 +163,7 @@ def markers(transactional_id: str, prepared: TransactionLogValue) -> Markers:
 
 def _step(before: TransactionLogValue, after: TransactionState, now_ms: int, **changes: Any) -> TransactionLogValue:
     TRANSITIONS.check(state_of(before), after)
-    return replace(
-        before,
+    return before._replace(
         transaction_status=after,
         previous_producer_id=before.producer_id,
         transaction_last_update_timestamp_ms=now_ms,

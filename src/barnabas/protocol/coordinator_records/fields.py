@@ -185,7 +185,7 @@ class Schema(NamedTuple):
                 tagged.append((item.tag, bytes(content)))
         if flexible:
             out += uvarint(len(tagged))
-            for tag, encoded in tagged:
+            for tag, encoded in sorted(tagged):
                 out += uvarint(tag) + uvarint(len(encoded)) + encoded
 
     def read(self, cursor: Cursor) -> Any:

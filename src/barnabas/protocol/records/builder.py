@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.records.batch import (
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     from barnabas.protocol.records.records import Record
 
+LENGTH_AT: Final = 8
+CRC_AT: Final = 17
+_NUMBER: Final = struct.Struct(">I")
 NO_LEADER_EPOCH: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 
@@ -50,10 +54,11 @@ def build_batch(
 ) -> bytes:
     """One batch of `records`, at least one; with `append_time`, that is the time of all of them (LogAppendTime)."""
     attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
-    max_timestamp = base_timestamp + max(record.timestamp_delta for record in records)
     if append_time is not None:
         attributes |= LOG_APPEND_TIME
         max_timestamp = append_time
+    else:
+        max_timestamp = base_timestamp + max([record.timestamp_delta for record in records])
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -75,11 +80,12 @@ def build_batch(
 def seal(header: BatchHeader, payload: Buffer) -> bytes:
     """The batch of `header` and `payload` (as it is stored, compressed or not), its length and CRC made right."""
     view = memoryview(payload)
-    sized = header._replace(batch_length=HEADER_SIZE - LOG_OVERHEAD + len(view))
-    head = HEADER.pack(*sized._replace(crc=checksum(sized, view)))
+    head = bytearray(HEADER.pack(*header))
+    _NUMBER.pack_into(head, LENGTH_AT, HEADER_SIZE - LOG_OVERHEAD + len(view))
+    _NUMBER.pack_into(head, CRC_AT, crc32c(view, crc32c(head[CRC_START:])))
     return b"".join((head, view))
 
 
 def checksum(header: BatchHeader, payload: Buffer) -> int:
     """The CRC of the batch that `header` and `payload` make."""
-    return crc32c(payload, crc32c(memoryview(HEADER.pack(*header))[CRC_START:]))
+    return crc32c(payload, crc32c(HEADER.pack(*header)[CRC_START:]))

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import InvalidRecord
-from barnabas.protocol.records.builder import build_batch
-from barnabas.protocol.records.records import Record
+from barnabas.protocol.records.batch import CONTROL, MAGIC, NO_SEQUENCE, TRANSACTIONAL, BatchHeader
+from barnabas.protocol.records.builder import NO_LEADER_EPOCH, seal
+
+if TYPE_CHECKING:
+    from barnabas.protocol.records.records import Record
 
 _KEY: Final = struct.Struct(">hh")
 _END_OF_TRANSACTION: Final = struct.Struct(">hi")
+_MARKER: Final = struct.Struct(">bbbbbhhbhib")
+"""The whole record of a marker, which has one shape: lengths and deltas are varints of one byte (twice the number)."""
 _VERSION: Final = 0
 
 
@@ -67,17 +72,19 @@ def read_marker(record: Record) -> EndOfTransaction:
 
 def build_marker(marker: EndOfTransaction, *, timestamp: int, producer_id: int, producer_epoch: int) -> bytes:
     """The control batch that ends a transaction of this producer."""
-    record = Record(
-        offset_delta=0,
-        timestamp_delta=0,
-        key=_KEY.pack(_VERSION, marker.type),
-        value=_END_OF_TRANSACTION.pack(_VERSION, marker.coordinator_epoch),
-    )
-    return build_batch(
-        [record],
+    header = BatchHeader(
+        base_offset=0,
+        batch_length=0,
+        leader_epoch=NO_LEADER_EPOCH,
+        magic=MAGIC,
+        crc=0,
+        attributes=TRANSACTIONAL | CONTROL,
+        last_offset_delta=0,
         base_timestamp=timestamp,
+        max_timestamp=timestamp,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
+        base_sequence=NO_SEQUENCE,
+        record_count=1,
     )
+    return seal(header, _MARKER.pack(32, 0, 0, 0, 8, _VERSION, marker.type, 12, _VERSION, marker.coordinator_epoch, 0))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 MIN_RECORD_SIZE: Final = 7
 """A record without key, value and headers: one byte for each field."""
 
+_ONE_BYTE: Final = tuple(bytes((number,)) for number in range(0x80))
+"""The numbers that take one byte: most of a record's are such."""
 _WALKED: Final = 8
 """Up to so many records, going over them all costs less than looking for the last one."""
 _FEW: Final = 64
@@ -58,7 +60,9 @@ def varint(value: int) -> bytes:
     """
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest < 0x80:
-        return bytes((rest,))
+        return _ONE_BYTE[rest]
+    if rest < 0x4000:
+        return bytes((rest & 0x7F | 0x80, rest >> 7))
     out = bytearray()
     while rest >= 0x80:
         out.append(rest & 0x7F | 0x80)
@@ -88,15 +92,17 @@ def read_varint(data: bytes | memoryview, position: int, max_bytes: int = 5) -> 
 
 def encode_record(record: Record) -> bytes:
     """The bytes of one record."""
-    body = bytearray(b"\x00")
-    body += varint(record.timestamp_delta)
-    body += varint(record.offset_delta)
-    for part in (record.key, record.value):
-        _put(body, part)
-    body += varint(len(record.headers))
-    for key, value in record.headers:
-        _put(body, key.encode("utf-8", "surrogateescape"))
-        _put(body, value)
+    offset_delta, timestamp_delta, key, value, headers = record
+    body = b"".join(
+        (
+            b"\x00",
+            varint(timestamp_delta),
+            varint(offset_delta),
+            b"\x01" if key is None else varint(len(key)) + key,
+            b"\x01" if value is None else varint(len(value)) + value,
+            _encode_headers(headers) if headers else b"\x00",
+        )
+    )
     return varint(len(body)) + body
 
 
@@ -205,12 +211,13 @@ def _lengths_agree(batch: bytes | memoryview, start: int, count: int) -> bool:
     return position == len(batch) and not signs & 1
 
 
-def _put(body: bytearray, part: bytes | None) -> None:
-    if part is None:
-        body.append(1)
-    else:
-        body += varint(len(part))
-        body += part
+def _encode_headers(headers: tuple[Header, ...]) -> bytes:
+    out = bytearray(varint(len(headers)))
+    for key, value in headers:
+        name = key.encode("utf-8", "surrogateescape")
+        out += varint(len(name)) + name
+        out += b"\x01" if value is None else varint(len(value)) + value
+    return bytes(out)
 
 
 def _read_record(payload: bytes, position: int) -> tuple[Record, int]:
