@@ -138,7 +138,7 @@ class Coordinator:
             committed=commit,
         )
         if fresh_id is None:
-            fresh_id = self.fresh_id() if self.machine.needs_producer_id(name) else -1
+            fresh_id = self.fresh_id() if self.machine.is_used_up(name) else -1
         response = self.apply(self.machine.end_txn(request, fresh_id, Client(version), self.now_ms))
         assert isinstance(response, EndTxnResponse)
         return response

@@ -2,9 +2,9 @@
 
 `decode` gives a handler the newest version of a request; `encode` writes a response of the newest version as the older
 version that the client asked in. Readers and writers are made once per API and version: importing a schema costs a
-millisecond, and a broker that nobody asks for ACLs never imports them. OffsetCommit, and the responses of Metadata
-and of those by which groups rebalance, are packed by hand (`protocol/offset_commit`, `metadata_response`,
-`group_responses`), and so are Produce and Fetch, which do not come this way.
+millisecond, and a broker that nobody asks for ACLs never imports them. OffsetCommit and EndTxn, and the responses of
+Metadata and of those by which groups rebalance, are packed by hand (`protocol/offset_commit`, `end_txn`,
+`metadata_response`, `group_responses`), and so are Produce and Fetch, which do not come this way.
 """
 
 from __future__ import annotations
@@ -100,6 +100,10 @@ def decode(key: ApiKey, version: int, newest: int, data: memoryview, position: i
         from barnabas.protocol import offset_commit
 
         return offset_commit.unpack(data, position, version, MAX_ELEMENTS)
+    if key is ApiKey.END_TXN:
+        from barnabas.protocol import end_txn
+
+        return end_txn.unpack(data, position, version)
     codec = request_codec(key, version, newest)
     most = MAX_INTERNAL_ELEMENTS if key.value in INTERNAL else MAX_ELEMENTS
     readable = bounds.check(codec.message_class, data, position, most)
@@ -118,6 +122,10 @@ def encode(key: ApiKey, version: int, correlation_id: int, response: Any) -> byt
         from barnabas.protocol import offset_commit
 
         return offset_commit.pack(correlation_id, version, response)
+    if key is ApiKey.END_TXN:
+        from barnabas.protocol import end_txn
+
+        return end_txn.pack(correlation_id, version, response)
     if key in REBALANCING:
         from barnabas.protocol import group_responses
 

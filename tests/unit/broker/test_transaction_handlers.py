@@ -223,6 +223,16 @@ def test_whoever_registers_again_takes_no_producer_id(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def test_an_end_of_an_id_that_nobody_registered_takes_no_producer_id(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        first = await transactor.broker.producer_ids.next()
+        transactor.producer = first, 0
+        assert await transactor.end() is ErrorCode.invalid_producer_id_mapping
+        assert await transactor.broker.producer_ids.next() == first + 1
+
+    run(tmp_path, story)
+
+
 def test_older_producers_add_partitions_first(tmp_path: Path) -> None:
     async def story(transactor: Transactor) -> None:
         await transactor.init()

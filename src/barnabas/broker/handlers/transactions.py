@@ -164,13 +164,18 @@ def end_txn(broker: Broker, request: EndTxnRequest, caller: Caller, version: int
     """Commit or abort; a coroutine when a new producer id is needed, which only clients get that get epochs."""
     if not request.transactional_id:
         return _not_ended(InvalidRequest("a transactional id must not be empty"))
-    try:
-        machine = broker.transactions.runtime.find(request.transactional_id).machine
-    except ApiError as error:
-        return _not_ended(error)
-    if version >= BUMPS_IN_END_SINCE and machine is not None and machine.needs_producer_id(request.transactional_id):
+    if version >= BUMPS_IN_END_SINCE and _is_used_up(broker, request.transactional_id):
         return _end_with_new_id(broker, request, version)
     return _end(broker, request, -1, version)
+
+
+def _is_used_up(broker: Broker, transactional_id: str) -> bool:
+    """Whether a producer has no epochs left; if its coordinator is not here, that is told when it is to decide."""
+    try:
+        machine = broker.transactions.runtime.find(transactional_id).machine
+    except ApiError:
+        return False
+    return machine is not None and machine.is_used_up(transactional_id)
 
 
 async def _end_with_new_id(broker: Broker, request: EndTxnRequest, version: int) -> EndTxnResponse:

@@ -108,6 +108,10 @@ class TransactionCoordinator:
 
     # InitProducerId
 
+    def needs_producer_id(self, transactional_id: str) -> bool:
+        """Whether a registration may take a new producer id."""
+        return transactional_id not in self.transactions or self.is_used_up(transactional_id)
+
     def init_producer_id(
         self, request: InitProducerIdRequest, fresh_id: int, asker: Asker, now_ms: int
     ) -> TransactionOutcome:
@@ -228,13 +232,13 @@ class TransactionCoordinator:
 
     # EndTxn
 
-    def needs_producer_id(self, transactional_id: str) -> bool:
-        """Whether a registration, or the end of the transaction, may take a new producer id."""
+    def is_used_up(self, transactional_id: str) -> bool:
+        """Whether the end of a transaction may take a new producer id."""
         value = self.transactions.get(transactional_id)
-        return value is None or steps.is_used_up(value.producer_epoch)
+        return value is not None and steps.is_used_up(value.producer_epoch)
 
     def end_txn(self, request: EndTxnRequest, fresh_id: int, asker: Asker, now_ms: int) -> TransactionOutcome:
-        """Commit or abort; `fresh_id` is a new producer id where `needs_producer_id`, or -1.
+        """Commit or abort; `fresh_id` is a new producer id where the last one `is_used_up`, or -1.
 
         What it was fetched for may have happened meanwhile; then it is nobody's.
         """
@@ -253,16 +257,7 @@ class TransactionCoordinator:
         except ApiError as error:
             draft.reply(asker, _not_ended(error.code, asker.version))
             return draft.outcome()
-        producer_id, epoch = steps.after_end(value) if bumps else (NO_PRODUCER_ID, NO_EPOCH)
-        draft.reply(
-            asker,
-            EndTxnResponse(
-                throttle_time=_NO_THROTTLE,
-                error_code=ErrorCode.none,
-                producer_id=ProducerId(producer_id),
-                producer_epoch=i16(epoch),
-            ),
-        )
+        draft.reply(asker, _ended(*steps.after_end(value)) if bumps else _ENDED)
         return draft.outcome()
 
     def _end(
@@ -280,7 +275,7 @@ class TransactionCoordinator:
             self._epochs_before[transactional_id] = before.producer_epoch
         self._change(transactional_id, value, draft)
         draft.cancel_timer(TimerKey(TIMEOUT, transactional_id))
-        draft.sends.append(steps.markers(transactional_id, value))
+        draft.sends.append(steps.Markers(transactional_id, value))
         return value
 
     def markers_written(self, markers: steps.Markers, now_ms: int) -> TransactionOutcome:
@@ -350,7 +345,7 @@ class TransactionCoordinator:
             if state is TransactionState.ONGOING:
                 draft.set_timer(TimerKey(TIMEOUT, transactional_id), now_ms + value.transaction_timeout_ms)
             elif state.is_open:
-                draft.sends.append(steps.markers(transactional_id, value))
+                draft.sends.append(steps.Markers(transactional_id, value))
         return draft.outcome()
 
     def abandon(self, code: ErrorCode) -> TransactionOutcome:
@@ -453,6 +448,15 @@ def _not_registered(code: ErrorCode) -> InitProducerIdResponse:
     return InitProducerIdResponse(throttle_time=_NO_THROTTLE, error_code=code, producer_epoch=i16(NO_EPOCH))
 
 
+def _ended(producer_id: int, epoch: int) -> EndTxnResponse:
+    return EndTxnResponse(
+        throttle_time=_NO_THROTTLE,
+        error_code=ErrorCode.none,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=i16(epoch),
+    )
+
+
 def _not_ended(code: ErrorCode, version: int) -> EndTxnResponse:
     if code is ErrorCode.producer_fenced and version < FENCED_SINCE:
         code = ErrorCode.invalid_producer_epoch
@@ -473,3 +477,7 @@ def _concurrent(transactional_id: str) -> ApiError:
 
 def _not_open(transactional_id: str, state: TransactionState) -> ApiError:
     return InvalidTxnState(f"{transactional_id} is {state.label}: there is nothing to end that way")
+
+
+_ENDED: Final = _ended(NO_PRODUCER_ID, NO_EPOCH)
+"""What clients are told that get no epoch with the end of a transaction."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 MAX_EPOCH: Final = 2**15 - 1
+_STATES: Final = tuple(TransactionState)
 EPOCH_BUMPS_SINCE: Final = 2
 """The transaction.version from which on every end of a transaction brings a new epoch."""
 
@@ -32,16 +33,38 @@ class Markers(NamedTuple):
     """The end of a transaction, to be written to each of its partitions."""
 
     transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    partitions: tuple[TopicPartition, ...]
-    transaction_version: int
+    prepared: TransactionLogValue
+    """The state in which that was decided."""
+
+    @property
+    def producer_id(self) -> int:
+        """Whose transaction it is."""
+        return self.prepared.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        """The epoch that the markers have."""
+        return self.prepared.producer_epoch
+
+    @property
+    def commit(self) -> bool:
+        """Whether the transaction is committed."""
+        return state_of(self.prepared) is TransactionState.PREPARE_COMMIT
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """Where it has written to."""
+        return partitions_of(self.prepared)
+
+    @property
+    def transaction_version(self) -> int:
+        """What the client speaks."""
+        return self.prepared.client_transaction_version
 
 
 def state_of(value: TransactionLogValue) -> TransactionState:
-    """The state in a record."""
-    return TransactionState(value.transaction_status)
+    """The state in a record; its number was checked when the record was read."""
+    return _STATES[value.transaction_status]
 
 
 def partitions_of(value: TransactionLogValue) -> frozenset[TopicPartition]:
@@ -147,18 +170,6 @@ def forget(transactional_id: str, before: TransactionLogValue) -> TransactionRec
     """Nobody uses the id any more."""
     TRANSITIONS.check(state_of(before), TransactionState.DEAD)
     return TransactionRecord(TransactionLogKey(transactional_id), None)
-
-
-def markers(transactional_id: str, prepared: TransactionLogValue) -> Markers:
-    """What is to be written to the partitions of a transaction whose end is decided."""
-    return Markers(
-        transactional_id=transactional_id,
-        producer_id=prepared.producer_id,
-        producer_epoch=prepared.producer_epoch,
-        commit=state_of(prepared) is TransactionState.PREPARE_COMMIT,
-        partitions=tuple(sorted(partitions_of(prepared))),
-        transaction_version=prepared.client_transaction_version,
-    )
 
 
 def _step(before: TransactionLogValue, after: TransactionState, now_ms: int, **changes: Any) -> TransactionLogValue:

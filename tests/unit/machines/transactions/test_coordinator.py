@@ -7,7 +7,7 @@ import pytest
 from barnabas.machines.transactions.coordinator import EXPIRY, MOST_FORGOTTEN, TIMEOUT, TimerKey
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
-from barnabas.machines.transactions.steps import MAX_EPOCH, Markers
+from barnabas.machines.transactions.steps import MAX_EPOCH
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from tests.support.transactions import ID, PLACE, TIMEOUT_MS, Coordinator
@@ -53,16 +53,10 @@ class TestRegistering:
     ) -> None:
         producer_id, epoch = opened(coordinator)
         assert coordinator.init().error_code is ErrorCode.concurrent_transactions
-        assert coordinator.markers == [
-            Markers(
-                transactional_id=ID,
-                producer_id=producer_id,
-                producer_epoch=epoch + 1,
-                commit=False,
-                partitions=(PLACE,),
-                transaction_version=2,
-            )
-        ]
+        (markers,) = coordinator.markers
+        assert (markers.transactional_id, markers.commit, markers.partitions) == (ID, False, frozenset((PLACE,)))
+        assert (markers.producer_id, markers.producer_epoch) == (producer_id, epoch + 1)
+        assert markers.transaction_version == 2
         assert coordinator.init().error_code is ErrorCode.concurrent_transactions
         coordinator.write_markers()
         assert coordinator.register() == (producer_id, epoch + 2)
@@ -212,7 +206,7 @@ class TestEndingWithEpochs:
         producer = coordinator.advance(MAX_EPOCH - 1)
         coordinator.add(producer)
         next_id = coordinator.end(producer).producer_id
-        assert coordinator.machine.needs_producer_id(ID)
+        assert coordinator.machine.is_used_up(ID)
         fetched = coordinator.fresh_id()
         coordinator.write_markers()
         response = coordinator.end((next_id, 0), commit=False, fresh_id=fetched)
