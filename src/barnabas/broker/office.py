@@ -75,6 +75,8 @@ class Office:
         self._machine: ControllerMachine | None = None
         self._restarted: Mapping[PartitionKey, frozenset[int]] = {}
         """Replicas that were away while nobody was looking: what the tree showed when it was loaded last."""
+        self._unsettled = False
+        """Whether nobody has decided yet about the brokers that came, went or restarted before that."""
         self.term: Term | None = None
         """The time for which this broker was elected."""
         self.is_active = False
@@ -97,7 +99,7 @@ class Office:
         try:
             await self._load(loaded)
             self.is_active = True
-            await self.decide(self._registered(await load_brokers(store)))
+            await self._decide_about(await load_brokers(store))
         except BaseException:
             self._machine, self.is_active = None, False
             raise
@@ -142,6 +144,7 @@ class Office:
                 else:
                     logger.warning("the tree is not what it was, loading it again: %s", error)
                     await self._load()
+                    self._left()
                 continue
             if machine is not self._machine:
                 continue  # the session ended meanwhile, and the office with it
@@ -155,8 +158,8 @@ class Office:
     async def follow(self) -> None:
         """Decide about brokers that came or went, and learn of settings that brokers wrote themselves."""
         brokers = await load_brokers(self._open_store())
-        if self._machine is not None and (brokers != self._machine.image.brokers or self._restarted):
-            await self.decide(self._registered(brokers))
+        if self._machine is not None and (brokers != self._machine.image.brokers or self._unsettled):
+            await self._decide_about(brokers)
         configs, _ = await self._news.changes.news(self._open_store())
         if self._machine is None:
             return
@@ -170,9 +173,16 @@ class Office:
             self._machine.replay(changes)
             self._publish(self._machine.image)
 
-    def _registered(self, brokers: Mapping[int, BrokerImage]) -> Registered:
-        restarted, self._restarted = self._restarted, {}
-        return Registered(brokers, restarted)
+    async def _decide_about(self, brokers: Mapping[int, BrokerImage]) -> None:
+        """Lead without brokers that went, and use those that came; if that fails, or the tree changes, once more."""
+        self._unsettled = False
+        try:
+            await self.decide(Registered(brokers, self._restarted))
+        except BaseException:
+            self._unsettled = True
+            raise
+        if not self._unsettled:
+            self._restarted = {}
 
     def _publish(self, image: ClusterImage) -> None:
         """Act on a new image here, and have it told to the others."""
@@ -226,8 +236,22 @@ class Office:
                 await self._write_operations(wanted)
             loaded = await load(store)
         await make_folders(store, loaded.image)
-        self._machine = self._new_machine(loaded.image)
-        self._restarted = loaded.restarted
+        self._machine = self._new_machine(self._with_what_is_not_stored(loaded.image))
+        self._restarted, self._unsettled = loaded.restarted, True
+
+    def _with_what_is_not_stored(self, image: ClusterImage) -> ClusterImage:
+        """Who is about to stop, and whose disks failed, as brokers said that have not registered anew since."""
+        known = self._cache.image
+        same = {
+            broker_id
+            for broker_id, broker in image.brokers.items()
+            if broker_id in known.brokers and known.brokers[broker_id].epoch == broker.epoch
+        }
+        return replace(
+            image,
+            leaving=known.leaving & same,
+            failed={broker_id: keys for broker_id, keys in known.failed.items() if broker_id in same},
+        )
 
     def _new_machine(self, image: ClusterImage) -> ControllerMachine:
         if self.term is not None:

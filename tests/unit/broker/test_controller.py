@@ -11,7 +11,7 @@ import pytest
 
 from barnabas.broker.controller import Controller, new_id
 from barnabas.machines.controller.image import ALL_BROKERS, NO_LEADER, ConfigResource, Endpoint, TopicImage
-from barnabas.machines.controller.requests import NewPartitions, NewTopic
+from barnabas.machines.controller.requests import LogDirFailed, NewPartitions, NewTopic
 from barnabas.metadata import sqlite_tree
 from barnabas.metadata.announcements import announcements
 from barnabas.metadata.cache import Delta, MetadataCache
@@ -34,10 +34,10 @@ from barnabas.model.ids import uuid_from_text, uuid_to_text
 from barnabas.protocol.internal import UpdateMetadataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from barnabas.metadata.store import Node
+    from barnabas.metadata.store import Node, Operation
 
 
 def registration(broker_id: int = 0) -> Registration:
@@ -430,6 +430,58 @@ def test_loads_the_tree_again_when_someone_else_wrote_to_it(tmp_path: Path) -> N
             assert isinstance((await controller.create_topics([NewTopic("t")]))["t"], TopicAlreadyExists)
             assert controller.cache.image.topics["t"].topic_id == topic_id
             await store.close()
+
+    asyncio.run(main())
+
+
+class Meddled(SqliteStore):
+    """A store in which somebody makes a topic just before its broker does; `meddling` is what else happens then."""
+
+    meddling: Callable[[], Awaitable[None]] | None = None
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        if self.meddling is not None:
+            meddling, self.meddling = self.meddling, None
+            await self.create(TopicNode.path("t"), TopicNode.encode(UUID(int=99), []))
+            await meddling()
+        await super().multi(operations)
+
+
+def test_a_broker_that_goes_while_the_tree_is_loaded_again_is_replaced(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            store = Meddled(nodes.path)
+            controller = Controller(lambda: store, MetadataCache(), ManualClock())
+            nodes.controllers.append(controller)
+            await controller.start(registration(0))
+            other = await nodes.store()
+            await other.create(BrokerNode.path(1), BrokerNode.encode(registration(1), 0), ephemeral=True)
+            await until(lambda: 1 in controller.cache.image.brokers)
+            await controller.create_topics([NewTopic("r", 2, 2)])
+            assert {found.leader for found in controller.cache.image.topics["r"].partitions} == {0, 1}
+            store.meddling = other.close
+            assert isinstance((await controller.create_topics([NewTopic("t")]))["t"], TopicAlreadyExists)
+            await until(lambda: {found.leader for found in controller.cache.image.topics["r"].partitions} == {0})
+
+    asyncio.run(main())
+
+
+def test_failed_disks_are_remembered_when_the_tree_is_loaded_again(tmp_path: Path) -> None:
+    async def nothing() -> None:
+        """Only the topic is made."""
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            store = Meddled(nodes.path)
+            controller = Controller(lambda: store, MetadataCache(), ManualClock())
+            nodes.controllers.append(controller)
+            await controller.start(registration(0))
+            await controller.create_topics([NewTopic("r")])
+            await controller.decide(LogDirFailed(0, [("r", 0)]))
+            store.meddling = nothing
+            assert isinstance((await controller.create_topics([NewTopic("t")]))["t"], TopicAlreadyExists)
+            assert controller.cache.image.failed == {0: {("r", 0)}}
+            assert controller.cache.image.topics["r"].partitions[0].leader == NO_LEADER
 
     asyncio.run(main())
 
