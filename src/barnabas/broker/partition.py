@@ -370,6 +370,8 @@ class Partition:
             self._committed()
 
     def _committed(self) -> None:
+        if self._failure is not None:
+            return  # a leadership that is over, and hears late of a sync or an ISR, says nothing more of the log
         high_watermark = self.log.high_watermark = self.leader.high_watermark
         _tell(self._commit_waiters, high_watermark)
         if self._watchers:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
-    from barnabas.machines.controller.image import ClusterImage
+    from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
 
 NOW = 1_700_000_000_000
 
@@ -105,6 +105,24 @@ def test_who_waits_on_a_deleted_partition_is_told_even_if_its_disk_has_failed(tm
     run(tmp_path, story)
 
 
+def test_a_leadership_that_is_over_says_nothing_more_of_its_log(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t")
+        image = broker.metadata.image
+        followed = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader_epoch=1, partition_epoch=1)
+        broker.metadata.replace(with_partition(image, topic, followed))
+        old = broker.replicas.find("t", 0)
+        append(old, [NOW] * 3)
+        assert old.log.high_watermark == 0
+        elsewhere = replace(followed, leader=2, leader_epoch=2, partition_epoch=3)
+        broker.metadata.replace(with_partition(image, topic, elsewhere))
+        old.log.truncate_to(1)
+        old.commit_isr((1,), 2)  # the answer to a proposal comes after the end of the leadership
+        assert old.log.high_watermark == 0
+
+    run(tmp_path, story)
+
+
 def test_settings_that_change_while_a_log_is_made_reach_it(tmp_path: Path) -> None:
     async def story(broker: Broker) -> None:
         await broker.controller.create_topics([NewTopic("t", 1, 1)])
@@ -179,6 +197,10 @@ class TestStrays:
 
 def without(image: ClusterImage, topic: str) -> ClusterImage:
     return replace(image, topics={name: found for name, found in image.topics.items() if name != topic})
+
+
+def with_partition(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> ClusterImage:
+    return replace(image, topics={**image.topics, topic.name: replace(topic, partitions=(partition,))})
 
 
 def with_other_broker(image: ClusterImage) -> ClusterImage:
