@@ -81,12 +81,14 @@ class Dispatcher:
         known = connection.state
         if not isinstance(known, KnownClient) or frame[CLIENT_ID : known.body] != known.raw_client_id:
             known = connection.state = _meet(connection, frame, length)
-        _, body, caller = known
+        _, body, caller, _ = known
         if route.flexible:
             body = body + 1 if body < len(frame) and frame[body] == 0 else framing.skip_tags(frame, body)
         if route.raw:
             answer: Answer | Parked = route.handler(self._broker, caller, route.version, correlation_id, frame, body)
             return answer  # what it raises ends the connection, in net/connection
+        if route.api.internal:
+            self._check_peer(route.api, connection, known)
         return self._serve_message(route, caller, correlation_id, frame, body)
 
     def _serve_message(
@@ -94,8 +96,6 @@ class Dispatcher:
     ) -> Answer | Parked:
         """Have a handler answer that is given a message, and not the frame."""
         api, version = route.api, route.version
-        if api.internal and not self._broker.is_peer(caller):
-            raise InvalidFrame(f"{api.key.name} is for brokers only, on the listener that they use")
         request = codec.decode(api.key, version, api.newest, frame, body)
         if api.by_controller and not self._broker.controller.is_active and _is_for_controller(request):
             if self._broker.is_peer(caller) and FORWARDED.fullmatch(caller.client_id or ""):
@@ -113,6 +113,14 @@ class Dispatcher:
             return codec.encode(api.key, version, correlation_id, response)
         except Exception as error:
             return _failed(api, version, correlation_id, error)
+
+    def _check_peer(self, api: Api, connection: Connection, known: KnownClient) -> None:
+        """Refuse who cannot be a broker; note, once for a connection, who could be anybody."""
+        if not self._broker.is_peer(known.caller):
+            raise InvalidFrame(f"{api.key.name} is for brokers only, on the listener that they use")
+        if not (known.is_noted or self._broker.has_listener_for_brokers):
+            connection.state = known._replace(is_noted=True)
+            logger.info("%s at %s asks %s as a broker, where clients are too", *known.caller.named, api.key.name)
 
     async def finish(self, grace: float) -> None:
         """Wait for the handlers that are under way; those that are not done after `grace` seconds are ended."""
@@ -173,6 +181,8 @@ class KnownClient(NamedTuple):
     raw_client_id: bytes
     body: int
     caller: Caller
+    is_noted: bool = False
+    """Whether the log says that it asks what only brokers ask."""
 
 
 def _meet(connection: Connection, frame: memoryview, length: int) -> KnownClient:

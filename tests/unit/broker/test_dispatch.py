@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,10 @@ def serve(broker: Broker, frame: bytes, listener: str = "PLAINTEXT") -> Any:
     return Dispatcher(broker).serve(connection(listener), memoryview(frame))
 
 
+async def _refuse(_: object) -> None:
+    raise NotController("not here")
+
+
 async def resolved(parked: Any) -> bytes:
     assert isinstance(parked, Parked)
     done = asyncio.Event()
@@ -78,15 +83,22 @@ def test_what_brokers_ask_is_refused_on_other_listeners() -> None:
 
 async def test_it_is_taken_on_theirs_and_where_there_is_only_one() -> None:
     frame = request(ALTER_PARTITION, 3, 1, NO_CHANGES)
-
-    async def refuse(_: object) -> None:
-        raise NotController("not here")
-
     for listener, properties in (("INTERNAL", APART), ("PLAINTEXT", {})):
-        controller = SimpleNamespace(is_active=False, decide=refuse)
+        controller = SimpleNamespace(is_active=False, decide=_refuse)
         broker = telling_broker(ClusterOf(), properties, controller=controller)
         answer = read_response(ALTER_PARTITION, 3, (await resolved(serve(broker, frame, listener)))[4:], 1)
         assert answer.error_code is ErrorCode.not_controller
+
+
+async def test_who_asks_it_where_clients_are_too_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    frame = memoryview(request(ALTER_PARTITION, 3, 1, NO_CHANGES))
+    for listener, properties, noted in (("INTERNAL", APART, 0), ("PLAINTEXT", {}, 1)):
+        broker = telling_broker(ClusterOf(), properties, controller=SimpleNamespace(is_active=False, decide=_refuse))
+        dispatcher, one = Dispatcher(broker), connection(listener)
+        for _ in range(2):
+            await resolved(dispatcher.serve(one, frame))
+        assert caplog.text.count("wire at 127.0.0.1:1 asks ALTER_PARTITION as a broker, where clients are too") == noted
 
 
 async def test_what_only_the_controller_can_answer_is_handed_on_as_it_came() -> None:
