@@ -28,6 +28,14 @@ class Checkpoint:
     spark: SparkSession
     location: str
 
+    @property
+    def address(self) -> str:
+        """The location as Spark has to be told it: a path without `file://` may be one of HDFS to it.
+
+        Nothing is quoted, since Hadoop takes what follows the scheme as it is.
+        """
+        return self.location if is_remote(self.location) else f"file://{local_path(self.location).absolute()}"
+
     def id(self) -> str | None:
         """The id that Spark gave to the query; another checkpoint will have another. None if there is no checkpoint."""
         text = self._text("metadata")
@@ -40,11 +48,13 @@ class Checkpoint:
         folder = local_path(self.location) / "commits"
         return folder.is_dir() and any(each.name.isdecimal() for each in folder.iterdir())
 
-    def offsets(self, batch: int) -> dict[TopicPartition, int]:
-        """Where a batch ends; empty for the one before the first. Where a topic is read twice, the lower end counts."""
+    def offsets(self, batch: int) -> dict[TopicPartition, int] | None:
+        """Where a batch ends, None if it is not noted. Where a topic is read twice, the lower end counts."""
         text = self._text(f"offsets/{batch}")
+        if text is None:
+            return None
         found: dict[TopicPartition, int] = {}
-        for line in [] if text is None else text.splitlines()[2:]:
+        for line in text.splitlines()[2:]:
             if line == "-":  # a source that has no offset yet
                 continue
             for partition, end in from_text(line).items():

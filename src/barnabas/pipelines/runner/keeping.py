@@ -43,8 +43,8 @@ class Log(Protocol):
     def has_batches(self) -> bool:
         """Whether any batch was finished."""
 
-    def offsets(self, batch: int) -> Mapping[TopicPartition, int]:
-        """Where a batch ends."""
+    def offsets(self, batch: int) -> Mapping[TopicPartition, int] | None:
+        """Where a batch ends, None if that is not noted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,15 @@ class BatchKey:
 
 
 def key_of(batch: int, log: Log, begun: Offsets, topic_ids: Mapping[str, str], *, by_offsets: bool) -> BatchKey:
-    """The key of a batch; `begun` is where the first one begins."""
+    """The key of a batch that runs; `begun` is where the first one begins. Raises CheckpointRefused."""
     end = log.offsets(batch)
-    start = {**begun, **log.offsets(batch - 1)}
-    ranges = between(start, end)
+    before = log.offsets(batch - 1) if batch else {}
+    if end is None or before is None:
+        raise CheckpointRefused(
+            f"{log.location} does not say which records batch {batch} has, so Spark keeps its checkpoint elsewhere, or "
+            "somebody removed it. Nothing of this batch was added."
+        )
+    ranges = between({**begun, **before}, end)
     if by_offsets:
         return BatchKey(ranges, topic_ids)
     numbered = OffsetRange(*BATCHES, batch, batch + 1)

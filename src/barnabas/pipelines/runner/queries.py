@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as fn
 
 from barnabas.pipelines.cluster import ClusterView
+from barnabas.pipelines.runner.checkpoints import Checkpoint
 from barnabas.pipelines.runner.listener import BatchListener
 from barnabas.pipelines.runner.table_query import TableQuery
 from barnabas.pipelines.runner.views import make_views
@@ -58,11 +59,13 @@ class SinkQuery:
         starts = {source.name: source.start for source in flow.topics}
         frame = make_views(session, self._pipeline, self._sink, flow, starts)
         options = {f"kafka.{name}": value for name, value in self._pipeline.kafka.items()}
+        location = self._pipeline.checkpoint(self._sink)
+        assert location is not None, "the check has seen to it"
         return (
             encoded(frame, self._sink)
             .writeStream.format("barnabas")
             .options(**options, topic=self._sink.topic, deliveryGuarantee="exactly-once")
-            .option("checkpointLocation", str(self._pipeline.checkpoint(self._sink)))
+            .option("checkpointLocation", Checkpoint(session, location).address)
             .outputMode(self._sink.mode)
         )
 

@@ -80,7 +80,7 @@ class TableQuery:
             topic_ids=self._cluster.topic_ids,
             by_offsets=self._flow.by_offsets,
         )
-        return frame.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint.location)
+        return frame.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint.address)
 
     def _checkpoint_location(self) -> str:
         """The one that was named; where offsets say everything, a folder that lives as long as the run."""

@@ -53,6 +53,8 @@ class TableBatches:
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write a batch and commit it. Raises TableError, and then the batch is not in the table."""
         key = self._key(batch)
+        if not key.ranges:  # nothing was read, and nothing is remembered: where batches are counted there is a range
+            return
         if self._is_there(key):
             if not self._by_offsets:
                 frame.write.format("noop").mode("overwrite").save()
@@ -63,7 +65,7 @@ class TableBatches:
         self._table.commit(self._pipeline, key.ranges, key.topic_ids, written(frame, destination), self._schema)
 
     def _key(self, batch: int) -> BatchKey:
-        topics = {partition.topic for partition in self._checkpoint.offsets(batch)}
+        topics = {partition.topic for partition in self._checkpoint.offsets(batch) or {}}
         ids = self._topic_ids(sorted(topics))
         return key_of(batch, self._checkpoint, self._begun, ids, by_offsets=self._by_offsets)
 

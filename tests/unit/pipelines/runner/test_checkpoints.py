@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.runner.checkpoints import Checkpoint
 
@@ -22,7 +24,19 @@ def write(folder: Path, name: str, *lines: str) -> None:
 
 def test_nothing_is_known_of_a_checkpoint_that_is_not_there(tmp_path: Path) -> None:
     checkpoint = Checkpoint(NO_SPARK, str(tmp_path / "none"))
-    assert (checkpoint.id(), checkpoint.has_batches(), checkpoint.offsets(0)) == (None, False, {})
+    assert (checkpoint.id(), checkpoint.has_batches(), checkpoint.offsets(0)) == (None, False, None)
+
+
+@pytest.mark.parametrize(
+    ("location", "address"),
+    [
+        ("/tmp/a b%20c", "file:///tmp/a b%20c"),
+        ("file:///tmp/a%20b", "file:///tmp/a b"),
+        ("hdfs://host/checkpoints/a", "hdfs://host/checkpoints/a"),
+    ],
+)
+def test_spark_looks_for_a_checkpoint_where_we_do(location: str, address: str) -> None:
+    assert Checkpoint(NO_SPARK, location).address == address
 
 
 def test_a_checkpoint_has_an_id_and_the_ends_of_its_batches(tmp_path: Path) -> None:

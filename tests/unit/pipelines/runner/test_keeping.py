@@ -37,8 +37,8 @@ class Log:
     def has_batches(self) -> bool:
         return self.finished > 0
 
-    def offsets(self, batch: int) -> dict[TopicPartition, int]:
-        return self.ends.get(batch, {})
+    def offsets(self, batch: int) -> dict[TopicPartition, int] | None:
+        return self.ends.get(batch)
 
 
 LOG = Log({0: {FIRST: 10}, 1: {FIRST: 20, SECOND: 5}, 2: {FIRST: 20, SECOND: 5}})
@@ -58,6 +58,12 @@ def test_a_batch_that_is_kept_by_offsets_is_known_by_its_ranges() -> None:
     assert first.topic_ids == IDS
     second = key_of(1, LOG, {FIRST: 4}, IDS, by_offsets=True)
     assert list(second.ranges) == [OffsetRange("orders", 0, 10, 20), OffsetRange("orders", 1, 0, 5)]
+
+
+@pytest.mark.parametrize("batch", [0, 2])
+def test_a_batch_that_is_not_noted_is_never_taken_for_an_empty_one(batch: int) -> None:
+    with pytest.raises(CheckpointRefused, match=f"/checkpoint does not say which records batch {batch} has"):
+        key_of(batch, Log({2: {FIRST: 10}}), {FIRST: 4}, IDS, by_offsets=True)
 
 
 def test_a_batch_without_new_records_still_has_a_number_where_state_is_kept() -> None:
