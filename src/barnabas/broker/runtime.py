@@ -107,26 +107,26 @@ class Runtime(Generic[M]):
             self._end(shard)
         self._shards.clear()
 
-    def load(self, shard: Shard[M], *, later: bool = False) -> None:
+    def load(self, shard: Shard[M], after_ms: int = 0) -> None:
         """Build the shard's machine from its log, now or after a pause."""
         log = shard.partition.log
         shard.failure = CoordinatorLoadInProgress(f"{shard.partition.tp} is being loaded: try again")
-        if log.log_start_offset == log.log_end_offset and log.is_ready and not later:
+        if log.log_start_offset == log.log_end_offset and log.is_ready and not after_ms:
             shard.begin(self._make_machine())
             return
-        task = asyncio.get_running_loop().create_task(self._load(shard, later))
+        task = asyncio.get_running_loop().create_task(self._load(shard, after_ms))
         self._loading.add(task)
         task.add_done_callback(self._loading.discard)
 
-    async def _load(self, shard: Shard[M], later: bool) -> None:
+    async def _load(self, shard: Shard[M], after_ms: int) -> None:
         """Read the log into a new machine; what fails is tried again, for as long as the shard is this broker's."""
         log, tp = shard.partition.log, shard.partition.tp
 
         def is_wanted() -> bool:
             return self._shards.get(tp.partition) is shard
 
-        if later:
-            await self._pause()
+        if after_ms:
+            await self._pause(after_ms)
         while is_wanted():
             machine = self._make_machine()
 
@@ -145,12 +145,12 @@ class Runtime(Generic[M]):
                 if count:
                     logger.info("loaded %s: %d records", tp, count)
                 return
-            await self._pause()
+            await self._pause(RETRY_MS)
 
-    async def _pause(self) -> None:
+    async def _pause(self, ms: int) -> None:
         """Until it is worth another try, or the broker stops."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._resigned.wait(), RETRY_MS / 1000)
+            await asyncio.wait_for(self._resigned.wait(), ms / 1000)
 
     def _led(self, partition: Partition) -> None:
         shard = self._shards[partition.tp.partition] = Shard(self, partition)

@@ -12,6 +12,8 @@ The log is right, and a machine that cannot be what the log says is not:
              is built again from the log; whoever asks meanwhile is told LOAD_IN_PROGRESS
     cannot   be appended: it has decided what did not come true. Whoever waits is told, and it is built again; after a
              pause, if too few replicas are in sync
+    again    soon after it was built again: there may be a request that it always fails at, so each time it pauses for
+             twice as long before it reads its log
     too much for one batch of the partition: nothing was replayed yet, so the machine may say what it decides instead
 """
 
@@ -21,6 +23,7 @@ import asyncio
 import logging
 from dataclasses import replace
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from barnabas.broker import coordinator_log
@@ -60,6 +63,9 @@ MAX_BATCH: Final = 512 * 1024
 """Bytes of records that are not held back any longer."""
 RETRY_MS: Final = 1000
 """How long to wait before something that failed is tried again."""
+LONGEST_RETRY_MS: Final = 8000
+"""How long at most, if it failed again and again; what did not fail for twice as long starts anew. Meanwhile all groups
+of a partition wait, so it only keeps a broker from reading a log all the time."""
 
 
 class Machine(coordinator_log.Replayed, Protocol):
@@ -110,6 +116,9 @@ class Shard(Generic[M]):
         """Replies that wait for them."""
         self._parked: set[Call] = set()
         """Those who wait for a later decision: the machine knows them too, unless it lost them when it failed."""
+        self._failed_at = -inf
+        self._paused_ms = 0
+        """When it failed last, and how long it paused then before it was built again."""
         self._outgoing = Outgoing(lambda message: runtime.send(self, message))
 
     def begin(self, machine: M) -> None:
@@ -381,7 +390,7 @@ class Shard(Generic[M]):
             return
         stored, self._waiting = self._waiting, []
         self.end(CoordinatorNotAvailable(f"the coordinator of {self.partition.tp} {what}: try again"))
-        self._runtime.load(self)
+        self._rebuild()
         if stored:
             self._release(stored)
 
@@ -397,9 +406,19 @@ class Shard(Generic[M]):
         for call, _ in waiting:
             call.fail(_told(error))
         self.end(CoordinatorNotAvailable(str(error)))
-        if not isinstance(error, StorageFailed):
+        if isinstance(error, MessageTooLarge | RecordListTooLarge | UnknownServerError):
+            self._rebuild()
+        elif not isinstance(error, StorageFailed):
             # Where too few replicas are in sync, a machine that goes on with what it finds would only fail again.
-            self._runtime.load(self, later=isinstance(error, NotEnoughReplicas))
+            self._runtime.load(self, RETRY_MS if isinstance(error, NotEnoughReplicas) else 0)
+
+    def _rebuild(self) -> None:
+        """Have the machine built again after a fault of its own: at once, or after a pause if there was one lately."""
+        now, after_ms = self._runtime.clock.monotonic(), 0
+        if now - self._failed_at < 2 * LONGEST_RETRY_MS / 1000:
+            after_ms = min(max(2 * self._paused_ms, RETRY_MS), LONGEST_RETRY_MS)
+        self._failed_at, self._paused_ms = now, after_ms
+        self._runtime.load(self, after_ms)
 
 
 def _told(error: ApiError) -> ApiError:

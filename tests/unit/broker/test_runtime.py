@@ -14,6 +14,7 @@ from barnabas.broker.calls import Call
 from barnabas.broker.coordinator_log import _batches
 from barnabas.broker.runtime import Runtime
 from barnabas.machines.outcome import Outcome, Timer
+from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
+    from barnabas.broker.shard import Shard
 
 TOPIC = "__counters"
 COUNT = struct.Struct(">q")
@@ -255,7 +257,7 @@ async def test_a_decision_that_is_too_large_costs_nobody_else_an_answer(tmp_path
 async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("barnabas.broker.runtime.RETRY_MS", 50)
+    monkeypatch.setattr("barnabas.broker.shard.RETRY_MS", 50)
     async with running_parts(tmp_path) as broker:
         runtime = counters(broker)
         await make_topic(broker, TOPIC)
@@ -305,6 +307,37 @@ async def test_a_machine_that_is_half_changed_is_built_again(tmp_path: Path) -> 
         assert isinstance(await ask(runtime, "a"), CoordinatorLoadInProgress)
         await runtime.loaded()
         assert shard.machine is not before
+        assert await ask(runtime, "a") == 2
+        runtime.resign()
+
+
+async def test_a_machine_that_raises_again_and_again_reads_its_log_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.broker.shard.RETRY_MS", 10)
+    monkeypatch.setattr("barnabas.broker.shard.LONGEST_RETRY_MS", 30)
+    clock = ManualClock()
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        runtime.clock = clock
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 1
+        shard, pauses = runtime.find("a"), []
+        load = runtime.load
+
+        def noting(shard: Shard[Counters], after_ms: int = 0) -> None:
+            pauses.append(after_ms)
+            load(shard, after_ms)
+
+        monkeypatch.setattr(runtime, "load", noting)
+        for later_ms in (0, 0, 0, 0, 59, 60):
+            clock.advance(later_ms)
+            call = new_call()
+            shard.ask(lambda machine, now_ms: 1 // 0, call)  # type: ignore[arg-type, return-value]
+            assert isinstance(call.result(), UnknownServerError)
+            await asyncio.wait_for(runtime.loaded(), 5)
+        assert pauses == [0, 10, 20, 30, 30, 0]
         assert await ask(runtime, "a") == 2
         runtime.resign()
 
