@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import timedelta
 from pathlib import Path
 from statistics import median
@@ -22,7 +22,7 @@ from kio.static.primitive import Records, i16, i32, i32Timedelta
 
 from bench import measure
 from bench.brokers import Barnabas
-from bench.clients import rdkafka, sockets, wire
+from bench.clients import groups, rdkafka, sockets, wire
 from bench.lab import PARTITIONS
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _ACKS_ALL: Final = i16(-1)
 _TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 _BATCH: Final = [b"x" * 1010] * 15
 """What a Java producer puts into a batch of 16 KB."""
+_COMMITTERS: Final = 50
+_MEMBERS: Final = 100
 
 
 class Tree(Barnabas):
@@ -105,7 +107,40 @@ def waiting_fetch(broker: Tree, topic: str) -> float:
         return broker.cost(load, 5_000)
 
 
-LOADS: Final = (single_records, one_batch, six_batches, waiting_fetch)
+def commits(broker: Tree, topic: str) -> float:
+    """50 connections, each with one OffsetCommit of one partition in flight, a group each."""
+    requests, error = groups.commit_requests(topic, _COMMITTERS), groups.commit_error_at(topic)
+    for number in range(_COMMITTERS):
+        groups.wait_for_coordinator(broker.port, f"commits-{number}")
+    with sockets.Connections(broker.port, _COMMITTERS) as clients:
+        return broker.cost(lambda count: clients.exchange(requests, error, count), 20_000)
+
+
+def classic_rebalance(broker: Tree, topic: str) -> float:
+    """A rebalance of 100 members of the classic protocol."""
+    return _rebalance(broker, groups.ClassicGroup, topic)
+
+
+def consumer_rebalance(broker: Tree, topic: str) -> float:
+    """A rebalance of 100 members of the new protocol, and back."""
+    return _rebalance(broker, groups.ConsumerGroup, topic)
+
+
+def _rebalance(broker: Tree, kind: type[groups.ClassicGroup | groups.ConsumerGroup], topic: str) -> float:
+    groups.wait_for_coordinator(broker.port, topic)
+    with closing(kind(broker.port, topic, topic, _MEMBERS)) as group:
+        return broker.cost(lambda count: [group.rebalance() for _ in range(count)], 20)
+
+
+LOADS: Final = (
+    single_records,
+    one_batch,
+    six_batches,
+    waiting_fetch,
+    commits,
+    classic_rebalance,
+    consumer_rebalance,
+)
 
 
 def main() -> None:
@@ -113,13 +148,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.turns", description="Broker CPU of source trees, by turns.")
     parser.add_argument("trees", nargs="+", metavar="TREE[@PYTHON]", help="checkouts, the old one first")
     parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--only", nargs="+", choices=[load.__name__ for load in LOADS], help="these loads")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="barnabas-turns-") as scratch, ExitStack() as stack:
         brokers = [Tree(Path(scratch) / str(number), tree) for number, tree in enumerate(options.trees)]
         for broker in brokers:
             stack.callback(broker.kill)
             broker.start()
-        for load in LOADS:
+        for load in [load for load in LOADS if options.only is None or load.__name__ in options.only]:
             costs: list[list[float]] = [[] for _ in brokers]
             for turn in range(options.turns):
                 for number in range(len(brokers)) if turn % 2 else reversed(range(len(brokers))):
