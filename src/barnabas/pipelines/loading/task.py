@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from barnabas.model.errors import BarnabasError
+from barnabas.pipelines.decode.contract import Decoded, to_dead, without
 from barnabas.pipelines.reading import read_range
+from barnabas.pipelines.tables.unfit import unfit_rows
 from barnabas.pipelines.tables.writing import TableWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import pyarrow as pa
 
     from barnabas.pipelines.decode.contract import Decoder
     from barnabas.pipelines.offsets import OffsetRange
@@ -61,13 +63,24 @@ def run_task(wanted: OffsetRange, work: Work) -> Done:
             for batch in read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss):
                 records += batch.num_rows
                 size += _size(batch)
-                decoded = decoder.decode(batch)
+                decoded = _fitting(decoder.decode(batch), batch, work.rows)
                 rows.write(decoded.rows)
                 if decoded.dead.num_rows:
                     dead.write(decoded.dead)
             return Done(wanted, decoder.schema, rows.finish(), dead.finish(), records, size)
     except BarnabasError as error:
         return Done(wanted, decoder.schema, error=str(error) or type(error).__name__)
+
+
+def _fitting(decoded: Decoded, batch: pa.RecordBatch, table: Destination) -> Decoded:
+    """What was decoded, with those rows among the dead letters that the table has no place for."""
+    reasons = unfit_rows(decoded.rows, table)
+    if not reasons:
+        return decoded
+    offsets = decoded.rows.column("_offset")
+    index_of = {offset: index for index, offset in enumerate(batch.column("offset").to_pylist())}
+    unfit = to_dead(batch, {index_of[offsets[row].as_py()]: reason for row, reason in reasons.items()})
+    return Decoded(without(decoded.rows, reasons), pa.concat_batches([decoded.dead, unfit]))
 
 
 def _size(batch: pa.RecordBatch) -> int:

@@ -39,7 +39,7 @@ from barnabas.pipelines.tables.schemas import merged, plain_schema
 from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import timedelta
     from pathlib import Path
 
@@ -235,6 +235,7 @@ class ParquetTable(Table):
         removed: tuple[str, ...],
     ) -> None:
         added = tuple((file.path, _final_name(file)) for file in files)
+        self._make_folders(final for _, final in added)
         manifest = Manifest(note, number, schema, self.partition_by, rows, added, removed)
         draft = self._log.parent / f"{uuid.uuid4()}.draft"
         with draft.open("x") as stream:
@@ -253,10 +254,10 @@ class ParquetTable(Table):
 
     def _apply(self, manifest: Manifest) -> None:
         """Move a manifest's files to where they belong; those that are there already stay."""
+        self._make_folders(final for _, final in manifest.added)
         folders = set()
         for staged, final in manifest.added:
             target = self._root / final
-            target.parent.mkdir(parents=True, exist_ok=True)
             folders.add(target.parent)
             try:
                 (self._root / staged).rename(target)
@@ -271,6 +272,14 @@ class ParquetTable(Table):
             folders.add((self._root / name).parent)
         for folder in folders:
             _sync_folder(folder)
+
+    def _make_folders(self, names: Iterable[str]) -> None:
+        """Make room for files. A manifest that names them comes after that: with it there is no way back."""
+        for folder in {(self._root / name).parent for name in names}:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise TableError(f"{folder} cannot be made ({error.strerror})") from error
 
     def _manifest(self) -> Manifest | None:
         if not self._log.is_dir():

@@ -14,7 +14,9 @@ import pyarrow.parquet as pq
 
 from barnabas.pipelines.tables.contract import DataFile, PartitionValues
 from barnabas.pipelines.tables.destinations import Destination
+from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.schemas import fitted, merged, plain_schema, without
+from barnabas.pipelines.tables.unfit import unfit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -72,6 +74,8 @@ class TableWriter:
             self._widen(plain_schema(batch.schema))
         if not batch.num_rows:
             return
+        if unfit := unfit_rows(batch, self._destination):
+            raise SchemaConflict(f"{len(unfit)} rows have no place in the table: {next(iter(unfit.values()))}")
         self._waiting.append(fitted(batch, self._schema))
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= ROW_GROUP_BYTES:

@@ -1,0 +1,94 @@
+"""Rows that a table has no place for: a load makes dead letters of them, and nobody writes half of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from barnabas.pipelines.decode.contract import DEAD_SCHEMA
+from barnabas.pipelines.decode.json import Json
+from barnabas.pipelines.loading import task
+from barnabas.pipelines.loading.task import Work, run_task
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.tables.contract import DataFile, Outcome
+from barnabas.pipelines.tables.errors import SchemaConflict, TableError
+from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.unfit import unfit_rows
+from tests.support.tables import IDS, SCHEMA, add, content, numbers, one, rows, written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+IN_FOLDERS = ("parquet", "delta")
+
+
+def records(*values: bytes, milliseconds: int = 0) -> pa.RecordBatch:
+    """Records of partition 0, from offset 100 on."""
+    count = len(values)
+    columns = {
+        "key": pa.nulls(count, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "topic": pa.array(["t"] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(100, 100 + count), pa.int64()),
+        "timestamp": pa.array([milliseconds * 1000] * count, pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+    }
+    return pa.record_batch(columns)
+
+
+@pytest.mark.parametrize("kind", IN_FOLDERS)
+def test_a_load_makes_a_dead_letter_of_it(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad, broken = b'{"text": "a"}', b'{"text": "%s"}' % (b"x" * 300), b"{"
+
+    def read(*_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
+        yield records(broken, bad, good)
+
+    monkeypatch.setattr(task, "read_range", read)
+    with (
+        open_table(str(tmp_path / "t"), kind, partition_by=["text"]) as table,
+        open_table(str(tmp_path / "t_dead"), kind) as dead,
+    ):
+        done = run_task(OffsetRange("t", 0, 100, 103), Work({}, Json(), table.destination(), dead.destination()))
+        assert done.error is None
+        ranges = one(100, 103)
+        assert table.commit("p", ranges, IDS, done.files, done.schema) is Outcome.COMMITTED
+        dead.commit("p", ranges, IDS, done.dead_files, DEAD_SCHEMA)
+        assert content(kind, table.location, table.schema()).column("_offset").to_pylist() == [102]
+        letters = sorted(content(kind, dead.location).to_pylist(), key=lambda row: row["offset"])
+    assert [(row["offset"], row["value"]) for row in letters] == [(100, broken), (101, bad)]
+    assert "305 bytes long, and 255 are possible" in letters[1]["reason"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_other_writers_are_told_before_anything_is_added(tmp_path: Path, kind: str) -> None:
+    with open_table(str(tmp_path / "numbers"), kind, partition_by=["name"]) as table:
+        add(table, 0, 10, name="short")
+        if kind in IN_FOLDERS:
+            with pytest.raises(SchemaConflict, match="10 rows have no place"):
+                add(table, 10, 20, name="ä" * 43)
+            add(table, 10, 20, name="ä" * 41)
+        else:
+            add(table, 10, 20, name="ä" * 300)
+        assert numbers(table) == list(range(20))
+
+
+def test_a_folder_that_cannot_be_made_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+    place = str(tmp_path / "numbers")
+    with open_table(place, "parquet", partition_by=["name"]) as table:
+        add(table, 0, 10, name="a")
+        [file] = written(table, rows(10, 20, name="b"))
+        too_long = DataFile(file.path, file.rows, file.size, (("name", "x" * 300),), file.footer)
+        with pytest.raises(TableError, match="cannot be made"):
+            table.commit("p", one(10, 20), IDS, [too_long], SCHEMA.append(pa.field("name", pa.string())))
+    with open_table(place, "parquet") as table:
+        table.claim()
+        add(table, 10, 20, name="b")
+        assert numbers(table) == list(range(20))
+
+
+def test_short_values_and_numbers_fit(tmp_path: Path) -> None:
+    with open_table(str(tmp_path / "t"), "parquet", partition_by=["n", "text", "other"]) as table:
+        assert unfit_rows(rows(0, 3), table.destination()) == {}
