@@ -26,8 +26,7 @@ test: .venv/.dev  ## everything: the fast part, properties and simulations, then
 	sh scripts/prerequisites.sh
 	$(MAKE) check
 	$(PYTEST) -n 2 tests/properties tests/simulation
-	$(BIN)/python -m tests.support.jars
-	$(BIN)/python -m tests.support.old_spark
+	$(BIN)/python -m tests.support.old_spark & $(BIN)/python -m tests.support.jars && wait $$!
 	$(PYTEST) -n 2 --dist loadfile tests --ignore tests/unit --ignore tests/properties \
 		--ignore tests/simulation
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.pipelines.tables.opening import open_table
+from tests.support.spark import SETTINGS, texts
 from tests.support.spark_cluster import SparkCluster
 from tests.support.tables import content
 
@@ -34,7 +35,8 @@ def test_a_load_on_two_workers(tmp_path: Path, kafka: Kafka) -> None:
     servers = ["--bootstrap-server", kafka.bootstrap_servers]
     with SparkCluster(tmp_path) as cluster:
         words = ["load", topic, "--to", place, "--format", "delta", "--decode", "json", "--json", *servers]
-        done = barnabas(*words, "--master", cluster.url)
+        settings = [f"--conf={name}={value}" for name, value in texts(SETTINGS).items()]
+        done = barnabas(*words, "--master", cluster.url, *settings)
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         assert (report["records"], report["dead"], report["commits"]) == (1000, 0, 1)

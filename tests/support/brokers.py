@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CLUSTER_ID: Final = "bXktdGVzdC1jbHVzdGVyMQ"
-_HEAP: Final = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC")
+_HEAP: Final = ("-Xms256m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Barnabas(Process):
