@@ -171,8 +171,11 @@ def expire(
 ) -> None:
     """Drop old versions of a table, and files that crashes have left."""
     with _open(place, kind, catalog, options) as table:
+        from barnabas.pipelines.loading.dead_letters import promised_files
+
+        promised = promised_files(place, kind, catalog, pairs(options))
         dropped = table.expire(older_than)
-        orphans = table.remove_orphans(orphans_older_than)
+        orphans = table.remove_orphans(orphans_older_than, but=promised)
     click.echo(f"Dropped {dropped} {WHAT[kind]}, removed {orphans} orphaned files.")
 
 

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.decode.choosing import choose_decoder
-from barnabas.pipelines.decode.contract import DEAD_SCHEMA, METADATA, Decoder
+from barnabas.pipelines.decode.contract import METADATA, Decoder
 from barnabas.pipelines.errors import InvalidOption, PipelineError
 from barnabas.pipelines.loading.agreement import agree
+from barnabas.pipelines.loading.dead_letters import deliver
 from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Round, check_position, plan_round
 from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.task import Done, Work, run_task
@@ -318,9 +319,7 @@ class LoadJob:
 
     def _deliver(self) -> None:
         """Give the dead-letter table what the last commit promised it, unless it has it."""
-        promised = self._table.outbox(self._pipeline)
-        if promised is not None:
-            self._dead.commit(self._pipeline, promised.ranges, self._topic_ids, promised.files, DEAD_SCHEMA)
+        deliver(self._table, self._dead, self._pipeline, self._topic_ids)
 
     def _show_in_group(self, offsets: Mapping[TopicPartition, int]) -> None:
         new = {place: offset for place, offset in offsets.items() if self._shown.get(place) != offset}

@@ -35,7 +35,7 @@ from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_p
 from barnabas.pipelines.tables.writing import read_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 NOTE: Final = "barnabas"
 LOG_KEPT: Final = {"delta.logRetentionDuration": "interval 365 days"}
@@ -122,7 +122,7 @@ class DeltaLakeTable(Table):
         self._write(table, upkeep_note(owned(note, self.location)), (), None)
         return len(self._vacuum(older_than, dry_run=False))
 
-    def remove_orphans(self, older_than: timedelta) -> int:
+    def remove_orphans(self, older_than: timedelta, *, but: Collection[str] = ()) -> int:
         """Delete files that the log does not name and that are so old.
 
         deltalake could do it only by whole hours, and would also take what was removed from the newest version.
@@ -131,7 +131,7 @@ class DeltaLakeTable(Table):
         oldest = datetime.now(UTC) - older_than
         files = fs.PyFileSystem(DeltaStorageHandler(self.location, self._options))
         there = files.get_file_info(fs.FileSelector("", recursive=True))
-        named = self._named()
+        named = {*self._named(), *but}
         old = [each.path for each in there if _is_data(each) and each.mtime < oldest and each.path not in named]
         for path in old:
             files.delete_file(path)

@@ -116,6 +116,14 @@ class Destination:
         files, path_there = fs.FileSystem.from_uri(address)
         return files.open_input_file(path_there)
 
+    def has(self, path: str) -> bool:
+        """Whether a file of the table is there."""
+        try:
+            self.open_file(path).close()
+        except FileNotFoundError:
+            return False
+        return True
+
     def finish(self, stream: Any) -> None:
         """Close a stream, and sync it if files have to be durable."""
         if self.durable and not is_remote(self.root):

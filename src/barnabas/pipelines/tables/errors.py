@@ -6,6 +6,7 @@ PipelineError
     ├── TopicReplaced        the topic was deleted and made again, so its offsets mean other records
     ├── Fenced               another job has moved the table on
     ├── SchemaConflict       a column has another type than the table's, or its partitioning is another
+    ├── FilesGone            files that were written for a commit are not there any more
     └── UnusableTarget       there can be no table of this format at this place
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from barnabas.pipelines.errors import PipelineError
 
-__all__ = ["Fenced", "ForeignTable", "SchemaConflict", "TableError", "TopicReplaced", "UnusableTarget"]
+__all__ = ["Fenced", "FilesGone", "ForeignTable", "SchemaConflict", "TableError", "TopicReplaced", "UnusableTarget"]
 
 
 class TableError(PipelineError):
@@ -34,6 +35,10 @@ class Fenced(TableError):
 
 class SchemaConflict(TableError):
     """Rows do not fit into the table."""
+
+
+class FilesGone(TableError):
+    """What a commit was to add has been removed."""
 
 
 class UnusableTarget(TableError):

@@ -45,7 +45,7 @@ from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_p
 from barnabas.pipelines.tables.writing import read_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import timedelta
 
     import pyarrow as pa
@@ -187,7 +187,7 @@ class IcebergTable(Table):
             table.maintenance.expire_snapshots().by_ids(old).commit()
         return len(old)
 
-    def remove_orphans(self, older_than: timedelta) -> int:
+    def remove_orphans(self, older_than: timedelta, *, but: Collection[str] = ()) -> int:
         """Remove data files that no snapshot names. Raises UnusableTarget where files cannot be listed."""
         table = self._existing()
         if is_remote(table.location()):
@@ -195,7 +195,7 @@ class IcebergTable(Table):
                 f"files at {table.location()} are not listed by pyiceberg: use your engine's procedure"
             )
         oldest = time.time() - older_than.total_seconds()
-        named = {local_path(path) for path in table.inspect.all_files().column("file_path").to_pylist()}
+        named = {local_path(path) for path in [*table.inspect.all_files().column("file_path").to_pylist(), *but]}
         folder = local_path(table.location()) / "data"
         old = [path for path in folder.rglob("*.parquet") if path not in named and path.stat().st_mtime < oldest]
         for path in old:
@@ -239,6 +239,11 @@ class IcebergTable(Table):
             return self._catalog.load_table(self._name)
         except NoSuchTableError:
             return None
+        except FileNotFoundError as error:
+            raise UnusableTarget(
+                f"the catalog has {'.'.join(self._name)}, and its files are gone ({error}): restore them, or remove it "
+                "from the catalog"
+            ) from error
 
     def _existing(self) -> Loaded:
         table = self._load()

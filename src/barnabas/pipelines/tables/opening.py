@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.tables.table import Table
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
+_DEAD: Final = "_dead"
 
 
 def open_table(
@@ -53,4 +54,10 @@ def open_table(
 
 def dead_letters_location(location: str) -> str:
     """Where records go that could not be decoded: a table of the same format beside the table."""
-    return f"{location.rstrip('/')}_dead"
+    return f"{location.rstrip('/')}{_DEAD}"
+
+
+def table_of_dead_letters(location: str) -> str | None:
+    """The table whose dead letters are at a location, if its name says so."""
+    location = location.rstrip("/")
+    return location.removesuffix(_DEAD) if location.endswith(_DEAD) else None

@@ -39,7 +39,7 @@ from barnabas.pipelines.tables.schemas import merged, plain_schema
 from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from datetime import timedelta
     from pathlib import Path
 
@@ -201,11 +201,13 @@ class ParquetTable(Table):
             path.unlink()
         return len(old)
 
-    def remove_orphans(self, older_than: timedelta) -> int:
+    def remove_orphans(self, older_than: timedelta, *, but: Collection[str] = ()) -> int:
         """Remove staged files of tasks and jobs that did not get to commit them."""
         self._claimed()
         oldest = time.time() - older_than.total_seconds()
-        found = [path for path in (self._root / STAGED).glob("*") if path.stat().st_mtime < oldest]
+        kept = {self._root / each for each in but}
+        staged = (path for path in (self._root / STAGED).glob("*") if path not in kept)
+        found = [path for path in staged if path.stat().st_mtime < oldest]
         for path in found:
             path.unlink()
         return len(found)

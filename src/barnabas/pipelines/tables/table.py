@@ -17,13 +17,14 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Outbox, Outcome, Position, Size
-from barnabas.pipelines.tables.errors import Fenced, SchemaConflict, TableError
+from barnabas.pipelines.tables.destinations import is_remote
+from barnabas.pipelines.tables.errors import Fenced, FilesGone, SchemaConflict, TableError
 from barnabas.pipelines.tables.notes import Note, next_note
 from barnabas.pipelines.tables.rules import advance, check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import timedelta
 
     import pyarrow as pa
@@ -87,7 +88,7 @@ class Table(ABC):
         """Add files and move the position past the ranges, both or nothing; the first commit makes the table.
 
         The ranges begin where the position is. Ranges that are all in the table already are skipped; anything else is
-        refused. Raises Fenced, ForeignTable, TopicReplaced, SchemaConflict.
+        refused. Raises Fenced, ForeignTable, TopicReplaced, SchemaConflict, FilesGone.
         """
         self.claim()
         self._check_columns(schema)
@@ -99,6 +100,7 @@ class Table(ABC):
             offsets = advance(position, ranges, topic_ids, self.location)
             if offsets is None:
                 return Outcome.COMMITTED if before is not None and before.id in ours else Outcome.ALREADY
+            self._check_files(files)
             note = next_note(position, pipeline, offsets, ranges, topic_ids, files, outbox)
             ours.add(note.id)
             try:
@@ -125,6 +127,13 @@ class Table(ABC):
         elif not merged(plain_schema(known), plain_schema(schema), self.location).equals(plain_schema(known)):
             lacking = ", ".join(name for name in schema.names if name not in known.names)
             raise SchemaConflict(f"{self.location} has no column {lacking or 'for all fields'}: add it first (evolve)")
+
+    def _check_files(self, files: Sequence[DataFile]) -> None:
+        """Raise FilesGone if a file was removed since; at an address only those are looked for that are from before."""
+        destination = self.destination()
+        for file in files:
+            if (file.footer is None or not is_remote(destination.root)) and not destination.has(file.path):
+                raise FilesGone(f"{file.path} was written for {self.location} and is gone: nothing was added.")
 
     @abstractmethod
     def claim(self) -> None:
@@ -170,8 +179,11 @@ class Table(ABC):
         """Forget versions that are so old, with the files that only they need; how many were dropped."""
 
     @abstractmethod
-    def remove_orphans(self, older_than: timedelta) -> int:
-        """Remove data files that no commit names and that were written so long ago; how many there were."""
+    def remove_orphans(self, older_than: timedelta, *, but: Collection[str] = ()) -> int:
+        """Remove data files that no commit names and that were written so long ago; how many there were.
+
+        Files that are promised to the table are to stay: `but` has their paths.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -1,0 +1,53 @@
+"""Dead letters on their way from a table's commit, which promises them, to the table beside, which gets them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.pipelines.decode.contract import DEAD_SCHEMA
+from barnabas.pipelines.tables.errors import FilesGone, ForeignTable
+from barnabas.pipelines.tables.opening import open_table, table_of_dead_letters
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from barnabas.pipelines.tables.table import Table
+
+log = logging.getLogger("barnabas.pipelines")
+
+
+def deliver(table: Table, dead: Table, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+    """Give the dead-letter table what the table's last commit promised it, unless it has it.
+
+    A promise stays in the table until its next commit. So a dead-letter table that is not there any more, nor what was
+    promised to it, was removed by somebody who has read it, and is begun anew with the next letter. Raises FilesGone.
+    """
+    promised = table.outbox(pipeline)
+    if promised is None:
+        return
+    places = ", ".join(map(str, promised.ranges))
+    destination = dead.destination()
+    if dead.position(pipeline) is None and not any(destination.has(file.path) for file in promised.files):
+        log.warning("%s was removed, with dead letters of %s: it begins anew", dead.location, places)
+        return
+    try:
+        dead.commit(pipeline, promised.ranges, topic_ids, promised.files, DEAD_SCHEMA)
+    except FilesGone as error:
+        raise FilesGone(
+            f"{error} It has dead letters of {places}. Restore it, or move all of {dead.location} away to go on "
+            "without them."
+        ) from error
+
+
+def promised_files(location: str, format: str, catalog: str, options: Mapping[str, str] | None) -> frozenset[str]:
+    """The files that a table was promised and that it may not have yet, if it is one of dead letters."""
+    owner = table_of_dead_letters(location)
+    if owner is None:
+        return frozenset()
+    with open_table(owner, format, catalog=catalog, options=options) as table:
+        try:
+            note = table.last_note()
+        except ForeignTable:
+            return frozenset()
+    return frozenset() if note is None or note.outbox is None else frozenset(file.path for file in note.outbox.files)

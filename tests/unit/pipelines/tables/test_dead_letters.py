@@ -1,0 +1,94 @@
+"""Dead letters that were promised reach their table, whatever happens between: a crash, upkeep, a removed table."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from barnabas.cli.table import command
+from barnabas.pipelines.decode.contract import DEAD_SCHEMA
+from barnabas.pipelines.loading.dead_letters import deliver, promised_files
+from barnabas.pipelines.tables.contract import Outbox
+from barnabas.pipelines.tables.errors import FilesGone
+from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.writing import write_files
+from tests.support.tables import IDS, SCHEMA, content, one, rows, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.pipelines.tables.table import Table
+
+
+def letters(offset: int) -> pa.RecordBatch:
+    values = {"topic": "t", "partition": 0, "offset": offset, "timestamp": None, "reason": "r", "key": None}
+    return pa.RecordBatch.from_pylist([{**values, "value": b"v"}], DEAD_SCHEMA)
+
+
+def promise(table: Table, dead: Table, offset: int) -> None:
+    """Commit one row and one dead letter, which is only promised."""
+    ranges = one(offset, offset + 1)
+    outbox = Outbox(ranges, write_files([letters(offset)], dead.destination()))
+    table.commit("p", ranges, IDS, written(table, rows(offset, offset + 1)), SCHEMA, outbox=outbox)
+
+
+def delivered(dead: Table) -> list[int]:
+    return sorted(content(dead.format, dead.location).column("offset").to_pylist())
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_upkeep_leaves_what_is_promised(tmp_path: Path, kind: str) -> None:
+    place, beside = str(tmp_path / "lake" / "t"), str(tmp_path / "lake" / "t_dead")
+    with open_table(place, kind) as table, open_table(beside, kind) as dead:
+        promise(table, dead, 0)
+        deliver(table, dead, "p", IDS)
+        promise(table, dead, 1)
+        orphan = write_files([letters(7)], dead.destination())
+        assert len(orphan) == 1
+    command(
+        ["expire", beside, "--format", kind, "--older-than", "0s", "--orphans-older-than", "0s"], standalone_mode=False
+    )
+    assert len(promised_files(beside, kind, "default", None)) == 1
+    assert not promised_files(place, kind, "default", None)
+    with open_table(place, kind) as table, open_table(beside, kind) as dead:
+        assert not dead.destination().has(orphan[0].path)
+        deliver(table, dead, "p", IDS)
+        deliver(table, dead, "p", IDS)
+        assert delivered(dead) == [0, 1]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_removed_table_of_dead_letters_begins_anew(tmp_path: Path, kind: str) -> None:
+    with open_table(str(tmp_path / "t"), kind) as table:
+        with open_table(str(tmp_path / "t_dead"), kind) as dead:
+            promise(table, dead, 0)
+            deliver(table, dead, "p", IDS)
+        shutil.rmtree(tmp_path / "t_dead")
+        with open_table(str(tmp_path / "t_dead"), kind) as dead:
+            deliver(table, dead, "p", IDS)
+            promise(table, dead, 1)
+            deliver(table, dead, "p", IDS)
+            assert delivered(dead) == [1]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_letters_that_were_removed_are_missed_before_anything_is_added(tmp_path: Path, kind: str) -> None:
+    with open_table(str(tmp_path / "t"), kind) as table, open_table(str(tmp_path / "t_dead"), kind) as dead:
+        promise(table, dead, 0)
+        deliver(table, dead, "p", IDS)
+        promise(table, dead, 1)
+        [path] = promised_files(dead.location, kind, "default", None)
+        lost = tmp_path / "t_dead" / path
+        saved = lost.rename(tmp_path / "saved")
+        with pytest.raises(FilesGone, match=r"t-0.*Restore it, or move all of .*t_dead away"):
+            deliver(table, dead, "p", IDS)
+        dead.close()
+    with open_table(str(tmp_path / "t"), kind) as table, open_table(str(tmp_path / "t_dead"), kind) as dead:
+        dead.claim()
+        assert delivered(dead) == [0]
+        saved.rename(lost)
+        deliver(table, dead, "p", IDS)
+        assert delivered(dead) == [0, 1]
