@@ -48,18 +48,30 @@ log = logging.getLogger("barnabas.pipelines")
 
 TUNING: Final[Mapping[str, object]] = {
     "group.id": "barnabas-pipelines",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "auto.offset.reset": "error",
     "check.crcs": True,
     "fetch.queue.backoff.ms": 5,
     "queued.max.messages.kbytes": 48 << 10,
     "queued.min.messages": 50_000,
     "fetch.message.max.bytes": 4 << 20,
-    "allow.auto.create.topics": False,
 }
 """What a reader sets unless it was told otherwise. It joins no group: its partition is assigned."""
+DECIDED: Final[Mapping[str, object]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": False,
+}
+"""What a reader sets whatever it was told: with any other `auto.offset.reset` it would jump over what was removed, and
+nobody would know.
+"""
+
+
+def reader_properties(given: Mapping[str, object]) -> dict[str, object]:
+    """Properties of clients without those that a reader decides; a file of them may be meant for other readers too."""
+    for name in given.keys() & DECIDED.keys():
+        log.warning("the property %s has no effect here: a load decides it itself", name)
+    return {name: value for name, value in given.items() if name not in DECIDED}
 
 
 def read_range(
@@ -118,7 +130,7 @@ class _RangeReader:
         self._finished = False
         self._next = wanted.start
         self._short_since: float | None = None
-        self._consumer = open_client(self._kafka, "Consumer", {**TUNING, **config})
+        self._consumer = open_client(self._kafka, "Consumer", {**TUNING, **config, **DECIDED})
         self._go_to(wanted.start)
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.task import Done, Work, run_task
 from barnabas.pipelines.offsets import OffsetRange, between, from_text
 from barnabas.pipelines.positions import AtOffsets, Edge, Position, moves, offsets_at
+from barnabas.pipelines.reading import reader_properties
 from barnabas.pipelines.selection import Selection
 from barnabas.pipelines.tables.contract import Outbox, Outcome
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict
@@ -100,7 +101,7 @@ def load(
         topic=topic,
         pipeline=pipeline,
         group=group or pipeline,
-        client={**(client or {}), "bootstrap.servers": bootstrap_servers},
+        client={**reader_properties(client or {}), "bootstrap.servers": bootstrap_servers},
         decoder=choose_decoder(decode, schema, framing) if isinstance(decode, str) else decode,
         starting=_starting(starting_offsets),
         most=max_offsets_per_commit,

@@ -1,0 +1,109 @@
+"""A range is read to its end whatever a broker says for a moment, over a consumer that says what the test wants."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.pipelines import reading
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.reading import read_range, reader_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+WANTED = OffsetRange("t", 0, 5, 7)
+
+
+class Message:
+    """A record, or an error."""
+
+    def __init__(self, offset: int, error: Any = None) -> None:
+        self._offset, self._error = offset, error
+
+    def __len__(self) -> int:
+        return 1
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> Any:
+        return self._error
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"x"
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, 1_000)
+
+
+class ScriptedConsumer:
+    """Gives what was scripted, then nothing; after the partition was assigned again, what was scripted for that."""
+
+    def __init__(self, *runs: Sequence[Message], ends: Iterable[tuple[int, int]] = ()) -> None:
+        self._runs = deque(deque(run) for run in runs)
+        self._ends = deque(ends)
+        self._now: deque[Message] = deque()
+        self.assigned: list[int] = []
+        self.config: dict[str, object] = {}
+        self.there = True
+
+    def assign(self, partitions: Sequence[Any]) -> None:
+        self.assigned.append(partitions[0].offset)
+        self._now = self._runs.popleft() if self._runs else deque()
+
+    def consume(self, _: int, __: float) -> list[Message]:
+        return [self._now.popleft()] if self._now else []
+
+    def get_watermark_offsets(self, _: Any, __: float) -> tuple[int, int]:
+        return self._ends.popleft() if len(self._ends) > 1 else self._ends[0]
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        from confluent_kafka.admin import ClusterMetadata, PartitionMetadata, TopicMetadata
+
+        metadata, found = ClusterMetadata(), TopicMetadata()
+        found.partitions = {0: PartitionMetadata()} if self.there else {}
+        metadata.topics = {topic: found}
+        return metadata
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def offsets(
+    consumer: ScriptedConsumer, patch: pytest.MonkeyPatch, config: dict[str, object], **more: bool
+) -> list[int]:
+    """What is read of the range."""
+
+    def opened(_: object, __: str, found: dict[str, object]) -> ScriptedConsumer:
+        consumer.config = found
+        return consumer
+
+    patch.setattr(reading, "open_client", opened)
+    patch.setattr(reading, "SHORT_SECONDS", 0.1)
+    batches = read_range(WANTED, config, columns=("offset", "value"), **more)
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def test_whatever_it_was_told_a_reader_never_jumps(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = ScriptedConsumer([Message(5), Message(6)])
+    told: dict[str, object] = {"auto.offset.reset": "latest", "enable.auto.commit": "true", "client.id": "c"}
+    assert offsets(consumer, monkeypatch, told) == [5, 6]
+    assert consumer.config["auto.offset.reset"] == "error"
+    assert consumer.config["enable.auto.commit"] is False
+    assert consumer.config["client.id"] == "c"
+    assert reader_properties(told) == {"client.id": "c"}
+    assert "auto.offset.reset has no effect" in caplog.text
