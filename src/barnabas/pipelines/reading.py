@@ -41,7 +41,10 @@ WAIT_SECONDS: Final = 0.05
 STALL_SECONDS: Final = 60.0
 """How long a partition may give nothing before its end; a broker may be restarted in that time."""
 SHORT_SECONDS: Final = 10.0
-"""How long a partition may say that it ends before the range does: a new leader needs a moment to know better."""
+"""How long a partition may be unknown, or say that it ends before the range does: a broker that comes back, and a new
+leader, need a moment to know better.
+"""
+RETRY_SECONDS: Final = 0.2
 ASK_SECONDS: Final = 10.0
 
 log = logging.getLogger("barnabas.pipelines")
@@ -130,6 +133,7 @@ class _RangeReader:
         self._finished = False
         self._next = wanted.start
         self._short_since: float | None = None
+        self._unknown_since: float | None = None
         self._consumer = open_client(self._kafka, "Consumer", {**TUNING, **config, **DECIDED})
         self._go_to(wanted.start)
 
@@ -147,7 +151,7 @@ class _RangeReader:
             if not arrived:
                 self._watch(alive)
                 continue
-            alive, self._short_since = time.monotonic(), None
+            alive, self._short_since, self._unknown_since = time.monotonic(), None, None
             messages += arrived
             size += sum(map(len, arrived))
             chunk = max(1, min(LARGEST_CHUNK, batch_rows, BATCH_BYTES // 4 * len(messages) // max(1, size)))
@@ -186,17 +190,16 @@ class _RangeReader:
         elif error.code() in (error._AUTO_OFFSET_RESET, error.OFFSET_OUT_OF_RANGE):
             self._step_over()
         elif error.code() in (error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION, error.UNKNOWN_TOPIC_OR_PART):
-            self._lost(
-                f"{self._range.place} is not there any more; records from offset {self._next} on were to be read"
-            )
-            self._finished = True
+            self._unknown_since = self._unknown_since or time.monotonic()
         elif error.code() not in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE, error._TIMED_OUT):
             raise translated(error, f"read {self._range}")
 
     def _watch(self, alive: float) -> None:
         """Nothing arrived: that may go on for a while, and not for ever."""
         now = time.monotonic()
-        if self._short_since is not None and now - self._short_since > SHORT_SECONDS:
+        if self._unknown_since is not None and now - self._unknown_since > SHORT_SECONDS:
+            self._look_for_partition()
+        elif self._short_since is not None and now - self._short_since > SHORT_SECONDS:
             self._lost(
                 f"{self._range.place} ends at offset {self._next} or before the end of {self._range}: the topic was "
                 "made anew or its log was cut off"
@@ -208,15 +211,26 @@ class _RangeReader:
                 "reached: is the broker that leads it running, and reachable from here?"
             )
 
+    def _look_for_partition(self) -> None:
+        """The partition was said to be unknown, and nothing came since: ask whether it is there."""
+        self._unknown_since = None
+        try:
+            topics = self._consumer.list_topics(self._range.topic, ASK_SECONDS).topics
+        except self._kafka.KafkaException as error:
+            raise translated(error.args[0], f"ask for {self._range.place}") from error
+        if self._range.partition in topics[self._range.topic].partitions:
+            self._go_to(self._next)
+            return
+        self._lost(f"{self._range.place} is not there any more; records from offset {self._next} on were to be read")
+        self._finished = True
+
     def _step_over(self) -> None:
-        """The next offset is not there: go on with the first one that is."""
+        """The next offset is not there: go on with the first one that is. An end before it is asked for again."""
         first, last = self._ends()
         if self._next > last:
-            self._lost(
-                f"{self._range.place} ends at offset {last}, and {self._next} was to be read next: the topic was made "
-                "anew or its log was cut off"
-            )
-            self._finished = True
+            self._short_since = self._short_since or time.monotonic()
+            time.sleep(RETRY_SECONDS)
+            self._go_to(self._next)
             return
         if self._next < first:
             self._lost(f"{self._range.place} begins at offset {first} now: {self._next} to {first - 1} were removed")

@@ -6,8 +6,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from barnabas.pipelines import reading
+from barnabas.pipelines.errors import DataLost
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.reading import read_range, reader_properties
 
@@ -107,3 +109,41 @@ def test_whatever_it_was_told_a_reader_never_jumps(
     assert consumer.config["client.id"] == "c"
     assert reader_properties(told) == {"client.id": "c"}
     assert "auto.offset.reset has no effect" in caplog.text
+
+
+UNKNOWN = Message(0, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+BEYOND = Message(0, KafkaError(KafkaError._AUTO_OFFSET_RESET))
+
+
+def test_a_topic_that_is_unknown_for_a_moment_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_once = ScriptedConsumer([Message(5), UNKNOWN, Message(6)])
+    assert offsets(at_once, monkeypatch, {}) == [5, 6]
+    later = ScriptedConsumer([Message(5), UNKNOWN], [Message(6)])
+    assert offsets(later, monkeypatch, {}) == [5, 6]
+    assert later.assigned == [5, 6]
+
+
+def test_a_topic_that_stays_away_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = ScriptedConsumer([Message(5), UNKNOWN])
+    consumer.there = False
+    with pytest.raises(DataLost, match="t-0 is not there any more; records from offset 6 on"):
+        offsets(consumer, monkeypatch, {})
+    consumer = ScriptedConsumer([Message(5), UNKNOWN])
+    consumer.there = False
+    assert offsets(consumer, monkeypatch, {}, fail_on_data_loss=False) == [5]
+
+
+def test_an_end_before_the_next_offset_counts_only_if_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "RETRY_SECONDS", 0.02)
+    passing = ScriptedConsumer([BEYOND], [Message(5), Message(6)], ends=[(0, 3)])
+    assert offsets(passing, monkeypatch, {}) == [5, 6]
+    staying = ScriptedConsumer(*[[BEYOND]] * 20, ends=[(0, 3)])
+    with pytest.raises(DataLost, match="made anew or its log was cut off"):
+        offsets(staying, monkeypatch, {})
+
+
+def test_records_that_were_removed_are_stepped_over_if_that_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = ScriptedConsumer([BEYOND], [Message(6)], ends=[(6, 9)])
+    assert offsets(consumer, monkeypatch, {}, fail_on_data_loss=False) == [6]
+    with pytest.raises(DataLost, match="t-0 begins at offset 6 now: 5 to 5 were removed"):
+        offsets(ScriptedConsumer([BEYOND], ends=[(6, 9)]), monkeypatch, {})
