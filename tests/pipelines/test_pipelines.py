@@ -187,6 +187,7 @@ checkpoints = "checkpoints"
 topic = "{topic}"
 decode = "json"
 schema = "number INT"
+bad = "drop"
 start = "latest"
 [steps.doubled]
 python = "doubling.py:double"
@@ -232,9 +233,9 @@ def test_avro_and_protobuf_are_decoded_in_two_pipelines_of_one_session(
     message = message_class(order_descriptors(), "shop.Order")(id=3, note="p", big=2**64 - 1, tags={"n": 1})
     kafka.send(avro, avro_bytes(order), b"\0\0\0\0\5" + avro_bytes({**order, "id": 2}), b"\xff")
     kafka.send(protobuf, message.SerializeToString(), None, b"\xff\xff")
-    for name, topic, schema, sinks in (
-        ("avro", avro, "order.avsc", ("orders",)),
-        ("protobuf", protobuf, "shop.desc:shop.Order", ("orders", "orders_bad")),
+    for name, topic, schema, bad, sinks in (
+        ("avro", avro, "order.avsc", "drop", ("orders",)),
+        ("protobuf", protobuf, "shop.desc:shop.Order", "keep", ("orders", "orders_bad")),
     ):
         text = f'''
 name = "{name}"
@@ -245,6 +246,7 @@ trigger = "{AVAILABLE_NOW}"
 topic = "{topic}"
 decode = "{name}"
 schema = "{schema}"
+bad = "{bad}"
 '''
         text += "".join(
             f'[sinks.{view}]\nfrom = "{view}"\ntable = "{name}_{view}"\nformat = "delta"\n' for view in sinks
@@ -258,10 +260,10 @@ schema = "{schema}"
     ]
     [one] = rows(tmp_path / "protobuf_orders")
     assert (one["id"], one["note"], one["big"], one["tags"]) == (3, "p", 2**64 - 1, [("n", 1)])
-    bad = {row["_offset"]: (row["value"], row["reason"]) for row in rows(tmp_path / "protobuf_orders_bad")}
-    assert bad[1] == (None, "there is no value")
-    assert bad[2][0] == b"\xff\xff" and "Error" in bad[2][1]
-    assert len(bad) == 2
+    kept = {row["_offset"]: (row["value"], row["reason"]) for row in rows(tmp_path / "protobuf_orders_bad")}
+    assert kept[1] == (None, "there is no value")
+    assert kept[2][0] == b"\xff\xff" and "Error" in kept[2][1]
+    assert len(kept) == 2
 
 
 def test_what_spark_does_not_understand_is_told_at_its_step(

@@ -71,12 +71,12 @@ def test_check_tells_everything_that_is_wrong_with_its_line(run: Run, example: P
     assert [problem["line"] for problem in as_json["problems"]] == [trigger, sink]
 
 
-def test_check_remarks_on_bad_records_that_nobody_keeps(run: Run, example: Path) -> None:
+def test_bad_records_that_nobody_keeps_are_a_problem(run: Run, example: Path) -> None:
     whole = example.read_text()
     example.write_text(whole[: whole.index("[sinks.bad_orders]")])
     result = run("pipeline", "check", example)
-    assert result.exit_code == 0
-    assert 'a sink with from = "orders_bad" keeps them' in result.stderr
+    assert result.exit_code == 1
+    assert 'would vanish: add a sink with from = "orders_bad", or say bad = "drop"' in result.stdout
 
 
 def test_what_is_wrong_with_a_file_is_told_before_spark_starts(run: Run, example: Path) -> None:

@@ -100,7 +100,6 @@ def check(files: tuple[Path, ...], spark: bool, as_json: bool) -> None:
     Without --spark no Spark is started: SQL is looked at for the views that it reads, open brackets and state.
     """
     from barnabas.pipelines.spec import SpecError, load_pipelines
-    from barnabas.pipelines.spec.checks import remarks_on
 
     try:
         pipelines = load_pipelines(files)
@@ -108,8 +107,6 @@ def check(files: tuple[Path, ...], spark: bool, as_json: bool) -> None:
     except SpecError as error:
         show_problems(error, as_json=as_json)
         raise SystemExit(1) from error
-    for each in remarks_on(pipelines):
-        remark(str(each))
     show_sinks(pipelines, columns, as_json=as_json)
 
 

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.spec.durations import milliseconds
-from barnabas.pipelines.spec.flows import flow_to, ordered, views_made, views_read
+from barnabas.pipelines.spec.flows import flow_to, ordered, views_made, views_read, views_written
 from barnabas.pipelines.spec.model import (
     AVAILABLE_NOW,
     BAD,
+    BAD_RECORDS,
     DECODINGS,
     FILE_FORMATS,
     MODES,
@@ -60,25 +61,6 @@ def problems_of(pipelines: Sequence[Pipeline]) -> list[Problem]:
     return found + list(_one_table_each(pipelines))
 
 
-def remarks_on(pipelines: Sequence[Pipeline]) -> list[Problem]:
-    """What is allowed, and perhaps not meant."""
-    found = []
-    for pipeline in pipelines:
-        read = {sink.reads.lower() for sink in pipeline.sinks}
-        read |= {view.lower() for step in pipeline.steps for view in views_read(step)}
-        for source in pipeline.sources:
-            bad = f"{source.name}{BAD}"
-            if isinstance(source, TopicSource) and source.decode in WITH_SCHEMA and bad.lower() not in read:
-                found.append(
-                    Problem(
-                        source.place.at("decode"),
-                        f'values of source "{source.name}" that do not fit its schema go nowhere; a sink with '
-                        f'from = "{bad}" keeps them',
-                    )
-                )
-    return found
-
-
 def _of_one(pipeline: Pipeline) -> Iterator[Problem]:
     yield from _settings(pipeline)
     yield from _names(pipeline)
@@ -99,6 +81,7 @@ def _of_one(pipeline: Pipeline) -> Iterator[Problem]:
         yield _cycle(error.args[1], pipeline)
         return
     if not unknown:
+        yield from _bad_records(pipeline)
         for sink in pipeline.sinks:
             yield from _keeping(sink, pipeline)
 
@@ -150,6 +133,7 @@ def _topic_source(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(source.place.at("topic"), f'"{topic}" cannot be the name of a topic')
     yield from _one_of(source.decode, DECODINGS, "decode", source.place)
     yield from _one_of(source.start, STARTS, "start", source.place)
+    yield from _one_of(source.bad, BAD_RECORDS, "bad", source.place)
     yield from _schema(source, pipeline)
     yield from _watermark(source)
     for problem in option_problems(source.options):
@@ -289,6 +273,21 @@ def _keeping(sink: Sink, pipeline: Pipeline) -> Iterator[Problem]:
         yield Problem(place, _needs_checkpoint(sink, flow.keeps_state))
     if isinstance(sink, TableSink) or sink.mode == "append":
         yield from _window_closes(sink, pipeline)
+
+
+def _bad_records(pipeline: Pipeline) -> Iterator[Problem]:
+    """Whether values that do not fit their schema are kept, or somebody has said that they need not be."""
+    written = views_written(pipeline)
+    for source in pipeline.sources:
+        if not isinstance(source, TopicSource) or source.decode not in WITH_SCHEMA or source.bad == "drop":
+            continue
+        bad = f"{source.name}{BAD}"
+        if source.name.lower() in written and bad.lower() not in written:
+            yield Problem(
+                source.place.at("decode"),
+                f'values of source "{source.name}" that do not fit its schema would vanish: add a sink with '
+                f'from = "{bad}", or say bad = "drop"',
+            )
 
 
 def _needs_checkpoint(sink: Sink, reason: str) -> str:

@@ -73,6 +73,19 @@ def views_made(pipeline: Pipeline) -> dict[str, Source | Step]:
     return made | {step.name.lower(): step for step in pipeline.steps}
 
 
+def views_written(pipeline: Pipeline) -> set[str]:
+    """The views that lead to any sink, in small letters."""
+    steps = {step.name.lower(): step for step in pipeline.steps}
+    found: set[str] = set()
+    waiting = [sink.reads.lower() for sink in pipeline.sinks]
+    while waiting:
+        view = waiting.pop()
+        if view not in found:
+            found.add(view)
+            waiting += [each.lower() for each in views_read(steps[view])] if view in steps else []
+    return found
+
+
 def selection_of(source: TopicSource) -> Selection:
     """What a source reads."""
     return Selection(

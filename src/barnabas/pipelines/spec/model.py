@@ -10,7 +10,10 @@ whether it means anything, and the runner makes Spark's objects of it.
         kafka={"bootstrap.servers": "localhost:9092"},
         sources=[TopicSource(name="orders", topics=["orders"], decode="json", schema="id BIGINT, amount DOUBLE")],
         steps=[SqlStep(name="large", sql="SELECT * FROM orders WHERE amount > 100")],
-        sinks=[TableSink(name="large_orders", reads="large", table="tables/large_orders", format="delta")],
+        sinks=[
+            TableSink(name="large_orders", reads="large", table="tables/large_orders", format="delta"),
+            TableSink(name="bad_orders", reads="orders_bad", table="tables/bad_orders", format="delta"),
+        ],
     )
 """
 
@@ -37,6 +40,7 @@ FILE_FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg")
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 STARTS: Final = ("earliest", "latest")
 MODES: Final = ("append", "update")
+BAD_RECORDS: Final = ("keep", "drop")
 BAD: Final = "_bad"
 """What the view of a decoded source's bad records adds to its name."""
 
@@ -65,6 +69,8 @@ class TopicSource:
     schema: str | None = None
     """Of JSON the fields, as Spark writes them: `id BIGINT, at TIMESTAMP`; otherwise a file: `order.avsc`,
     `order.proto:shop.Order` or `order.desc:shop.Order`."""
+    bad: str = "keep"
+    """What becomes of values that do not fit the schema: a sink has to keep them, unless they are to be dropped."""
     start: str = "earliest"
     """Where to begin when nothing was read before."""
     watermark: Watermark | None = None

@@ -22,7 +22,7 @@ from barnabas.pipelines.spec.checks import problems_of
 from barnabas.pipelines.spec.flows import flow_to
 
 HERE = Path(__file__)
-ORDERS = TopicSource(name="orders", topics=["orders"], decode="json", schema="id BIGINT, at TIMESTAMP")
+ORDERS = TopicSource(name="orders", topics=["orders"], decode="json", schema="id BIGINT, at TIMESTAMP", bad="drop")
 RETURNS = TopicSource(name="returns", topics=["returns"])
 FILES = FileSource(name="customers", path=HERE.name, format="csv")
 TABLE = TableSink(name="all", reads="orders", table="tables/all")
@@ -151,6 +151,22 @@ def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
     found = told(pipeline(), pipeline(name="other"))
     assert len(found) == 1 and "tables/all, which sink" in found[0]
     assert any('pipeline "p" is also made' in each for each in told(pipeline(), pipeline()))
+
+
+def test_values_that_do_not_fit_are_kept_unless_the_source_says_otherwise() -> None:
+    keeping = {"sources": [replace(ORDERS, bad="keep"), RETURNS]}
+    bad = TableSink(name="bad", reads="orders_BAD", table="tables/bad")
+    vanish = [
+        'values of source "orders" that do not fit its schema would vanish: add a sink with from = "orders_bad", or '
+        'say bad = "drop"'
+    ]
+    assert told(pipeline(**keeping)) == vanish
+    assert told(pipeline(**keeping, sinks=[TABLE, bad])) == []
+    step = sql("SELECT reason FROM orders_bad")
+    assert told(pipeline(**keeping, steps=[step])) == vanish, "a step that no sink reads keeps nothing"
+    assert told(pipeline(**keeping, steps=[step], sinks=[TABLE, replace(bad, reads="made")])) == []
+    assert told(pipeline(**keeping, sinks=[replace(TABLE, reads="returns")])) == [], "its values are not asked for"
+    assert 'bad is "dorp". Did you mean "drop"?' in told(pipeline(sources=[replace(ORDERS, bad="dorp")]))
 
 
 @pytest.mark.parametrize(

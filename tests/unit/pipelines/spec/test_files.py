@@ -69,6 +69,10 @@ format = "delta"
 from = "cleaned"
 topic = "alerts"
 key = "country"
+
+[sinks.bad]
+from = "orders_bad"
+table = "tables/bad"
 '''
 
 
@@ -126,6 +130,7 @@ def test_a_toml_file_gives_the_objects_that_python_would_make(folder: Path) -> N
         sinks=(
             TableSink(name="revenue", reads="revenue", table="tables/revenue", format="delta"),
             TopicSink(name="alerts", reads="cleaned", topic="alerts", key="country"),
+            TableSink(name="bad", reads="orders_bad", table="tables/bad"),
         ),
     )
 
