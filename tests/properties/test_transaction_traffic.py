@@ -47,6 +47,9 @@ class Host:
     def wake_soon(self, partition: Partition) -> None:
         """Nobody sleeps."""
 
+    def wake_followers_soon(self, partition: Partition) -> None:
+        """There is one replica."""
+
     def flush_through(self, log: Log, end_offset: int) -> Future[int]:
         raise AssertionError("no log here wants to be flushed")
 

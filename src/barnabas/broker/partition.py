@@ -4,8 +4,9 @@ Three kinds of waiting. A Produce with acks=all waits until its records are comm
 watermark has passed them, which with flush.messages needs a sync first. With acks=1 it waits for that sync alone
 (`when_synced`), if one is due. A refusal that a leader could owe to not knowing that it was replaced waits until a
 follower has shown that it was not (`when_confirmed`). A Fetch waits for records (`add_watcher`): a consumer's for the
-high watermark, a follower's for the log's end. Watchers are told once per turn of the event loop, however many batches
-were appended in it; they register in the same callback in which they found the log too short, so no append is missed.
+high watermark, a follower's for the log's end. Consumers are told once per turn of the event loop, however many batches
+were appended in it, followers in the next lull (`broker/lull`); both register in the same callback in which they found
+the log too short, so no append is missed.
 """
 
 from __future__ import annotations
@@ -90,7 +91,11 @@ class Host(Protocol):
     """What a partition needs of whoever holds it."""
 
     def wake_soon(self, partition: Partition) -> None:
-        """Wake the partition's watchers when this turn of the event loop is over."""
+        """Wake the consumers that watch the partition when this turn of the event loop is over."""
+        ...
+
+    def wake_followers_soon(self, partition: Partition) -> None:
+        """Wake the followers that watch the partition in the next lull."""
         ...
 
     def flush_through(self, log: Log, end_offset: int) -> Future[int]:
@@ -197,8 +202,8 @@ class Partition:
             log.high_watermark = leader.high_watermark
             if self._watchers or self._commit_waiters:
                 self._committed()
-        if self._follower_watchers:
-            self._host.wake_soon(self)
+        if leader.is_followed:
+            self._host.wake_followers_soon(self)
         return info
 
     def begin_verification(self, producer_id: int, epoch: int, now: float, sequence: int = NO_SEQUENCE) -> Guard | None:
@@ -276,6 +281,7 @@ class Partition:
         """
         self.log.delete_records_before(offset)
         self._host.wake_soon(self)
+        self._host.wake_followers_soon(self)
 
     def low_watermark(self) -> int:
         """Where the log begins on every broker that is up."""
@@ -350,10 +356,20 @@ class Partition:
         self._watchers.discard(watcher)
         self._follower_watchers.discard(watcher)
 
+    def wake_consumers(self) -> None:
+        """Let consumers look again: more is committed."""
+        for watcher in list(self._watchers):
+            watcher.wake()
+
+    def wake_followers(self) -> None:
+        """Let followers look again: more was appended."""
+        for watcher in list(self._follower_watchers):
+            watcher.wake()
+
     def wake_watchers(self) -> None:
         """Let everyone look again: there is more, or it is over."""
-        for watcher in [*self._follower_watchers, *self._watchers]:
-            watcher.wake()
+        self.wake_followers()
+        self.wake_consumers()
 
     def _flush(self, end_offset: int) -> None:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from uuid import UUID
 
 from barnabas.broker.follower import Follower
+from barnabas.broker.lull import Lull
 from barnabas.broker.partition import Partition
 from barnabas.machines.controller.image import NO_LEADER
 from barnabas.machines.partition import PartitionLeader
@@ -90,6 +91,7 @@ class ReplicaManager:
         self.replication: Replication | None = None
         self._acting = False
         self._to_wake: set[Partition] = set()
+        self.lull = Lull()
         self._leadership: dict[str, LeadershipWatcher] = {}
 
     def watch(self, topic: str, led: Callable[[Partition], None], lost: Callable[[Partition], None]) -> None:
@@ -148,7 +150,7 @@ class ReplicaManager:
         return self._partitions.values()
 
     def wake_soon(self, partition: Partition) -> None:
-        """Wake the partition's watchers when this turn of the event loop is over."""
+        """Wake the consumers that watch the partition when this turn of the event loop is over."""
         if not self._to_wake:
             asyncio.get_running_loop().call_soon(self._wake)
         self._to_wake.add(partition)
@@ -156,7 +158,11 @@ class ReplicaManager:
     def _wake(self) -> None:
         partitions, self._to_wake = self._to_wake, set()
         for partition in partitions:
-            partition.wake_watchers()
+            partition.wake_consumers()
+
+    def wake_followers_soon(self, partition: Partition) -> None:
+        """Wake the followers that watch the partition in the next lull."""
+        self.lull.appended(partition)
 
     def flush_through(self, log: Log, end_offset: int) -> Future[int]:
         """Sync a log up to here, in a thread."""

@@ -80,6 +80,7 @@ class PartitionLeader:
         "broker_id",
         "epoch_start_offset",
         "high_watermark",
+        "is_followed",
         "isr",
         "leader_epoch",
         "partition_epoch",
@@ -116,6 +117,8 @@ class PartitionLeader:
         """Whether an earlier proposal never got one."""
         self._epochs: dict[int, int] = {}
         self._ends = {replica: UNKNOWN_OFFSET for replica in replicas if replica != broker_id}
+        self.is_followed = bool(self._ends)
+        """Whether the partition has replicas on other brokers."""
         self._starts = dict.fromkeys(self._ends, UNKNOWN_OFFSET)
         self._progress = {replica: Progress(now, now, UNKNOWN_OFFSET) for replica in self._ends}
         self._advance()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.broker import lull
 from barnabas.broker.handlers.fetch import fetch
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ErrorCode
@@ -381,6 +382,13 @@ def followed(broker: Broker) -> Partition:
     return partition
 
 
+async def watched(partition: Partition) -> None:
+    """Wait until a fetch waits for more in this partition."""
+    async with asyncio.timeout(10):
+        while not partition._watchers | partition._follower_watchers:
+            await asyncio.sleep(0)
+
+
 def test_a_follower_is_told_at_once_of_records_and_of_their_deletion(tmp_path: Path) -> None:
     async def story(broker: Broker) -> None:
         await make_topic(broker, "t")
@@ -398,11 +406,77 @@ def test_a_follower_is_told_at_once_of_records_and_of_their_deletion(tmp_path: P
         assert partition.leader.high_watermark == 1
         waiting = ask(broker, 12, {0: 2}, session_epoch=2, **session)
         assert isinstance(waiting, Parked)
+        await watched(partition)
         assert partition.leader.high_watermark == 2
         partition.delete_before(1)
         (third,) = partitions_in(fetched(12, await resolved(waiting)))
         assert (third.log_start_offset, third.records) == (1, b"")
 
+    run(tmp_path, story)
+
+
+def follow(broker: Broker, offset: int, min_bytes: int = 1) -> Parked:
+    """A fetch of broker 7 that can wait."""
+    waiting = ask(broker, 12, {0: offset}, replica_id=7, max_wait_ms=60_000, min_bytes=min_bytes)
+    assert isinstance(waiting, Parked)
+    return waiting
+
+
+@pytest.mark.parametrize("came", ["before", "after"])
+def test_a_follower_gets_together_what_comes_one_after_the_other(tmp_path: Path, came: str) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        partition = followed(broker)
+        if came == "before":
+            waiting = follow(broker, 1)
+            await watched(partition)
+            append(partition, [NOW])
+        else:
+            append(partition, [NOW])
+            waiting = follow(broker, 1)
+        await asyncio.sleep(0)
+        assert not waiting.resolved
+        append(partition, [NOW])
+        (answered,) = partitions_in(fetched(12, await resolved(waiting)))
+        assert [read_header(batch).base_offset for batch in split(answered.records)] == [1, 2]
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("min_bytes", [0, 1])
+def test_how_far_a_follower_is_counts_at_once_and_what_there_is_comes_in_a_lull(tmp_path: Path, min_bytes: int) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        partition = followed(broker)
+        append(partition, [NOW])
+        append(partition, [NOW])
+        waiting = follow(broker, 1, min_bytes)
+        assert (partition.leader.high_watermark, waiting.resolved) == (1, False)
+        (answered,) = partitions_in(fetched(12, await resolved(waiting)))
+        assert [read_header(batch).base_offset for batch in split(answered.records)] == [1]
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(("longest", "turns"), [(60.0, lull.MOST_TURNS), (0.0, 1)], ids=["by turns", "by time"])
+def test_a_follower_does_not_wait_for_ever_for_a_lull(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: float, turns: int
+) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        partition = followed(broker)
+        waiting = follow(broker, 1)
+        await watched(partition)
+        appended = 0
+        while not waiting.resolved:
+            append(partition, [NOW])
+            appended += 1
+            await asyncio.sleep(0)
+        assert appended == turns
+
+    monkeypatch.setattr(lull, "LONGEST", longest)
     run(tmp_path, story)
 
 
@@ -416,6 +490,7 @@ def test_a_fetch_goes_on_waiting_when_its_partition_has_a_new_leader_epoch(
         broker.replicas.take_all([replace(topic, partitions=tuple(images))])
         parked = ask(broker, 12, {0: 0, 1: 0}, max_wait_ms=60_000, **follower)
         before = partition_of(broker)
+        await watched(before)
         images[0] = replace(images[0], leader_epoch=images[0].leader_epoch + 1)
         broker.replicas.take_all([replace(topic, partitions=tuple(images))])
         assert isinstance(parked, Parked)

@@ -11,6 +11,7 @@
 
 - Followers, which say which replica they are, get everything there is, and what they ask for tells how far they are.
   They are believed on the listener that brokers use among themselves. That records were deleted they are told at once.
+  While batches come one after the other, they wait for a lull (`broker/lull`) and get them together.
 - v11+: with replica.selector.class, a consumer that names its rack is sent from the leader to a replica in sync in that
   rack. Any replica is read from, up to the high watermark that it knows.
 """
@@ -91,6 +92,8 @@ class Fetch:
         "_broker",
         "_context",
         "_correlation_id",
+        "_deferred",
+        "_defers",
         "_limit",
         "_now",
         "_parked",
@@ -111,6 +114,10 @@ class Fetch:
         self._version = version
         self._correlation_id = correlation_id
         self._limit = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
+        self._defers = False
+        """Whether records are left for the next lull."""
+        self._deferred = False
+        """Whether some were."""
         self._now = 0.0
         """When the fetch last looked, on the event loop's clock; for followers alone."""
         self._parked: Parked | None = None
@@ -123,18 +130,23 @@ class Fetch:
         """Partitions that wake this fetch."""
 
     def start(self) -> Answer | Parked:
-        """The first look."""
+        """The first look; a follower that can wait is given what there is in the next lull."""
+        self._defers = self._request.replica_id >= 0 and self._request.max_wait_ms > 0
         try:
             results, size, urgent = self._read()
         except Cold as cold:
+            self._defers = False
             self._parked = Parked(on_abandon=self._forget)
             self._warm_up(cold)
             return self._parked
-        if urgent or size >= self._request.min_bytes or self._request.max_wait_ms <= 0 or not results:
+        self._defers = False
+        enough = size >= self._request.min_bytes and not self._deferred
+        if enough or urgent or self._request.max_wait_ms <= 0 or not results:
             return self._answer(results)
         self._parked = Parked(on_abandon=self._forget)
-        self._timer = asyncio.get_running_loop().call_later(self._request.max_wait_ms / 1000, self._look_again, True)
         self._watch()
+        if self._deferred:
+            self._broker.replicas.lull.arrived(self)
         return self._parked
 
     def refuse(self) -> Answer:
@@ -166,7 +178,13 @@ class Fetch:
             self._parked.resolve(HANG_UP)
 
     def _watch(self) -> None:
-        """Be woken by the partitions that there are now: with a new leader epoch, a partition is another object."""
+        """Be woken by the partitions that there are now: with a new leader epoch, a partition is another object.
+
+        And at the latest when the client wants to wait no more.
+        """
+        if self._timer is None:
+            seconds = self._request.max_wait_ms / 1000
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._look_again, True)
         partitions = self._partitions()
         if partitions == self._watched:
             return
@@ -309,6 +327,9 @@ class Fetch:
             )
         most = min(wanted.max_bytes, left)
         if offset == end or (most <= 0 and not first) or self._holds_back(wanted, partition):
+            return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)
+        if self._defers:
+            self._deferred = True
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)
         try:
             slices, size = log.read(offset, most, end, first, may_block=False)
