@@ -187,6 +187,7 @@ class LogManager:
                 )
             log = Log(tp, store, path, config, log_start_offset=log_start, recovery_point=recovery_point)
             log.cleaned_to = cleaned.get(tp)
+            log.high_watermark = high_watermark  # opening looks for what is not known to be committed
             if tp not in recovery_points or tp not in log_starts:
                 log.open()
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)

@@ -15,6 +15,7 @@ from barnabas.model.errors import (
 )
 from barnabas.model.ids import TopicPartition
 from barnabas.model.log_config import LogConfig
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.manager import LogManager
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch, stored
 from tests.support.waiting import wait_until
@@ -253,6 +254,23 @@ def test_a_damaged_checkpoint_costs_only_time(start: Callable[..., LogManager], 
     log = start().get(TP)
     assert log is not None
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+def test_ends_of_transactions_above_the_high_watermark_are_known_without_a_log_start(
+    start: Callable[..., LogManager], tmp_path: Path
+) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(2, producer_id=7, transactional=True))
+    end = EndOfTransaction(ControlType.COMMIT, 0)
+    log.append(build_marker(end, timestamp=NOW, producer_id=7, producer_epoch=0), 0, NOW)
+    log.high_watermark = 2
+    manager.close()
+    (tmp_path / "data" / "log-start-offset-checkpoint").unlink()  # Apache Kafka notes only logs that begin later
+    again = start().get(TP)
+    assert again is not None
+    assert (again.high_watermark, again.log_end_offset) == (2, 3)
+    assert [again.last_stable_offset(committed) for committed in (2, 3)] == [0, 3]
 
 
 def test_waiting_for_a_flush(start: Callable[..., LogManager]) -> None:
