@@ -197,7 +197,7 @@ class Partition:
         log, leader = self.log, self.leader
         info = log.append(batch, leader.leader_epoch, now_ms, header)
         if log.config.flush_messages != NEVER and log.flush_required:
-            self._flush(log.log_end_offset)
+            self.sync()
         elif not info[4] and leader.appended(log.log_end_offset):  # by its place: this is where names cost
             log.high_watermark = leader.high_watermark
             if self._watchers or self._commit_waiters:
@@ -370,6 +370,10 @@ class Partition:
         """Let everyone look again: there is more, or it is over."""
         self.wake_followers()
         self.wake_consumers()
+
+    def sync(self) -> None:
+        """Have everything synced that was appended, also before this leadership; it counts for `leader` then."""
+        self._flush(self.log.log_end_offset)
 
     def _flush(self, end_offset: int) -> None:
         loop = asyncio.get_running_loop()

@@ -350,8 +350,11 @@ class ReplicaManager:
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
             now=asyncio.get_running_loop().time(),
+            counted=log.recovery_point if log.flush_required else None,
         )
         partition = self._partitions[tp] = Partition(self, tp, log, leader)
+        if log.flush_required:
+            partition.sync()
         self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
         if known is not None:  # after the new one is in its place: fetches that are woken go on waiting there
             self._end_leadership(known, NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))

@@ -98,7 +98,9 @@ class PartitionLeader:
         high_watermark: int,
         partition_epoch: int = 0,
         now: float = 0.0,
+        counted: int | None = None,
     ) -> None:
+        """`counted` is how far the leader's own log counts, if that is not up to its end: the rest is being synced."""
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
@@ -109,7 +111,7 @@ class PartitionLeader:
         self.isr = frozenset(isr)
         """As the controller committed it."""
         self.high_watermark = min(high_watermark, log_end_offset)
-        self._log_end_offset = log_end_offset
+        self._log_end_offset = log_end_offset if counted is None else counted
         self._pending: frozenset[int] = frozenset()
         self._waiting = False
         """Whether a proposal has no answer yet."""

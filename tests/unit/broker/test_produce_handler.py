@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -356,6 +357,36 @@ def test_a_sync_that_ends_after_the_next_append_leaves_that_to_be_committed(
         assert leader.high_watermark == 5
         for answer in (first, second):
             assert produced(12, await answer_of(answer))[0].error_code is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+def test_what_waits_for_the_disk_is_not_committed_by_a_new_leader_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", flush_messages="1")
+        syncs: list[Future[int]] = []
+
+        def flush_through(log: Log, end_offset: int) -> Future[int]:
+            syncs.append(Future())
+            return syncs[-1]
+
+        monkeypatch.setattr(broker.logs, "flush_through", flush_through)
+        answer = send(broker, 12, batch())
+        (image,) = topic.partitions
+        newer = replace(image, leader_epoch=image.leader_epoch + 1)
+        broker.replicas.take_all([replace(topic, partitions=(newer,))])
+        (result,) = produced(12, await answer_of(answer))
+        assert result.error_code is ErrorCode.not_leader_or_follower
+        leader = broker.replicas.find("t", 0).leader
+        assert (leader.leader_epoch, leader.high_watermark) == (newer.leader_epoch, 0)
+        broker.replicas.find("t", 0).log.flush()
+        for sync in syncs:
+            sync.set_result(3)
+        async with asyncio.timeout(10):
+            while leader.high_watermark < 3:
+                await asyncio.sleep(0)
 
     run(tmp_path, story)
 
