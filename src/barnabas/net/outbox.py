@@ -21,7 +21,7 @@ from barnabas.net.reply import release
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.net.reply import LeasedFile, Part, Slice
+    from barnabas.net.reply import Part, Slice
 
 MOST_PER_TURN: Final = 1 << 20
 """Bytes after which a fast reader lets the other connections have their turn."""
@@ -185,26 +185,22 @@ class Outbox:
 
 def _in_one_piece(parts: Sequence[Part]) -> bytes | None:
     """A small answer whose slices are in memory as bytes, its leases given back; None for any other."""
-    pieces: list[bytes] = []
-    files: list[LeasedFile] = []
-    left = SMALL
+    size = 0
     for part in parts:
         if isinstance(part, bytes):
-            pieces.append(part)
-            left -= len(part)
+            size += len(part)
+        elif not part.warm or part.file.revoked:
+            return None
         else:
-            file, length = part.file, part.length
-            if length > left or not part.warm or file.revoked:
-                return None
-            piece = os.pread(file.fd, length, part.position)
-            if len(piece) != length:
-                release(parts)
-                raise Broken("the log file is shorter than a response that was being sent")
-            pieces.append(piece)
-            files.append(file)
-            left -= length
-    if left < 0:
+            size += part.length
+    if size > SMALL:
         return None
-    for file in files:
-        file.release()
+    try:
+        pieces = [
+            part if isinstance(part, bytes) else os.pread(part.file.fd, part.length, part.position) for part in parts
+        ]
+    finally:
+        release(parts)
+    if sum(map(len, pieces)) != size:
+        raise Broken("the log file is shorter than a response that was being sent")
     return b"".join(pieces)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.model.errors import InvalidFrame, StartupError
+from barnabas.net.outbox import SMALL
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.net.server import Limits, Server
 
@@ -353,6 +354,26 @@ def test_a_small_answer_goes_out_in_one_piece(executor: ThreadPoolExecutor) -> N
             assert opened.leases == 0
             await hang_up(writer)
 
+        run(Rig(lambda body: parts), executor, story)
+
+
+def test_of_an_answer_that_is_not_small_nothing_is_read(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(SMALL))
+        file.flush()
+        opened = OpenFile(file.fileno(), leases=2)
+        parts: Any = [struct.pack(">i", 10 + SMALL), Piece(opened, 0, 10), Piece(opened, 0, SMALL)]
+
+        async def story(rig: Rig) -> None:
+            reader, writer = await connect(rig)
+            writer.write(frame(b"fetch"))
+            assert await read_answer(reader) == bytes(10 + SMALL)
+            assert opened.leases == 0
+            await hang_up(writer)
+
+        monkeypatch.delattr(os, "pread")
         run(Rig(lambda body: parts), executor, story)
 
 
