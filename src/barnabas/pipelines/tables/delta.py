@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 NOTE: Final = "barnabas"
-LOG_KEPT: Final = {"delta.logRetentionDuration": "interval 365 days"}
+LOG_KEPT: Final = {
+    "delta.logRetentionDuration": "interval 365 days",
+    "delta.deletedFileRetentionDuration": "interval 365 days",
+}
+"""How long the log says what was committed, and which files were removed: `expire` decides when those go."""
 _OURS: Final = re.compile(r"part-[0-9a-f-]{36}\.parquet|.+=.*")
 
 

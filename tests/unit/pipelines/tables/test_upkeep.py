@@ -8,9 +8,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from barnabas.pipelines.tables.opening import FORMATS, open_table
-from tests.support.tables import IDS, SCHEMA, add, numbers, one, rows, written
+from tests.support.tables import IDS, NO_TIME, SCHEMA, add, numbers, one, rows, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,4 +31,20 @@ def test_files_that_a_load_is_about_to_commit_stay(tmp_path: Path, kind: str, mi
         table.commit("p", one(10, 20), IDS, fresh, SCHEMA)
         assert numbers(table) == list(range(20))
         assert table.remove_orphans(timedelta(minutes=minutes - 10)) == 0, "it is no orphan any more"
+        assert numbers(table) == list(range(20))
+
+
+def test_versions_of_delta_stay_as_long_as_they_were_asked_to(tmp_path: Path) -> None:
+    place = str(tmp_path / "numbers")
+    with open_table(place, "delta", partition_by=["kind"]) as table:
+        add(table, 0, 10, kind="a/ä 5%")
+        add(table, 10, 20, kind="a/ä 5%")
+        before = DeltaTable(place).version()
+        assert table.compact(1 << 20).merged == 2
+        written(table, rows(20, 30, kind="a/ä 5%"))
+        assert table.expire(timedelta(days=30)) == 0
+        assert table.remove_orphans(NO_TIME) == 1, "that which nobody committed"
+        assert DeltaTable(place, version=before).to_pyarrow_table().num_rows == 20
+        assert DeltaTable(place).metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 365 days"
+        assert table.expire(NO_TIME) == 2
         assert numbers(table) == list(range(20))
