@@ -25,7 +25,7 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow import fs
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
-from barnabas.pipelines.tables.destinations import Destination, is_remote, local_path, partition_text
+from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path, partition_text
 from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
 from barnabas.pipelines.tables.rules import check_owner
@@ -43,7 +43,8 @@ LOG_KEPT: Final = {
     "delta.deletedFileRetentionDuration": "interval 365 days",
 }
 """How long the log says what was committed, and which files were removed: `expire` decides when those go."""
-_OURS: Final = re.compile(r"part-[0-9a-f-]{36}\.parquet|.+=.*")
+_OURS: Final = re.compile(r"(.+=[^/]*/)*part-[0-9a-f-]{36}\.parquet|_delta_log/.*")
+"""What tasks of a load leave that did not get to its first commit."""
 
 
 class DeltaLakeTable(Table):
@@ -201,10 +202,7 @@ class DeltaLakeTable(Table):
         return note
 
     def _refuse_strangers(self) -> None:
-        folder = local_path(self.location)
-        if is_remote(self.location) or not folder.is_dir():
-            return
-        if any(not _OURS.fullmatch(each.name) and each.name != "_delta_log" for each in folder.iterdir()):
+        if not is_remote(self.location) and any(not _OURS.fullmatch(name) for name in files_below(self.location)):
             check_owner(None, "", self.location)
 
     def _named(self) -> set[str]:

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 from barnabas.pipelines.tables.errors import SchemaConflict, UnusableTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
 
@@ -33,6 +33,12 @@ def local_path(location: str) -> Path:
     """The path of a location that is not remote."""
     parts = urlsplit(location)
     return Path(unquote(parts.path)) if parts.scheme == "file" else Path(location)
+
+
+def files_below(location: str) -> Iterator[str]:
+    """The names of all files below a location that is not remote, in no order; none if it is not there."""
+    folder = local_path(location)
+    return (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def partition_text(value: Any) -> str | None:

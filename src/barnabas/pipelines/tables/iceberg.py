@@ -35,7 +35,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
-from barnabas.pipelines.tables.destinations import Destination, is_remote, local_path
+from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path
 from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 NOTE: Final = "barnabas.note"
 NAME_MAPPING: Final = "schema.name-mapping.default"
 NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+_OURS: Final = re.compile(r"data/part-[0-9a-f-]{36}\.parquet|metadata/.*")
+"""What a load leaves that did not get to its first commit."""
 
 
 class IcebergTable(Table):
@@ -97,6 +99,9 @@ class IcebergTable(Table):
     def _look(self) -> Seen:
         table = self._load()
         if table is None:
+            root = self._root()
+            if not is_remote(root) and any(not _OURS.fullmatch(name) for name in files_below(root)):
+                check_owner(None, "", self.location)
             return Seen(None, None)
         if NOTE not in table.properties:
             check_owner(None, "", self.location)

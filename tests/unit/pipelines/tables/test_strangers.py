@@ -1,0 +1,55 @@
+"""A load keeps away from places where somebody else has put something."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from barnabas.pipelines.tables.errors import ForeignTable
+from barnabas.pipelines.tables.opening import FORMATS, open_table
+from tests.support.tables import add, numbers, rows, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", ["mine.parquet", "day=2026-01-01/mine.parquet", "data/mine.parquet", "notes.txt"])
+def test_a_folder_with_files_of_others_is_refused(tmp_path: Path, kind: str, name: str) -> None:
+    theirs = tmp_path / "lake" / "t" / name
+    theirs.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1]}), theirs)
+    with open_table(str(tmp_path / "lake" / "t"), kind) as table:
+        with pytest.raises(ForeignTable, match="no pipeline has loaded"):
+            table.claim()
+        with pytest.raises(ForeignTable, match="no pipeline has loaded"):
+            add(table, 0, 10)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("other", FORMATS)
+def test_a_table_of_another_format_is_refused(tmp_path: Path, kind: str, other: str) -> None:
+    place = str(tmp_path / "lake" / "t")
+    with open_table(place, other) as table:
+        add(table, 0, 10)
+    with open_table(place, kind) as table:
+        if kind == other:
+            add(table, 10, 20)
+            return
+        with pytest.raises(ForeignTable, match="no pipeline has loaded"):
+            table.claim()
+    with open_table(place, other) as table:
+        assert numbers(table) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_a_load_left_before_its_first_commit_is_no_hindrance(tmp_path: Path, kind: str) -> None:
+    place = str(tmp_path / "lake" / "t")
+    with open_table(place, kind, partition_by=["kind"]) as table:
+        written(table, rows(0, 10, kind="a/b"))
+    with open_table(place, kind, partition_by=["kind"]) as table:
+        add(table, 0, 10, kind="a/b")
+        assert numbers(table) == list(range(10))
