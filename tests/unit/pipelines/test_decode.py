@@ -172,6 +172,13 @@ def test_json_by_a_schema_leaves_out_what_it_does_not_name() -> None:
     assert "expected INT" in reasons(found)[101]
 
 
+def test_two_fields_that_come_to_one_column_make_a_dead_letter() -> None:
+    decoder = Json()
+    found = decoder.decode(batch([b'{"_offset": 1, "_offset_value": 2}', b'{"_offset": 3}']))
+    assert columns(found) == [{"_offset_value": 3}]
+    assert "_offset_value cannot be added" in reasons(found)[100]
+
+
 def test_what_tasks_inferred_side_by_side_is_merged() -> None:
     one, other = Json(), Json()
     one.decode(batch([b'{"a": 1}']))

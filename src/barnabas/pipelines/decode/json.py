@@ -139,7 +139,12 @@ class Json:
                 return False
         taken = {field.name.casefold() for field in self.schema}
         known = {field.name for field in self._fields}
-        fields = [field for field in seen if field.name in known or column_name(field.name).casefold() not in taken]
+        fields = []
+        for field in seen:
+            name = column_name(field.name).casefold()
+            if field.name in known or name not in taken:
+                taken.add(name)
+                fields.append(field)
         grown = extend(self._fields, pa.struct(fields))
         if grown == self._fields:
             return False
