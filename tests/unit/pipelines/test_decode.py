@@ -190,6 +190,18 @@ def test_what_tasks_inferred_side_by_side_is_merged() -> None:
     assert list(reasons(again)) == [100]
 
 
+def test_avro_that_can_be_read_in_two_ways_is_not_guessed_at() -> None:
+    """The zero of an id and the length of a text look like a registry's prefix, and the text like another value."""
+    fields = [{"name": "id", "type": "long"}, {"name": "phone", "type": "string"}]
+    schema = {"type": "record", "name": "Call", "fields": fields}
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"id": 0, "phone": "0" * 29})
+    value = out.getvalue()
+    guessed = Avro(json.dumps(schema), Framing.AUTO).decode(batch([value]))
+    assert "with and without" in reasons(guessed)[100]
+    assert columns(Avro(json.dumps(schema), Framing.NONE).decode(batch([value]))) == [{"id": 0, "phone": "0" * 29}]
+
+
 def test_avro() -> None:
     value = {
         "id": 7,
@@ -214,6 +226,7 @@ def test_avro() -> None:
     [
         ('{"type": "nothing"}', "not an Avro schema"),
         ('["int", "string"]', "a column has one type"),
+        ('{"type":"bytes","logicalType":"decimal","precision":50,"scale":2}', "a decimal of 50 digits .* up to 38"),
         ('{"type":"record","name":"A","fields":[{"name":"a","type":["null","A"]}]}', "contains itself"),
         ('{"type":"record","name":"A","fields":[{"name":"a","type":"int"},{"name":"A","type":"int"}]}', "capitals"),
     ],

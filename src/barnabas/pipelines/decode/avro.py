@@ -99,7 +99,7 @@ def _arrow(schema: Any, where: str, named: dict[str, Any], above: tuple[str, ...
         named[schema["name"]] = schema
     logical = schema.get("logicalType")
     if logical == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+        return _decimal(schema["precision"], schema.get("scale", 0), where)
     if logical in _LOGICAL:
         return _LOGICAL[logical]
     if kind == "array":
@@ -115,6 +115,15 @@ def _arrow(schema: Any, where: str, named: dict[str, Any], above: tuple[str, ...
             ]
         )
     return _arrow(kind, where, named, above)
+
+
+def _decimal(precision: int, scale: int, where: str) -> pa.DataType:
+    if not (1 <= precision <= 38 and 0 <= scale <= precision):
+        raise SchemaRefused(
+            f"{where or 'the schema'}: a decimal of {precision} digits with {scale} after the point is not possible: a "
+            "table holds up to 38, and no more after the point"
+        )
+    return pa.decimal128(precision, scale)
 
 
 def _union(branches: Sequence[Any], where: str, named: dict[str, Any], above: tuple[str, ...]) -> pa.DataType:

@@ -62,15 +62,26 @@ class ByRecord(ABC):
     def _row(self, value: bytes) -> Sequence[Any]:
         if self._framing is Framing.NONE:
             return self._read(value)
-        if is_framed(value):
-            try:
-                return self._read(self._unframed(value))
-            except Exception:
-                if self._framing is Framing.CONFLUENT:
-                    raise
-        elif self._framing is Framing.CONFLUENT:
-            raise ValueError("it does not begin with a schema's id (a zero byte and four more)")
-        return self._read(value)
+        if self._framing is Framing.CONFLUENT:
+            if not is_framed(value):
+                raise ValueError("it does not begin with a schema's id (a zero byte and four more)")
+            return self._read(self._unframed(value))
+        if not is_framed(value):
+            return self._read(value)
+        try:
+            row = self._read(self._unframed(value))
+        except Exception:  # then those bytes are part of the value
+            return self._read(value)
+        if self._can_read(value):
+            raise ValueError("it can be read with and without a schema's id before it; the framing has to be given")
+        return row
+
+    def _can_read(self, data: bytes) -> bool:
+        try:
+            self._read(data)
+        except Exception:  # whatever a library says of broken bytes
+            return False
+        return True
 
     def _columns(self, rows: Sequence[Sequence[Any]]) -> list[pa.Array] | None:
         """The rows as columns; None if one of them holds what its type cannot."""
