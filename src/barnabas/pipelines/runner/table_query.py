@@ -97,7 +97,7 @@ class TableQuery:
         partitions = self._cluster.partitions(selection_of(source))
         earliest = self._cluster.earliest(partitions)
         edge = earliest if source.start == "earliest" else self._cluster.latest(partitions)
-        return where_to_begin(partitions, position, earliest, edge)
+        return where_to_begin(partitions, position, earliest, edge, by_pattern=source.pattern is not None)
 
     def _pin(self, schema: pa.Schema, begun: Offsets) -> None:
         """Note where a stream begins that begins at the end: a restart before its first batch would begin elsewhere."""
