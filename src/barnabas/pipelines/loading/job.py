@@ -300,10 +300,7 @@ class LoadJob:
         outbox = Outbox(self._dead_ranges(planned.ranges), dead_files) if dead_files else None
         outcome = self._table.commit(self._pipeline, planned.ranges, self._topic_ids, files, schema, outbox=outbox)
         if outcome is Outcome.ALREADY:
-            raise Fenced(
-                f'another job has just loaded the same records into {self._table.location} as "{self._pipeline}": stop '
-                "one of them. Nothing of this batch was added."
-            )
+            raise Fenced.by_twin(self._table.location, self._pipeline)
         self._deliver()
         self._commits += 1
         self._records += sum(done.records for done in results)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from barnabas.pipelines.runner.keeping import BatchKey, key_of
+from barnabas.pipelines.tables.contract import Outcome
+from barnabas.pipelines.tables.errors import Fenced
 from barnabas.pipelines.tables.rules import advance
 from barnabas.pipelines.tables.schemas import plain_schema
 from barnabas.pipelines.tables.writing import write_files
@@ -62,7 +64,10 @@ class TableBatches:
         self._table.evolve(self._schema)
         destination = self._table.destination()
         destination.check_partition_columns(self._schema)
-        self._table.commit(self._pipeline, key.ranges, key.topic_ids, written(frame, destination), self._schema)
+        files = written(frame, destination)
+        outcome = self._table.commit(self._pipeline, key.ranges, key.topic_ids, files, self._schema)
+        if outcome is Outcome.ALREADY:
+            raise Fenced.by_twin(self._table.location, self._pipeline)
 
     def _key(self, batch: int) -> BatchKey:
         topics = {partition.topic for partition in self._checkpoint.offsets(batch) or {}}

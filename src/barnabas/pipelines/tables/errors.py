@@ -32,6 +32,14 @@ class TopicReplaced(TableError):
 class Fenced(TableError):
     """Somebody else writes to this table."""
 
+    @classmethod
+    def by_twin(cls, location: str, pipeline: str) -> Fenced:
+        """The error of a job that finds its own records in the table, which it had not when they were read."""
+        return cls(
+            f'another job has just loaded the same records into {location} as "{pipeline}": stop one of them. Nothing '
+            "of this batch was added."
+        )
+
 
 class SchemaConflict(TableError):
     """Rows do not fit into the table."""
