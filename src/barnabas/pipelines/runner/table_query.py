@@ -30,6 +30,17 @@ if TYPE_CHECKING:
     from barnabas.pipelines.tables.table import Table
 
 
+def table_of(pipeline: Pipeline, sink: TableSink) -> Table:
+    """The table of a sink, which need not be there yet. Raises TableError."""
+    return open_table(
+        pipeline.table(sink.table, sink.format),
+        sink.format,
+        partition_by=sink.partition_by,
+        catalog=sink.catalog,
+        options=sink.options,
+    )
+
+
 class TableQuery:
     """Prepares the query of a table; what it opens is closed with `resources`."""
 
@@ -49,8 +60,7 @@ class TableQuery:
         self._sink = sink
         self._flow = flow
         self._resources = resources
-        location = pipeline.table(sink.table, sink.format)
-        self._table: Table = resources.enter_context(open_table(location, sink.format, partition_by=sink.partition_by))
+        self._table: Table = resources.enter_context(table_of(pipeline, sink))
         self._table.claim()
 
     def writer(self) -> DataStreamWriter:

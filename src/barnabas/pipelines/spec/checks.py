@@ -227,6 +227,10 @@ def _topic_sink(sink: TopicSink) -> Iterator[Problem]:
 
 def _table_sink(sink: TableSink) -> Iterator[Problem]:
     yield from _one_of(sink.format, TABLE_FORMATS, "format", sink.place)
+    if sink.format == "parquet" and sink.options:
+        yield Problem(sink.place.at("options"), f'sink "{sink.name}" has options, which are for delta and iceberg')
+    if sink.format != "iceberg" and sink.catalog != "default":
+        yield Problem(sink.place.at("catalog"), f'sink "{sink.name}" has a catalog, which is for iceberg')
 
 
 def _one_of(value: str, known: Sequence[str], key: str, place: Place) -> Iterator[Problem]:
@@ -318,7 +322,8 @@ def _one_table_each(pipelines: Sequence[Pipeline]) -> Iterator[Problem]:
     for pipeline in pipelines:
         for sink in pipeline.sinks:
             if isinstance(sink, TableSink):
-                tables[pipeline.table(sink.table, sink.format).rstrip("/")].append(sink)
+                catalog = "" if sink.catalog == "default" else f" of the catalog {sink.catalog}"
+                tables[pipeline.table(sink.table, sink.format).rstrip("/") + catalog].append(sink)
             if (checkpoint := pipeline.checkpoint(sink)) is not None:
                 checkpoints[checkpoint.rstrip("/")].append(sink)
     yield from _shared(tables, "table", lambda sink: sink.place.at("table"))

@@ -145,6 +145,10 @@ class TableSink:
     table: str
     format: str = "parquet"
     partition_by: Sequence[str] = ()
+    catalog: str = "default"
+    """The name of an Iceberg catalog in pyiceberg's configuration."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """deltalake's storage options, or pyiceberg's properties."""
     checkpoint: str | None = None
     place: Place = field(default_factory=here, compare=False, repr=False)
 

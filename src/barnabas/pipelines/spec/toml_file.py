@@ -116,6 +116,8 @@ _TABLE_SINK: Final[_Keys] = {
     "table": ("table", _text),
     "format": ("format", _text),
     "partition_by": ("partition_by", _texts),
+    "catalog": ("catalog", _text),
+    "options": ("options", _options),
     "checkpoint": ("checkpoint", _text),
 }
 

@@ -51,6 +51,6 @@ def test_a_job_whose_batch_another_one_brought_meanwhile_ends(tmp_path: Path, mo
 
         monkeypatch.setattr(table_sink, "written", written_while_another_commits)
         sink = batches(table, tmp_path, begun=5, end=9)
-        with pytest.raises(Fenced, match='another job has just loaded the same records into .* as "p"'):
+        with pytest.raises(Fenced, match=r'another job has just loaded the same records into .* as "p"'):
             sink(NO_FRAME, 0)
         sink(NO_FRAME, 0)

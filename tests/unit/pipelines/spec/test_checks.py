@@ -84,6 +84,8 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
             'source "orders": there is no option "maxOffsetPerTrigger". Did you mean "maxOffsetsPerTrigger"?',
         ),
         ({"sources": [with_options(minPartitions="few")]}, "option minPartitions is 'few', and should be a whole"),
+        ({"sinks": [replace(TABLE, options={"a": "b"})]}, 'sink "all" has options, which are for delta and iceberg'),
+        ({"sinks": [replace(TABLE, catalog="main")]}, 'sink "all" has a catalog, which is for iceberg'),
         ({"sources": [replace(ORDERS, start="end")]}, 'start is "end". There is earliest, latest.'),
         ({"sources": [replace(ORDERS, schema=None)]}, 'source "orders" needs the fields of its JSON'),
         ({"sources": [replace(ORDERS, decode="raw")]}, '"orders" has a schema, which is for json, avro, protobuf'),
@@ -150,6 +152,8 @@ def test_functions_are_looked_for_without_running_them(
 def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
     found = told(pipeline(), pipeline(name="other"))
     assert len(found) == 1 and "tables/all, which sink" in found[0]
+    shop = replace(TABLE, table="shop.orders", format="iceberg")
+    assert told(pipeline(sinks=[shop, replace(shop, name="main", catalog="main")])) == []
     assert any('pipeline "p" is also made' in each for each in told(pipeline(), pipeline()))
 
 
