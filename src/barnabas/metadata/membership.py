@@ -6,7 +6,7 @@ one id are never registered at once: the node is there, and the second one is re
 After kill -9 the old registration stays until its session times out. A broker that starts again meanwhile replaces it
 if it is its own: the node carries the incarnation id of the process that made it, and who holds the data directory's
 lock and knows that id from there knows that the process is gone. Otherwise it waits, in case the other one is about to
-vanish; but not where that one answers at its address.
+vanish. But where that one answers, at an address that is not ours, it is up, and the directory is a copy of its own.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ async def register(
     """Register and return the broker's epoch.
 
     A node of `previous_incarnation` is replaced; for any other to vanish, `patience` seconds are waited (a little more
-    than the session timeout outlasts a dead broker), unless it `answers` at an address that is not ours. Raises
-    DuplicateBroker.
+    than the session timeout outlasts a dead broker). Neither is done if it `answers` at an address that is not ours.
+    Raises DuplicateBroker.
     """
     path = BrokerNode.path(registration.broker_id)
     data = BrokerNode.encode(registration, now_ms)
@@ -64,14 +64,14 @@ async def register(
                 continue
             if node.owner == store.session_id:
                 return node.czxid
+            if answers is not None and await _is_up(registration, node, answers):
+                raise _duplicate(registration, node)
             if _incarnation(registration.broker_id, node) == previous_incarnation is not None:
                 logger.info("replacing the registration that the last run of broker %d left", registration.broker_id)
                 with contextlib.suppress(NoNode, BadVersion):
                     await store.delete(path, node.version)
                 await _vacate(store, node.owner)
                 continue
-            if answers is not None and await _is_up(registration, node, answers):
-                raise _duplicate(registration, node)
             await _wait(changed, deadline, registration, node)
     finally:
         watch.cancel()

@@ -13,7 +13,7 @@ from barnabas.machines.controller.image import Endpoint
 from barnabas.metadata.layout import lay_out
 from barnabas.metadata.membership import DuplicateBroker, register
 from barnabas.metadata.sqlite import SqliteStore
-from barnabas.metadata.znodes import Registration
+from barnabas.metadata.znodes import BrokerNode, Registration
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +48,22 @@ async def test_a_broker_whose_id_belongs_to_one_that_answers_is_refused_at_once(
     with pytest.raises(DuplicateBroker, match="already up at there:2"):
         async with asyncio.timeout(10):
             await register(second, registration(HERE), NOW, patience=3600, answers=answers)
+    await first.close()
+    await second.close()
+
+
+async def test_a_copy_of_a_living_brokers_directory_does_not_replace_it(tmp_path: Path) -> None:
+    first, second = await stores(tmp_path)
+    alive = registration(THERE)
+    await register(first, alive, NOW)
+    with pytest.raises(DuplicateBroker, match="already up at there:2"):
+        await register(
+            second, registration(HERE), NOW, previous_incarnation=alive.incarnation_id, patience=3600, answers=answers
+        )
+    node = await first.find(BrokerNode.path(1))
+    assert node is not None
+    assert node.owner == first.session_id
+    await register(second, registration(HERE), NOW, previous_incarnation=alive.incarnation_id, answers=no_answer)
     await first.close()
     await second.close()
 
