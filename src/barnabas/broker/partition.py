@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from barnabas.machines.partition import PartitionLeader
     from barnabas.model.ids import TopicPartition
     from barnabas.protocol.records.batch import BatchHeader, HeaderFields
-    from barnabas.storage.log import AppendInfo, Log
+    from barnabas.storage.log import AppendInfo, EpochEnd, Log
 
 ACKS_ALL: Final = -1
 GIVEN_UP: Final = 900.0
@@ -273,6 +273,17 @@ class Partition:
             self._confirmed(None)
         if replica not in leader.isr and leader.may_join(replica):
             self._host.isr_may_grow(self)
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """Where a leader epoch, or the last one before it that the log has, ends.
+
+        A log that was not open when this leadership began has not noted it. It must by now: otherwise an epoch that
+        others have, and this log never had, seems to lie in the future, and they cut more than they have to.
+        """
+        log, current = self.log, self.leader.leader_epoch
+        if log.latest_epoch < current:
+            log.assign_epoch(current, log.log_end_offset)
+        return log.offset_for_epoch(epoch)
 
     def delete_before(self, offset: int) -> None:
         """Let the log begin at `offset`, and tell the followers at once; `low_watermark` shows when they did the same.

@@ -340,7 +340,7 @@ class ReplicaManager:
         elif known is None:
             self._stop_following(tp)
         if log.is_open:
-            log.assign_epoch(image.leader_epoch, log.log_end_offset)  # a log that is not open notes it when it appends
+            log.assign_epoch(image.leader_epoch, log.log_end_offset)  # one that is not open notes it later
         leader = PartitionLeader(
             broker_id=self._broker_id,
             leader_epoch=image.leader_epoch,

@@ -197,6 +197,21 @@ def test_offset_for_leader_epoch(tmp_path: Path) -> None:
     on_broker(tmp_path, use)
 
 
+def test_an_epoch_that_a_log_never_had_ends_where_the_one_before_it_does(tmp_path: Path) -> None:
+    async def use(broker: Broker) -> None:
+        for _ in range(2):
+            await broker.controller.move_leader("a", 0)
+        partition = broker.replicas.find("a", 0)
+        assert partition.leader.leader_epoch == 2
+        assert not partition.log.is_open
+        assert await epoch_end(broker, 1) == (ErrorCode.none, 0, 6)
+        assert await epoch_end(broker, 2) == (ErrorCode.none, 2, 6)
+        assert await epoch_end(broker, 3) == (ErrorCode.none, -1, -1)
+
+    on_broker(tmp_path, with_records)
+    on_broker(tmp_path, use)
+
+
 async def delete_before(broker: Broker, offset: int, *, topic: str = "a", partition: int = 0) -> tuple[ErrorCode, int]:
     part = zero(deleting.DeleteRecordsPartition, partition_index=partition, offset=offset)
     topics = (zero(deleting.DeleteRecordsTopic, name=topic, partitions=(part,)),)

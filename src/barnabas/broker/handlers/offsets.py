@@ -215,9 +215,9 @@ def _epoch_end(broker: Broker, topic: str, part: OffsetForLeaderPartition) -> Ep
     try:
         partition = broker.replicas.find(topic, part.partition)
         partition.leader.check_epoch(part.current_leader_epoch)
+        known = partition.end_of_epoch(part.leader_epoch)
     except ApiError as error:
         return EpochEndOffset(error_code=error.code, partition=part.partition)
-    known = partition.log.offset_for_epoch(part.leader_epoch)
     return EpochEndOffset(
         error_code=ErrorCode.none,
         partition=part.partition,
