@@ -77,6 +77,7 @@ class Cluster:
 
     def start(self) -> None:
         """Begin; the replicas already follow the image."""
+        self._metadata.subscribe(self.peers.on_change)
         self._metadata.subscribe(self._replication.on_change)
         self._metadata.subscribe(self._lookout.on_change)
         self._replication.start()

@@ -2,6 +2,7 @@
 
 A channel is made when a broker is first asked, and anew when it is found at another address. A broker answers one
 request of a connection at a time, so what must not wait for each other has a purpose, and so a channel, of its own.
+Whoever waits for a broker when its registration goes is told so at once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from barnabas.net.channel import Channel, ChannelBroken
 
 if TYPE_CHECKING:
     from barnabas.broker.settings import Settings
-    from barnabas.metadata.cache import Endpoint, MetadataCache
+    from barnabas.metadata.cache import Delta, Endpoint, MetadataCache
 
 
 class Peers:
@@ -79,6 +80,12 @@ class Peers:
             known.close()
         channel = self._channels[broker_id, purpose] = self.open(broker_id, purpose)
         return channel
+
+    def on_change(self, delta: Delta) -> None:
+        """Hang up on brokers that are not up any more: whoever waits for one that hangs may go on elsewhere."""
+        if delta.before.brokers is not delta.after.brokers:
+            for key in [key for key in self._channels if self.endpoint(key[0]) is None]:
+                self._channels.pop(key).close()
 
     def close(self) -> None:
         """Hang up on everyone."""
