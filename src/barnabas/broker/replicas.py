@@ -204,7 +204,7 @@ class ReplicaManager:
         for topic in topics:
             for partition in topic.partitions:
                 if self._broker_id not in partition.replicas:
-                    self._give_up(topic, partition)
+                    self._give_up(topic, partition, before)
                     continue
                 log = self.logs.get(TopicPartition(topic.name, partition.index))
                 if log is None or log.topic_id != topic.topic_id or self._making:
@@ -307,6 +307,7 @@ class ReplicaManager:
             return
         for topic in delta.deleted:
             for partition in topic.partitions:
+                self.logs.forget_preference(topic.topic_id, partition.index)
                 self._drop(TopicPartition(topic.name, partition.index), topic.topic_id)
         self.take_all(delta.created, delta.before)
         self.take_all(delta.changed, delta.before)
@@ -383,9 +384,15 @@ class ReplicaManager:
                 self.replication.unfollow(follower)
             follower.wake_watchers()
 
-    def _give_up(self, topic: TopicImage, image: PartitionImage) -> None:
-        """This broker is no replica of the partition any more: if it was one, its log goes."""
+    def _give_up(self, topic: TopicImage, image: PartitionImage, before: ClusterImage | None) -> None:
+        """This broker is no replica of the partition: if it was one, its log goes.
+
+        A directory that was chosen for it is forgotten when its replicas are chosen anew without this broker.
+        """
         tp = TopicPartition(topic.name, image.index)
+        known = None if before is None else before.partition(*tp)
+        if known is not None and known.replicas != image.replicas:
+            self.logs.forget_preference(topic.topic_id, tp.partition)
         if tp in self._partitions or tp in self._followers:
             self._drop(tp, topic.topic_id)
 

@@ -83,7 +83,8 @@ class LogManager:
             for path in directories
         }
         self._logs: dict[TopicPartition, Log] = {}
-        self._preferred: dict[TopicPartition, str] = {}
+        self._preferred: dict[tuple[UUID, int], str] = {}
+        """Where logs shall be made, by their topics' ids: a later topic of the same name inherits nothing."""
         self._checkpoint_lock = threading.Lock()
         self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._names_lock = threading.Lock()
@@ -240,9 +241,13 @@ class LogManager:
         if store.failed is not None:
             raise StorageFailed(f"{directory} has failed: {store.failed}")
 
-    def prefer(self, tp: TopicPartition, directory: Path) -> None:
+    def prefer(self, topic_id: UUID, index: int, directory: Path) -> None:
         """When the partition's log is made, make it in this directory; forgotten when the broker stops."""
-        self._preferred[tp] = str(directory)
+        self._preferred[topic_id, index] = str(directory)
+
+    def forget_preference(self, topic_id: UUID, index: int) -> None:
+        """The partition does not come here after all: should it come later, it goes where there is most room."""
+        self._preferred.pop((topic_id, index), None)
 
     def create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig, *, is_new: bool = True) -> Log:
         """The partition's log, made if need be; StorageFailed when all directories have failed.
@@ -271,7 +276,7 @@ class LogManager:
         usable = [store for store in self._directories.values() if store.failed is None]
         if not usable:
             raise StorageFailed(f"{tp} cannot be made: all log directories have failed")
-        preferred = self._preferred.pop(tp, None)
+        preferred = self._preferred.pop((topic_id, tp.partition), None)
         store = min(usable, key=lambda store: (store.path != preferred, len(store.logs)))
         if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANED)):
             self._checkpoint(store)  # a deleted partition of the same name must not lend its offsets to the new one

@@ -6,7 +6,9 @@ import asyncio
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+import pytest
 from kio.schema.alter_replica_log_dirs.v2.request import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -135,5 +137,33 @@ def test_directories_are_chosen(tmp_path: Path) -> None:
             made = broker.logs.create(coming, topic.topic_id, broker.settings.log_config("b"))
             assert made.log_dir == crowded
             assert put(broker, crowded, "b", 3) is ErrorCode.none
+
+    asyncio.run(use())
+
+
+@pytest.mark.parametrize("end", ["other partitions change", "the plan is cancelled", "the topic is deleted"])
+def test_a_choice_ends_with_its_plan_and_with_its_topic(tmp_path: Path, end: str) -> None:
+    directories = [tmp_path / "one", tmp_path / "two"]
+
+    async def use() -> None:
+        async with running_parts(tmp_path, {"log.dirs": ",".join(map(str, directories))}) as broker:
+            topic = await make_topic(broker, "a", 2)  # a log in each directory, so that the next one goes to the first
+
+            def now_with(*replicas: int, leader_epoch: int = 0) -> None:
+                coming = PartitionImage(2, replicas[0], leader_epoch, replicas, replicas[:1])
+                grown = replace(topic, partitions=(*topic.partitions[:2], coming))
+                broker.metadata.replace(replace(broker.metadata.image, topics={"a": grown}))
+
+            now_with(2, 3)
+            assert put(broker, directories[1], "a", 2) is ErrorCode.replica_not_available
+            if end == "other partitions change":
+                now_with(2, 3, leader_epoch=1)
+            elif end == "the plan is cancelled":
+                now_with(2)
+            else:
+                broker.metadata.replace(replace(broker.metadata.image, topics={}))
+                topic = replace(topic, topic_id=uuid4())
+            made = broker.logs.create(TopicPartition("a", 2), topic.topic_id, broker.settings.log_config("a"))
+            assert made.log_dir == directories[end == "other partitions change"]
 
     asyncio.run(use())

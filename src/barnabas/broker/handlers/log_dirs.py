@@ -10,6 +10,8 @@ DescribeLogDirs tells each log directory with its partitions, their sizes, and t
 AlterReplicaLogDirs
 - A partition that this broker does not have yet is made in the directory given, when it comes here; until then the
   answer is REPLICA_NOT_AVAILABLE. One that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and nothing is remembered.
+  The choice is forgotten when the partition's replicas are chosen anew without this broker (a plan was cancelled), when
+  its topic is deleted, and when the broker stops. Apache Kafka forgets it only when it stops.
 - A partition that is in the directory already is fine as it is.
 - LOG_DIR_NOT_FOUND for a directory that is not in log.dirs, KAFKA_STORAGE_ERROR for one that has failed.
 
@@ -140,11 +142,12 @@ def alter_replica_log_dirs(
 def _put(broker: Broker, tp: TopicPartition, directory: Path) -> None:
     """Choose the directory of one partition; raises an ApiError if it is not there then."""
     broker.logs.check_directory(directory)
-    if broker.metadata.partition(tp.topic, tp.partition) is None:
+    topic = broker.metadata.topic(tp.topic)
+    if topic is None or broker.metadata.partition(tp.topic, tp.partition) is None:
         raise UnknownTopicOrPartition(f"There is no partition {tp}.")
     log = broker.logs.get(tp)
     if log is None:
-        broker.logs.prefer(tp, directory)
+        broker.logs.prefer(topic.topic_id, tp.partition, directory)
         raise ReplicaNotAvailable(f"{tp} is not on this broker; when it comes, it will be in {directory}.")
     if log.log_dir != directory:
         raise InvalidRequest(f"{tp} is in {log.log_dir}; moving it to another directory is not implemented.")
