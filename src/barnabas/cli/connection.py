@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.failures import Failed
 from barnabas.cli.help import F, option
+from barnabas.cli.numbers import POSITIVE32
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from barnabas.clients.admin import Admin
     from barnabas.clients.groups import Groups
-    from barnabas.clients.wire import Cluster
+    from barnabas.clients.wire import Cluster, Node
+
+    Connect = Callable[[], Cluster]
+    """What a command of a `connected_group` is handed."""
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 
@@ -35,11 +43,23 @@ def connection_options(command: F) -> F:
     )(command)
 
 
+def connected_group(group: Callable[[], None]) -> Callable[..., None]:
+    """The connection's options for a group of commands: `click.pass_obj` hands them what opens the connection."""
+
+    @connection_options
+    @click.pass_context
+    @wraps(group)
+    def with_connection(ctx: click.Context, bootstrap_server: str, command_config: Path | None) -> None:
+        ctx.obj = lambda: open_cluster(bootstrap_server, command_config)
+
+    return with_connection
+
+
 def timeout_option(command: F) -> F:
     """`--timeout`, in milliseconds."""
     return option(
         "--timeout",
-        type=click.IntRange(min=1),
+        type=POSITIVE32,
         metavar="MS",
         default=30_000,
         help="How long to wait for each answer.  [default: 30000]",
@@ -68,6 +88,20 @@ def open_cluster(bootstrap_server: str, command_config: Path | None) -> Cluster:
     from barnabas.clients.wire import Cluster
 
     return Cluster(bootstrap_server, properties=client_properties(command_config))
+
+
+def find_brokers(cluster: Cluster, wanted: Collection[int]) -> dict[int, Node]:
+    """These brokers, in their order, or all that are up if none is named; raises Failed if one is not up."""
+    nodes = {node.id: node for node in cluster.nodes()}
+    if missing := set(wanted) - nodes.keys():
+        names = ", ".join(map(str, sorted(missing)))
+        raise Failed(f"There is no broker {names}; those that are up: {', '.join(map(str, nodes))}.")
+    return {broker: nodes[broker] for broker in sorted(wanted or nodes)}
+
+
+def find_broker(cluster: Cluster, wanted: int | None) -> Node | None:
+    """This broker; None stands for any. Raises Failed if it is not up."""
+    return None if wanted is None else find_brokers(cluster, [wanted])[wanted]
 
 
 def client_properties(command_config: Path | None) -> dict[str, str]:

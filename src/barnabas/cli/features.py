@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import connection_options
+from barnabas.cli.connection import connected_group, find_broker
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, CommandWithMore, F, option
 from barnabas.cli.numbers import INT32, MAX_INT16
@@ -18,13 +18,8 @@ from barnabas.cli.output import Style, choose_style, json_option, print_json, pr
 from barnabas.clients.errors import RequestRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
+    from barnabas.cli.connection import Connect
     from barnabas.clients.features import Change
-    from barnabas.clients.wire import Cluster
-
-    Connect = Callable[[], Cluster]
 
 METADATA_VERSION = "metadata.version"
 METADATA_LEVELS = (
@@ -47,13 +42,9 @@ METADATA_VERSIONS = dict(enumerate(METADATA_LEVELS.split(), 7))
         ("of another cluster", "barnabas features --bootstrap-server broker1:9092 describe"),
     ],
 )
-@connection_options
-@click.pass_context
-def command(ctx: click.Context, bootstrap_server: str, command_config: Path | None) -> None:
+@connected_group
+def command() -> None:
     """Show and set levels of features that all brokers switch to together. The flags are those of kafka-features."""
-    from barnabas.cli import connection
-
-    ctx.obj = lambda: connection.open_cluster(bootstrap_server, command_config)
 
 
 @command.command(
@@ -70,14 +61,7 @@ def describe(connect: Connect, node_id: int | None, as_json: bool) -> None:
     from barnabas.clients.features import describe_features
 
     with connect() as cluster:
-        broker = None
-        if node_id is not None:
-            broker = next((node for node in cluster.nodes() if node.id == node_id), None)
-            if broker is None:
-                raise Failed(
-                    f"There is no broker {node_id}; those that are up: {[node.id for node in cluster.nodes()]}."
-                )
-        found = describe_features(cluster, broker)
+        found = describe_features(cluster, find_broker(cluster, node_id))
     epoch = "-" if found.epoch is None else found.epoch
     match choose_style(as_json=as_json):
         case Style.JSON:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.connection import connection_options
-from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
 from barnabas.model.errors import ErrorCode
@@ -59,13 +58,8 @@ def command(
     from barnabas.clients.log_dirs import describe_log_dirs
 
     with connection.open_cluster(bootstrap_server, command_config) as cluster:
-        nodes = {node.id: node for node in cluster.nodes()}
-        if missing := wanted - nodes.keys():
-            raise Failed(
-                f"There is no broker {', '.join(map(str, sorted(missing)))}; "
-                f"those that are up: {', '.join(map(str, nodes))}."
-            )
-        found = {broker: describe_log_dirs(cluster, nodes[broker]) for broker in sorted(wanted or nodes)}
+        brokers = connection.find_brokers(cluster, wanted)
+        found = {broker: describe_log_dirs(cluster, node) for broker, node in brokers.items()}
     match choose_style(as_json=as_json):
         case Style.JSON:
             print_json(document(found, topics))

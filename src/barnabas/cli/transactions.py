@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import connection_options
+from barnabas.cli.connection import connected_group, find_broker
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, CommandWithMore, F, option
 from barnabas.cli.numbers import INT16, INT32, INT64, MAX_INT32
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_padded, print_table, remark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
+    from barnabas.cli.connection import Connect
     from barnabas.clients.transaction_admin import ActiveProducer
-    from barnabas.clients.wire import Cluster, Node
+    from barnabas.clients.wire import Cluster
     from barnabas.model.ids import TopicPartition
-
-    Connect = Callable[[], Cluster]
 
 DEFAULT_TIMEOUT_MINUTES = 15
 """transaction.max.timeout.ms, as brokers have it unless they are told otherwise."""
@@ -40,13 +38,9 @@ DEFAULT_TIMEOUT_MINUTES = 15
         ),
     ],
 )
-@connection_options
-@click.pass_context
-def command(ctx: click.Context, bootstrap_server: str, command_config: Path | None) -> None:
+@connected_group
+def command() -> None:
     """Look at transactions, and end those that hang. The flags are those of kafka-transactions."""
-    from barnabas.cli import connection
-
-    ctx.obj = lambda: connection.open_cluster(bootstrap_server, command_config)
 
 
 @command.command(
@@ -55,7 +49,7 @@ def command(ctx: click.Context, bootstrap_server: str, command_config: Path | No
     short_help="List transactional ids and their states.",
     examples=[("what is open for more than a minute", "barnabas transactions list --duration-filter 60000")],
 )
-@option("--duration-filter", type=click.IntRange(min=0), metavar="MS", help="Only what is open for longer than this.")
+@option("--duration-filter", type=INT64, metavar="MS", help="Only what is open for longer than this.")
 @option("--transactional-id-pattern", metavar="PATTERN", help="Only ids that match this regular expression (RE2).")
 @json_option
 @click.pass_obj
@@ -150,7 +144,7 @@ def describe_producers_command(
     from barnabas.model.ids import TopicPartition
 
     with connect() as cluster:
-        node = None if broker_id is None else find_broker(cluster, broker_id)
+        node = find_broker(cluster, broker_id)
         found = describe_producers(cluster, [TopicPartition(topic, partition)], node)
     show(
         (
@@ -187,7 +181,7 @@ def describe_producers_command(
 @option("--partition", type=INT32, metavar="N", help="Look at this partition of it.")
 @option(
     "--max-transaction-timeout",
-    type=click.IntRange(min=0),
+    type=INT32,
     default=DEFAULT_TIMEOUT_MINUTES,
     metavar="MINUTES",
     help="Only what nothing was written to for so long.  [default: 15]",
@@ -211,7 +205,7 @@ def find_hanging_command(
     from barnabas.clients.transaction_admin import find_hanging
 
     with connect() as cluster:
-        node = None if broker_id is None else find_broker(cluster, broker_id)
+        node = find_broker(cluster, broker_id)
         places = look_at(cluster, topic, partition, broker_id)
         found = find_hanging(cluster, places, max_transaction_timeout * 60_000, node)
     now_ms = time.time() * 1000
@@ -339,14 +333,6 @@ def force_terminate_command(connect: Connect, transactional_id: str) -> None:
 def unknown(transactional_id: str) -> Failed:
     """What to say of a transactional id that is not there."""
     return Failed(f"No coordinator knows {transactional_id}: `barnabas transactions list` shows those that are known.")
-
-
-def find_broker(cluster: Cluster, broker_id: int) -> Node:
-    """A broker that is up; raises Failed."""
-    nodes = {node.id: node for node in cluster.nodes()}
-    if broker_id not in nodes:
-        raise Failed(f"There is no broker {broker_id}; those that are up: {', '.join(map(str, nodes))}.")
-    return nodes[broker_id]
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool) -> None:
