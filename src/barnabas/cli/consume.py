@@ -17,7 +17,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import INT32, MAX_INT64
+from barnabas.cli.numbers import INT32, MAX_INT64, SIGNED64
 from barnabas.cli.output import remark
 from barnabas.cli.progress import progress
 from barnabas.cli.records.filters import Filter
@@ -95,9 +95,13 @@ class Printer(Protocol):
 )
 @option("--isolation-level", metavar="LEVEL", help="read_uncommitted (the default) or read_committed.", section="What")
 @option(
-    "--max-messages", type=click.IntRange(min=-1), metavar="N", help="Stop after N records.", section="When to stop"
+    "--max-messages",
+    type=click.IntRange(-1, MAX_INT64),
+    metavar="N",
+    help="Stop after N records.",
+    section="When to stop",
 )
-@option("--timeout-ms", type=int, metavar="MS", help="Stop when nothing came for so long.", section="When to stop")
+@option("--timeout-ms", type=SIGNED64, metavar="MS", help="Stop when nothing came for so long.", section="When to stop")
 @option("--until-end", is_flag=True, help="Stop where the topic ended at the start.", section="When to stop")
 @option("--skip-message-on-error", is_flag=True, help="Go on after what cannot be read.", section="When to stop")
 @format_options

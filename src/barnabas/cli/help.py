@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 Example = tuple[str, str]
 """What one wants to do, and the command line that does it."""
-UNSAID = ("x>=0", "x>=1", *(f"0<=x<={largest}" for largest in (MAX_INT16, MAX_INT32, MAX_INT64)))
+UNSAID = (
+    "x>=0",
+    "x>=1",
+    *(f"{least}<=x<={most}" for least in (-1, 0, 1) for most in (MAX_INT16, MAX_INT32, MAX_INT64)),
+    f"{-MAX_INT64 - 1}<=x<={MAX_INT64}",
+)
 """Ranges that go without saying."""
 
 

@@ -13,6 +13,7 @@ from barnabas.cli.connection import client_properties, connection_options
 from barnabas.cli.durations import DURATION
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import POSITIVE64
 from barnabas.cli.output import json_option, print_json, remark
 from barnabas.cli.table_options import pairs, table_options
 
@@ -100,7 +101,7 @@ LINE_SECONDS: Final = 10.0
 @option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.", section="Job")
 @option(
     "--max-offsets-per-commit",
-    type=click.IntRange(min=1),
+    type=POSITIVE64,
     metavar="N",
     default=4_000_000,
     help="The most that one commit adds.  [default: 4000000]",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.help import Command, Group, option
+from barnabas.cli.numbers import INT32
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
 from barnabas.cli.progress import progress
 
@@ -50,7 +51,7 @@ def command() -> None:
 @option("--skip-record-metadata", is_flag=True, help="Show keys and values alone.", section="What")
 @option("--offsets-decoder", is_flag=True, help="Show what records of __consumer_offsets say.", section="What")
 @option("--transaction-log-decoder", is_flag=True, help="Show what those of __transaction_state say.", section="What")
-@option("--max-bytes", type=click.IntRange(min=0), metavar="N", help="Stop after N bytes of a log.", section="What")
+@option("--max-bytes", type=INT32, metavar="N", help="Stop after N bytes of a log.", section="What")
 @option("--verify-index-only", is_flag=True, help="Show only where an index disagrees with its log.", section="What")
 @option("--index-sanity-check", is_flag=True, help="Show only whether an index is usable as it is.", section="What")
 def dump(files: tuple[Path, ...], listed: str | None, **options: Any) -> None:

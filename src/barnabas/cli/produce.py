@@ -15,6 +15,7 @@ import click
 
 from barnabas.cli.connection import connection_options
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import INT32, INT64, POSITIVE32, POSITIVE64
 from barnabas.cli.output import remark
 from barnabas.cli.progress import progress
 from barnabas.cli.records.formats import choose
@@ -133,22 +134,16 @@ class Reader(Protocol):
     section="Sending",
 )
 @option("--request-required-acks", metavar="ACKS", help="all, 1 or 0.  [default: all]", section="Sending")
-@option(
-    "--timeout", type=click.IntRange(min=0), metavar="MS", help="How long a batch waits for more.", section="Sending"
-)
-@option("--batch-size", type=click.IntRange(min=1), metavar="BYTES", help="When a batch is full.", section="Sending")
-@option(
-    "--max-partition-memory-bytes", type=click.IntRange(min=1), metavar="BYTES", help="The same.", section="Sending"
-)
-@option("--max-memory-bytes", type=click.IntRange(min=1), metavar="BYTES", help="How much may wait.", section="Sending")
-@option(
-    "--max-block-ms", type=click.IntRange(min=0), metavar="MS", help="How long to wait for room.", section="Sending"
-)
-@option("--message-send-max-retries", type=click.IntRange(min=0), metavar="N", help="Retries.", section="Sending")
-@option("--retry-backoff-ms", type=click.IntRange(min=1), metavar="MS", help="Time between retries.", section="Sending")
-@option("--request-timeout-ms", type=click.IntRange(min=1), metavar="MS", help="Time for an answer.", section="Sending")
-@option("--metadata-expiry-ms", type=click.IntRange(min=1), metavar="MS", help="Age of metadata.", section="Sending")
-@option("--socket-buffer-size", type=click.IntRange(min=0), metavar="BYTES", help="Of TCP.", section="Sending")
+@option("--timeout", type=INT32, metavar="MS", help="How long a batch waits for more.", section="Sending")
+@option("--batch-size", type=POSITIVE32, metavar="BYTES", help="When a batch is full.", section="Sending")
+@option("--max-partition-memory-bytes", type=POSITIVE32, metavar="BYTES", help="The same.", section="Sending")
+@option("--max-memory-bytes", type=POSITIVE64, metavar="BYTES", help="How much may wait.", section="Sending")
+@option("--max-block-ms", type=INT64, metavar="MS", help="How long to wait for room.", section="Sending")
+@option("--message-send-max-retries", type=INT32, metavar="N", help="Retries.", section="Sending")
+@option("--retry-backoff-ms", type=POSITIVE64, metavar="MS", help="Time between retries.", section="Sending")
+@option("--request-timeout-ms", type=POSITIVE32, metavar="MS", help="Time for an answer.", section="Sending")
+@option("--metadata-expiry-ms", type=POSITIVE64, metavar="MS", help="Age of metadata.", section="Sending")
+@option("--socket-buffer-size", type=INT32, metavar="BYTES", help="Of TCP.", section="Sending")
 @option(
     "--command-property",
     metavar="NAME=VALUE",

@@ -9,6 +9,7 @@ librdkafka does not ask other brokers for theirs.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +18,20 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import POSITIVE16, POSITIVE32
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from barnabas.clients.admin import Admin, ConfigValue, PartitionInfo, TopicInfo
     from barnabas.clients.topic_list import ListedTopic
 
+MOST_PARTITIONS = 100_000
+"""librdkafka asks for no topic that is larger."""
+PARTITIONS_AT_ONCE = 10_000
+"""So many are made by one request, here and in Apache Kafka."""
 ACTIONS = ("create", "list", "describe", "alter", "delete")
 REPORTS = (
     "under_replicated_partitions",
@@ -145,14 +151,14 @@ def _flag(name: str) -> str:
 @option("--topic-id", metavar="ID", help="The topic with this id (--describe).", section="Topic")
 @option(
     "--partitions",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_PARTITIONS),
     metavar="N",
     help="How many partitions; default: the broker's.",
     section="Topic",
 )
 @option(
     "--replication-factor",
-    type=click.IntRange(1, 32767),
+    type=POSITIVE16,
     metavar="N",
     help="How many copies of each partition; default: the broker's.",
     section="Topic",
@@ -182,7 +188,7 @@ def _flag(name: str) -> str:
 @connection_options
 @option(
     "--partition-size-limit-per-response",
-    type=click.IntRange(min=1),
+    type=POSITIVE32,
     metavar="N",
     help="Taken for Kafka's sake; has no effect.",
     section="Connection",
@@ -221,7 +227,8 @@ def create(admin: Admin, options: Options) -> None:
             "collide. To avoid issues it is best to use either, but not both."
         )
     try:
-        admin.create_topic(topic)
+        with many_at_once(options.partitions):
+            admin.create_topic(topic)
     except RequestRefused as error:
         if error.code != ErrorCode.topic_already_exists or not options.if_not_exists:
             raise
@@ -233,6 +240,22 @@ def create(admin: Admin, options: Options) -> None:
     else:
         for name in created:
             click.echo(f"Created topic {name}.")
+
+
+@contextmanager
+def many_at_once(partitions: int | None) -> Iterator[None]:
+    """Say what to do when brokers refuse to make so many partitions; they only say that it is too much."""
+    from barnabas.clients.errors import RequestRefused
+    from barnabas.model.errors import ErrorCode
+
+    try:
+        yield
+    except RequestRefused as error:
+        if error.code != ErrorCode.policy_violation or (partitions or 0) <= PARTITIONS_AT_ONCE:
+            raise
+        raise Failed(
+            f"{error} Brokers make at most {PARTITIONS_AT_ONCE} at once: begin with fewer, and add more with --alter."
+        ) from error
 
 
 def listed(options: Options) -> list[ListedTopic]:
@@ -277,7 +300,8 @@ def alter(admin: Admin, options: Options) -> None:
     configs = parse_configs(options.config)
     if options.partitions is not None:
         for topic in admin.describe_topics(names):
-            admin.create_partitions(topic.name, options.partitions, assignment[len(topic.partitions) :])
+            with many_at_once(options.partitions - len(topic.partitions)):
+                admin.create_partitions(topic.name, options.partitions, assignment[len(topic.partitions) :])
     if configs or options.delete_config:
         for name in names:
             admin.alter_topic_config(name, set_=configs, delete=options.delete_config)

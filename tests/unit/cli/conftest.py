@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Run = Callable[..., "Result"]
 
 
+def _check_limit(partitions: int) -> None:
+    if partitions > 10_000:
+        raise RequestRefused(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
+
+
 class FakeAdmin:
     """What `clients.admin.Admin` does, on dictionaries."""
 
@@ -76,6 +81,7 @@ class FakeAdmin:
         }
 
     def create_topic(self, topic: NewTopic) -> None:
+        _check_limit(topic.partitions or 1)
         if topic.name in self.cluster:
             raise RequestRefused(ErrorCode.topic_already_exists, f"Topic '{topic.name}' already exists.")
         assignment = topic.assignment or [[0]] * (topic.partitions or 1)
@@ -87,6 +93,7 @@ class FakeAdmin:
         missing = total - len(self.cluster[topic].partitions)
         if missing <= 0:
             raise RequestRefused(ErrorCode.invalid_partitions, f"Topic {topic} would not grow.")
+        _check_limit(missing)
         self._grow(topic, assignment or [[0]] * missing)
 
     def alter_topic_config(self, topic: str, *, set_: Mapping[str, str], delete: Iterable[str] = ()) -> None:

@@ -35,6 +35,17 @@ class TestCreate:
         result = run("topics", "--create", "--topic", "t", "--if-not-exists")
         assert (result.exit_code, result.output) == (0, "")
 
+    def test_brokers_that_will_not_make_so_many_at_once(self, run: Run, cluster: FakeAdmin) -> None:
+        cluster.add("t", partitions=2)
+        for line in ("--create --topic new --partitions 10001", "--alter --topic t --partitions 10003"):
+            result = run("topics", *line.split())
+            assert result.exit_code == 1
+            assert result.stderr == (
+                "Error: Excessively large number of partitions per request. Brokers make at most 10000 at once: begin "
+                "with fewer, and add more with --alter.\n"
+            )
+        assert run("topics", "--alter", "--topic", "t", "--partitions", "10002").exit_code == 0
+
     def test_warns_of_names_that_collide_in_metrics(self, run: Run, cluster: FakeAdmin) -> None:
         result = run("topics", "--create", "--topic", "a.b")
         assert result.stdout == "Created topic a.b.\n"
@@ -190,7 +201,7 @@ class TestDelete:
         ("--alter --topic t", "--alter needs --partitions, --config or --delete-config."),
         ("--alter --topic t --config a=b --replica-assignment 0", "needs --partitions"),
         ("--create --topic t --replica-assignment 0 --partitions 1", "leave out --partitions"),
-        ("--create --topic t --partitions 0", "x>=1"),
+        ("--create --topic t --partitions 0", "1<=x<=100000"),
         ("--create --topic t --config retention.ms", "not of the form KEY=VALUE"),
         ("--create --topic t --replica-assignment 0:x", "broker ids are numbers"),
         ("--create --topic t --replica-assignment 0:0", "partition 0 names a broker twice"),

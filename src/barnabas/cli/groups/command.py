@@ -15,6 +15,7 @@ import click
 from barnabas.cli.connection import connection_options, timeout_option
 from barnabas.cli.groups.import_zookeeper import import_zookeeper
 from barnabas.cli.help import CommandWithMore, option
+from barnabas.cli.numbers import SIGNED64
 from barnabas.cli.output import json_option
 
 if TYPE_CHECKING:
@@ -219,9 +220,13 @@ def _or(names: tuple[str, ...]) -> str:
 @option(
     "--to-current", is_flag=True, help="To what is committed; to the end where nothing is.", section="Where to reset to"
 )
-@option("--to-offset", type=int, metavar="N", help="To this offset.", section="Where to reset to")
+@option("--to-offset", type=SIGNED64, metavar="N", help="To this offset.", section="Where to reset to")
 @option(
-    "--shift-by", type=int, metavar="N", help="N records on, or back if N is negative.", section="Where to reset to"
+    "--shift-by",
+    type=SIGNED64,
+    metavar="N",
+    help="N records on, or back if N is negative.",
+    section="Where to reset to",
 )
 @option(
     "--to-datetime",

@@ -19,6 +19,7 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import POSITIVE32, POSITIVE64
 from barnabas.cli.output import json_option, print_json
 from barnabas.cli.perf.dates import JavaDate
 from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
@@ -55,13 +56,13 @@ DEFAULTS: Final = {
 )
 @option("--topic", metavar="TOPIC", help="The topic to read.", section="Load")
 @option("--include", metavar="PATTERN", help="A regular expression: read all topics that match.", section="Load")
-@option("--num-records", type=click.IntRange(min=1), metavar="N", help="How many records to read.", section="Load")
-@option("--messages", type=click.IntRange(min=1), metavar="N", help="The same, Kafka's old flag.", section="Load")
+@option("--num-records", type=POSITIVE64, metavar="N", help="How many records to read.", section="Load")
+@option("--messages", type=POSITIVE64, metavar="N", help="The same, Kafka's old flag.", section="Load")
 @option("--group", metavar="GROUP", help="The group to read as.  [default: a new one]", section="Load")
 @option("--from-latest", is_flag=True, help="Begin at the end, where the group has no offsets.", section="Load")
 @option(
     "--fetch-size",
-    type=click.IntRange(min=1),
+    type=POSITIVE32,
     default=1 << 20,
     metavar="BYTES",
     help="The most to fetch of one partition at once.  [default: 1048576]",
@@ -69,7 +70,7 @@ DEFAULTS: Final = {
 )
 @option(
     "--socket-buffer-size",
-    type=click.IntRange(min=1),
+    type=POSITIVE32,
     default=2 << 20,
     metavar="BYTES",
     help="The receive buffer of sockets.  [default: 2097152]",
@@ -77,7 +78,7 @@ DEFAULTS: Final = {
 )
 @option(
     "--timeout",
-    type=click.IntRange(min=1),
+    type=POSITIVE64,
     default=10_000,
     metavar="MS",
     help="Give up when no record came for this long.  [default: 10000]",
@@ -86,7 +87,7 @@ DEFAULTS: Final = {
 @option("--show-detailed-stats", is_flag=True, help="Print a line per interval.", section="Report")
 @option(
     "--reporting-interval",
-    type=click.IntRange(min=1),
+    type=POSITIVE64,
     default=5000,
     metavar="MS",
     help="How often, with --show-detailed-stats.  [default: 5000]",

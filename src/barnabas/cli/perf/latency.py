@@ -12,6 +12,7 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import INT32, MAX_INT32, POSITIVE32
 from barnabas.cli.output import json_option, print_json, remark
 from barnabas.cli.perf.properties import from_files, open_perf_client, with_address
 from barnabas.cli.perf.stats import percent, percentiles, sayer
@@ -38,9 +39,7 @@ PATIENCE: Final = 60.0
     ],
 )
 @option("--topic", required=True, metavar="TOPIC", help="The topic; it is made if need be.", section="Load")
-@option(
-    "--num-records", required=True, type=click.IntRange(min=1), metavar="N", help="How many records.", section="Load"
-)
+@option("--num-records", required=True, type=POSITIVE32, metavar="N", help="How many records.", section="Load")
 @option(
     "--producer-acks",
     type=click.Choice(["1", "all"]),
@@ -51,7 +50,7 @@ PATIENCE: Final = 60.0
 )
 @option(
     "--record-size",
-    type=click.IntRange(min=1),
+    type=POSITIVE32,
     default=100,
     show_default=True,
     metavar="BYTES",
@@ -60,18 +59,16 @@ PATIENCE: Final = 60.0
 )
 @option(
     "--record-key-size",
-    type=click.IntRange(min=0),
+    type=INT32,
     default=0,
     metavar="BYTES",
     help="The size of its key.",
     section="Load",
 )
-@option(
-    "--num-headers", type=click.IntRange(min=0), default=0, metavar="N", help="How many headers it has.", section="Load"
-)
+@option("--num-headers", type=INT32, default=0, metavar="N", help="How many headers it has.", section="Load")
 @option(
     "--record-header-key-size",
-    type=click.IntRange(min=0),
+    type=INT32,
     default=0,
     metavar="BYTES",
     help="The size of their keys.",
@@ -79,7 +76,7 @@ PATIENCE: Final = 60.0
 )
 @option(
     "--record-header-size",
-    type=click.IntRange(min=-1),
+    type=click.IntRange(-1, MAX_INT32),
     default=0,
     metavar="BYTES",
     help="The size of their values; -1 for null.",

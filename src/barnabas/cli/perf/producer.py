@@ -12,6 +12,7 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import INT64, POSITIVE32, POSITIVE64
 from barnabas.cli.output import json_option, print_json
 from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
 from barnabas.cli.perf.stats import ProducerStats, sayer, without_collector
@@ -52,10 +53,8 @@ FLUSH_SECONDS = 60.0
     ],
 )
 @option("--topic", metavar="TOPIC", help="Produce records to this topic.", section="Load")
-@option(
-    "--num-records", required=True, type=click.IntRange(min=1), metavar="N", help="How many records.", section="Load"
-)
-@option("--record-size", type=click.IntRange(min=1), metavar="BYTES", help="The size of each record.", section="Load")
+@option("--num-records", required=True, type=POSITIVE64, metavar="N", help="How many records.", section="Load")
+@option("--record-size", type=POSITIVE32, metavar="BYTES", help="The size of each record.", section="Load")
 @option(
     "--payload-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -80,7 +79,7 @@ FLUSH_SECONDS = 60.0
 )
 @option(
     "--warmup-records",
-    type=click.IntRange(min=0),
+    type=INT64,
     default=0,
     metavar="N",
     help="Records at the beginning that the steady-state line leaves out.",
@@ -89,14 +88,14 @@ FLUSH_SECONDS = 60.0
 @option("--transactional-id", metavar="ID", help="Produce in transactions.", section="Transactions")
 @option(
     "--transaction-duration-ms",
-    type=click.IntRange(min=1),
+    type=POSITIVE64,
     metavar="MS",
     help="Commit a transaction after this time.  [default: 3000]",
     section="Transactions",
 )
 @option(
     "--reporting-interval",
-    type=click.IntRange(min=1),
+    type=POSITIVE64,
     default=5000,
     metavar="MS",
     help="How often to print a line.  [default: 5000]",

@@ -17,6 +17,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import INT64, POSITIVE32
 from barnabas.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
@@ -151,14 +152,14 @@ def _flag(name: str) -> str:
 )
 @option(
     "--throttle",
-    type=click.IntRange(min=0),
+    type=INT64,
     metavar="BYTES",
     help="At most so much a second between brokers (--execute).",
     section="Limits",
 )
 @option(
     "--replica-alter-log-dirs-throttle",
-    type=click.IntRange(min=0),
+    type=INT64,
     metavar="BYTES",
     help="At most so much a second between directories of a broker (--execute).",
     section="Limits",
@@ -166,7 +167,7 @@ def _flag(name: str) -> str:
 @option("--preserve-throttles", is_flag=True, help="Leave limits as they are (--verify, --cancel).", section="Limits")
 @option(
     "--timeout",
-    type=click.IntRange(min=1),
+    type=POSITIVE32,
     metavar="MS",
     help="How long to wait for moves between directories to begin.  [default: 10000]",
     section="Limits",
