@@ -43,7 +43,7 @@ from barnabas.storage.flushing import FlushPlan
 from barnabas.storage.producer_state import MAX_SEQUENCE, Duplicate, ProducerInfo, ProducerStates
 from barnabas.storage.reading import LogReader
 from barnabas.storage.recall import recall
-from barnabas.storage.runs import check_order, fit_together, sound_batches
+from barnabas.storage.runs import Run, read_run, run_of
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, FileSlice, Segment
 from barnabas.storage.segments import MARK_MS, ReadResult, Segments
@@ -231,21 +231,20 @@ class Log(LogReader):
         """
         segments = self._open()
         view = memoryview(batches)
-        run = sound_batches(view)
-        if not run:
+        run = read_run(view, self.log_end_offset, self.tp)
+        if run is None:
             return None
         with self._lock, self._store.writing(f"writing to {self._path}"):
             if now_ms - segments.marked_ms > MARK_MS:
                 segments.mark(now_ms)
-            check_order(run, self.log_end_offset, self.tp)
-            if fit_together(segments.active, run):
+            if run.fits(segments.active):
                 self._append_run(segments.active, run, view)
             else:
-                for header in run:
+                for header in run.headers:
                     segment = self._place(segments, header, now_ms)
-                    self._append_run(segment, (header,), view)
+                    self._append_run(segment, run_of(header), view)
                     view = view[header.size :]
-        return AppendInfo(run[0].base_offset, self.log_end_offset - 1, -1, self.log_start_offset, False)
+        return AppendInfo(run.headers[0].base_offset, self.log_end_offset - 1, -1, self.log_start_offset, False)
 
     def _place(self, segments: Segments, header: BatchHeader, now_ms: int) -> Segment:
         """The segment for a batch that has its offsets."""
@@ -253,17 +252,17 @@ class Log(LogReader):
         base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
         return self._segment_for(segments, base, header.size, last, header.max_timestamp, now_ms)
 
-    def _append_run(self, segment: Segment, run: Sequence[BatchHeader], data: memoryview) -> None:
+    def _append_run(self, segment: Segment, run: Run, data: memoryview) -> None:
         """Write the batches at the front of `data`."""
         segment.write_run(data, run, self.log_end_offset)
         position = 0
-        for header in run:
+        for header in run.headers:
             if header.leader_epoch > self._epochs.latest:
                 self._begin_epoch(header.leader_epoch, header.base_offset)
-            end = position + header.size
+            end = position + header.batch_length + LOG_OVERHEAD
             self._note_producer(segment, header, data[position:end])
             position = end
-        self.log_end_offset = run[-1].last_offset + 1
+        self.log_end_offset = run.last_offset + 1
 
     def _note_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
         """A batch, of a producer, of its transaction, or the marker that ends one, was written to `segment`."""

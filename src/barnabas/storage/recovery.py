@@ -19,7 +19,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import CorruptMessage, InvalidRecord, StartupError
-from barnabas.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from barnabas.protocol.records.batch import (
+    CONTROL,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+)
 from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.records.control import ControlType, control_type, read_marker
 from barnabas.protocol.records.records import read_records
@@ -211,20 +220,14 @@ def replay(
     Returns the transaction that the batch ends, if it does.
     """
     ended = None
-    if header.producer_id >= 0:
-        if header.is_control:
+    base_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
+    if producer_id >= 0:
+        if attributes & CONTROL:
             ended = _replay_control(states, header, payload, txn_index)
         else:
-            states.record(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.base_offset,
-                header.last_offset_delta,
-                header.max_timestamp,
-                header.is_transactional,
-            )
-    states.end_offset = header.last_offset + 1
+            transactional = bool(attributes & TRANSACTIONAL)
+            states.record(producer_id, epoch, sequence, base_offset, delta, timestamp, transactional)
+    states.end_offset = base_offset + delta + 1
     return ended
 
 

@@ -23,10 +23,11 @@ from barnabas.storage.indexes import OffsetIndex, TimeIndex
 from barnabas.storage.txn_index import TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.files import FileHandle, FilePool
+    from barnabas.storage.runs import Run
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -238,13 +239,12 @@ class Segment:
         self._put(batch, size)
         self._note(size, start, last_offset, max_timestamp)
 
-    def write_run(self, data: memoryview, run: Sequence[BatchHeader], start: int) -> None:
+    def write_run(self, data: memoryview, run: Run, start: int) -> None:
         """Append several batches, which lie one behind the other in `data`, with one call to the system."""
-        size = sum(header.size for header in run)
-        self._put(data[:size], size)
-        for header in run:
-            last_offset = header.last_offset
-            self._note(header.size, start, last_offset, header.max_timestamp)
+        self._put(data[: run.size], run.size)
+        for base_offset, length, _, _, _, _, delta, _, max_timestamp, *_ in run.headers:
+            last_offset = base_offset + delta
+            self._note(length + LOG_OVERHEAD, start, last_offset, max_timestamp)
             start = last_offset + 1
 
     def _put(self, data: memoryview, size: int) -> None:
