@@ -8,7 +8,7 @@ hears of what a crash could take back, and a machine that replays what was store
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -18,17 +18,16 @@ Asker = TypeVar("Asker")
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True, slots=True)
-class Timer:
+class Timer(NamedTuple):
     """Ask again by `expire(key)` at a time; one timer per key, and `at_ms` None cancels it."""
 
     key: Hashable
     at_ms: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Outcome(Generic[Change, Asker, Answer]):
-    """A decision."""
+    """A decision. Nobody changes it; it is not frozen because one is made for each request, and that costs more so."""
 
     changes: tuple[Change, ...] = ()
     """What becomes true once it is stored: records of a coordinator's log, conditional writes of the controller."""

@@ -4,6 +4,8 @@ Version 10 of both names topics by id and the versions before by name, so no cla
 field names of kio's: a request of any version converts to them, and any version of a response is made of them. Up to
 version 7 OffsetFetch asks for one group.
 
+Those of a commit are not frozen: several are made for each request, and freezing takes four times as long as making.
+
 Conversion looks at the types of fields, so annotations are not postponed here.
 """
 
@@ -23,7 +25,7 @@ def _of(kind: str) -> Mapping[str, str]:
     return {"kafka_type": kind}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetCommitRequestPartition:
     """An offset to be committed."""
 
@@ -33,7 +35,7 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = field(metadata=_of("string"), default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetCommitRequestTopic:
     """A topic's offsets to be committed."""
 
@@ -42,7 +44,7 @@ class OffsetCommitRequestTopic:
     partitions: tuple[OffsetCommitRequestPartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetCommitRequest:
     """Offsets of one group; `retention_time` is asked for in versions 2 to 4 only."""
 
@@ -62,7 +64,7 @@ class OffsetCommitResponsePartition:
     error_code: ErrorCode = field(metadata=_of("error_code"), default=ErrorCode.none)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetCommitResponseTopic:
     """What became of a topic's commits."""
 
@@ -71,7 +73,7 @@ class OffsetCommitResponseTopic:
     partitions: tuple[OffsetCommitResponsePartition, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OffsetCommitResponse:
     """The answer to a commit."""
 

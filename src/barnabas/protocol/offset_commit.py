@@ -46,123 +46,131 @@ _SMALLEST_TOPIC: Final = 2
 def unpack(data: memoryview, position: int, version: int, max_elements: int) -> OffsetCommitRequest:
     """Read a request of any version that is served; raises InvalidFrame."""
     try:
-        return _Reader(data, position, version, max_elements).request()
+        return _unpack(bytes(data), position, version, max_elements)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise InvalidFrame(f"OFFSET_COMMIT request of version {version} cannot be read: {error}") from error
 
 
-class _Reader:
-    """One request."""
-
-    __slots__ = ("data", "flexible", "left", "position", "version")
-
-    def __init__(self, data: memoryview, position: int, version: int, max_elements: int) -> None:
-        self.data = data
-        self.position = position
-        self.version = version
-        self.flexible = version >= FLEXIBLE
-        self.left = max_elements
-
-    def request(self) -> OffsetCommitRequest:
-        version = self.version
-        group_id = self._text()
-        (generation,) = _INT32.unpack_from(self.data, self.position)
-        self.position += 4
-        member_id = self._text()
-        instance_id = self._text_or_null() if version >= INSTANCES else None
-        retention = NO_RETENTION
-        if version in RETENTION:
-            (milliseconds,) = _INT64.unpack_from(self.data, self.position)
-            self.position += 8
-            retention = _duration(milliseconds)
-        topics = tuple([self._topic() for _ in range(self._count(_SMALLEST_TOPIC))])
-        self._end()
-        return OffsetCommitRequest(
-            group_id=group_id,
-            generation_id_or_member_epoch=generation,
-            member_id=member_id,
-            group_instance_id=instance_id,
-            retention_time=retention,
-            topics=topics,
-        )
-
-    def _topic(self) -> OffsetCommitRequestTopic:
+def _unpack(data: bytes, position: int, version: int, left: int) -> OffsetCommitRequest:
+    """Read a request with at most `left` topics and partitions."""
+    flexible = version >= FLEXIBLE
+    read_text, read_count = (_compact_text, _compact_count) if flexible else (_text, _count)
+    group_id, position = read_text(data, position)
+    (generation,) = _INT32.unpack_from(data, position)
+    member_id, position = read_text(data, position + 4)
+    instance_id = None
+    if version >= INSTANCES:
+        instance_id, position = read_text(data, position)
+    retention = NO_RETENTION
+    if version in RETENTION:
+        retention = _duration(_INT64.unpack_from(data, position)[0])
+        position += 8
+    topic_count, position = read_count(data, position, _SMALLEST_TOPIC, left)
+    left -= topic_count
+    topics = []
+    for _ in range(topic_count):
         topic_id, name = None, ""
-        if self.version >= TOPIC_IDS:
-            raw = bytes(self.data[self.position : self.position + 16])
-            if len(raw) < 16:
-                raise InvalidFrame("the message ends inside a topic's id")
-            topic_id = UUID(bytes=raw) if any(raw) else None
-            self.position += 16
+        if version >= TOPIC_IDS:
+            topic_id, position = _topic_id(data, position)
         else:
-            name = self._text()
-        partitions = tuple([self._partition() for _ in range(self._count(_SMALLEST_PARTITION))])
-        self._end()
-        return OffsetCommitRequestTopic(topic_id=topic_id, name=name, partitions=partitions)
-
-    def _partition(self) -> OffsetCommitRequestPartition:
-        if self.version >= LEADER_EPOCHS:
-            index, offset, epoch = _OFFSET_AND_EPOCH.unpack_from(self.data, self.position)
-            self.position += _OFFSET_AND_EPOCH.size
-        else:
-            index, offset = _OFFSET.unpack_from(self.data, self.position)
+            text, position = read_text(data, position)
+            name = _not_null(text)
+        count, position = read_count(data, position, _SMALLEST_PARTITION, left)
+        left -= count
+        partitions = []
+        for _ in range(count):
             epoch = -1
-            self.position += _OFFSET.size
-        metadata = self._text_or_null()
-        self._end()
-        return OffsetCommitRequestPartition(
-            partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=metadata
-        )
-
-    def _text(self) -> str:
-        text = self._text_or_null()
-        if text is None:
-            raise InvalidFrame(f"null before byte {self.position}, where a string must be")
-        return text
-
-    def _text_or_null(self) -> str | None:
-        data, position = self.data, self.position
-        if self.flexible:
-            length = data[position]
-            if length < 0x80:
-                position += 1
+            if version >= LEADER_EPOCHS:
+                index, offset, epoch = _OFFSET_AND_EPOCH.unpack_from(data, position)
+                position += _OFFSET_AND_EPOCH.size
             else:
-                length, position = read_uvarint(data, position)
-            length -= 1
-        else:
-            (length,) = _INT16.unpack_from(data, position)
-            position += 2
-        if length < 0:
-            if length < -1:
-                raise InvalidFrame(f"negative length {length} before byte {position}")
-            self.position = position
-            return None
-        if length > MAX_STRING:
-            raise InvalidFrame(f"a string of {length} bytes before byte {position}; Kafka's have at most {MAX_STRING}")
-        end = self.position = position + length
-        if end > len(data):
-            raise InvalidFrame(f"length {length} before byte {position} goes beyond the message's {len(data)} bytes")
-        return str(data[position:end], "utf-8")
+                index, offset = _OFFSET.unpack_from(data, position)
+                position += _OFFSET.size
+            metadata, position = read_text(data, position)
+            if flexible:
+                position = _end(data, position)
+            partitions.append(
+                OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=offset,
+                    committed_leader_epoch=epoch,
+                    committed_metadata=metadata,
+                )
+            )
+        if flexible:
+            position = _end(data, position)
+        topics.append(OffsetCommitRequestTopic(topic_id=topic_id, name=name, partitions=tuple(partitions)))
+    if flexible:
+        _end(data, position)
+    return OffsetCommitRequest(
+        group_id=_not_null(group_id),
+        generation_id_or_member_epoch=generation,
+        member_id=_not_null(member_id),
+        group_instance_id=instance_id,
+        retention_time=retention,
+        topics=tuple(topics),
+    )
 
-    def _count(self, smallest: int) -> int:
-        if self.flexible:
-            count, self.position = read_uvarint(self.data, self.position)
-            count -= 1
-        else:
-            (count,) = _INT32.unpack_from(self.data, self.position)
-            self.position += 4
-        if count < 0:
-            raise InvalidFrame(f"array length {count} before byte {self.position}")
-        self.left -= count
-        if self.left < 0 or self.position + count * smallest > len(self.data):
-            raise InvalidFrame(f"array length {count} before byte {self.position} is more than the message can have")
-        return count
 
-    def _end(self) -> None:
-        """Pass over tagged fields, of which the protocol has none here."""
-        if self.flexible:
-            position = self.position
-            self.position = position + 1 if self.data[position] == 0 else skip_tags(self.data, position)
+# Each of these gives what stands at a position, and the position after it.
+
+
+def _compact_text(data: bytes, position: int) -> tuple[str | None, int]:
+    length = data[position]
+    if length < 0x80:
+        position += 1
+    else:
+        length, position = read_uvarint(data, position)
+    return _text_of(data, position, length - 1)
+
+
+def _text(data: bytes, position: int) -> tuple[str | None, int]:
+    return _text_of(data, position + 2, _INT16.unpack_from(data, position)[0])
+
+
+def _text_of(data: bytes, position: int, length: int) -> tuple[str | None, int]:
+    end = position + length
+    if 0 <= length <= MAX_STRING and end <= len(data):
+        return data[position:end].decode(), end
+    if length == -1:
+        return None, position
+    raise InvalidFrame(
+        f"a string of {length} bytes at byte {position} of {len(data)}; Kafka's have {MAX_STRING} at most"
+    )
+
+
+def _compact_count(data: bytes, position: int, smallest: int, most: int) -> tuple[int, int]:
+    count, position = read_uvarint(data, position)
+    return _checked(count - 1, position, smallest, most, len(data)), position
+
+
+def _count(data: bytes, position: int, smallest: int, most: int) -> tuple[int, int]:
+    (count,) = _INT32.unpack_from(data, position)
+    return _checked(count, position + 4, smallest, most, len(data)), position + 4
+
+
+def _checked(count: int, position: int, smallest: int, most: int, size: int) -> int:
+    if not 0 <= count <= most or position + count * smallest > size:
+        raise InvalidFrame(f"array length {count} before byte {position} is more than the message can have")
+    return count
+
+
+def _topic_id(data: bytes, position: int) -> tuple[UUID | None, int]:
+    raw = data[position : position + 16]
+    if len(raw) < 16:
+        raise InvalidFrame("the message ends inside a topic's id")
+    return UUID(bytes=raw) if any(raw) else None, position + 16
+
+
+def _end(data: bytes, position: int) -> int:
+    """Pass over tagged fields, of which the protocol has none here."""
+    return position + 1 if data[position] == 0 else skip_tags(memoryview(data), position)
+
+
+def _not_null(text: str | None) -> str:
+    if text is None:
+        raise InvalidFrame("null where a string must be")
+    return text
 
 
 def _duration(milliseconds: int) -> timedelta:

@@ -57,7 +57,7 @@ BY_ID = 10
 
 
 def offset_commit(broker: Broker, request: OffsetCommitRequest, caller: Caller, version: int) -> Any:
-    """Store offsets."""
+    """Store offsets; the request is completed by names and ids of topics, and keeps only what there is."""
     image = broker.metadata.image
     known: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
@@ -67,36 +67,25 @@ def offset_commit(broker: Broker, request: OffsetCommitRequest, caller: Caller, 
             unknown = ErrorCode.unknown_topic_id if version >= BY_ID else ErrorCode.unknown_topic_or_partition
             refused.append(_commit_refused(topic, unknown))
             continue
-        count = len(found.partitions)
-        partitions = topic.partitions
-        if any(not 0 <= partition.partition_index < count for partition in partitions):
+        topic.topic_id, topic.name = found.topic_id, found.name
+        count, partitions = len(found.partitions), topic.partitions
+        present = tuple([each for each in partitions if 0 <= each.partition_index < count])
+        if len(present) < len(partitions):
             missing = tuple(each for each in partitions if not 0 <= each.partition_index < count)
-            refused.append(
-                _commit_refused(
-                    replace(topic, topic_id=found.topic_id, name=found.name, partitions=missing),
-                    ErrorCode.unknown_topic_or_partition,
-                )
-            )
-            partitions = tuple(each for each in partitions if 0 <= each.partition_index < count)
-            if not partitions:
+            refused.append(_commit_refused(replace(topic, partitions=missing), ErrorCode.unknown_topic_or_partition))
+            if not present:
                 continue
-        known.append(OffsetCommitRequestTopic(topic_id=found.topic_id, name=found.name, partitions=partitions))
+            topic.partitions = present
+        known.append(topic)
     if not known:
         return OffsetCommitResponse(topics=_merged(refused))
-    asked = OffsetCommitRequest(
-        group_id=request.group_id,
-        generation_id_or_member_epoch=request.generation_id_or_member_epoch,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        retention_time=request.retention_time,
-        topics=tuple(known),
-    )
+    request.topics = tuple(known)
     answer = broker.groups.ask(
         request.group_id,
-        lambda machine, call, now_ms: machine.offset_commit(asked, call, now_ms),
+        lambda machine, call, now_ms: machine.offset_commit(request, call, now_ms),
         caller,
         version,
-        lambda error: _commit_failed(asked, error),
+        lambda error: _commit_failed(request, error),
         may_be_empty=True,
     )
     if not refused:
