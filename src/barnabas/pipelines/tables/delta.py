@@ -20,11 +20,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
-from pyarrow import fs
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
+from barnabas.pipelines.tables.delta_store import delta_store, files_of
 from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path, partition_text
 from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
@@ -35,7 +34,9 @@ from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_p
 from barnabas.pipelines.tables.writing import read_footer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from pyarrow import fs
 
 NOTE: Final = "barnabas"
 LOG_KEPT: Final = {
@@ -103,7 +104,7 @@ class DeltaLakeTable(Table):
 
     def destination(self) -> Destination:
         """Files lie where they belong at once: only the log makes them rows."""
-        return Destination(self.location, partition_by=self.partition_by, durable=True)
+        return Destination(self.location, partition_by=self.partition_by, storage_options=self._options, durable=True)
 
     def size(self) -> Size:
         """What the log's newest version has."""
@@ -134,12 +135,12 @@ class DeltaLakeTable(Table):
         """
         owned(self.last_note(), self.location)
         oldest = datetime.now(UTC) - older_than
-        files = fs.PyFileSystem(DeltaStorageHandler(self.location, self._options))
-        there = files.get_file_info(fs.FileSelector("", recursive=True))
+        store = delta_store(self.location, self._options)
+        there = files_of(store)
         named = {*self._named(), *but}
         old = [each.path for each in there if _is_data(each) and each.mtime < oldest and each.path not in named]
         for path in old:
-            files.delete_file(path)
+            store.delete_file(path)
         return len(old)
 
     def _append(self, table: DeltaTable | None, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
@@ -202,7 +203,12 @@ class DeltaLakeTable(Table):
         return note
 
     def _refuse_strangers(self) -> None:
-        if not is_remote(self.location) and any(not _OURS.fullmatch(name) for name in files_below(self.location)):
+        there: Iterable[str]
+        if is_remote(self.location):
+            there = (each.path for each in files_of(delta_store(self.location, self._options)))
+        else:
+            there = files_below(self.location)
+        if any(not _OURS.fullmatch(name) for name in there):
             check_owner(None, "", self.location)
 
     def _named(self) -> set[str]:
@@ -220,7 +226,7 @@ class DeltaLakeTable(Table):
 
 def _is_data(file: fs.FileInfo) -> bool:
     name = file.base_name
-    return bool(file.is_file and name.startswith("part-") and name.endswith(".parquet"))
+    return bool(name.startswith("part-") and name.endswith(".parquet"))
 
 
 def _schema(table: DeltaTable) -> pa.Schema:

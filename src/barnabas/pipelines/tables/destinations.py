@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from barnabas.pipelines.tables.errors import SchemaConflict, UnusableTarget
+from barnabas.pipelines.tables.errors import SchemaConflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,7 +76,9 @@ class Destination:
     field_ids: pa.Schema | None = None
     """The table's columns with the ids that Iceberg knows them by."""
     io_properties: Mapping[str, str] | None = field(default=None)
-    """Settings of pyiceberg's file access; without them addresses are opened by pyarrow."""
+    """Settings of pyiceberg's file access; without them addresses are opened by deltalake."""
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    """Those of deltalake."""
     durable: bool = False
     """Whether a file is on the disk before it is reported."""
 
@@ -100,13 +102,9 @@ class Destination:
             from pyiceberg.io import load_file_io
 
             return load_file_io(dict(self.io_properties), address).new_output(address).create()
-        from pyarrow import fs
+        from barnabas.pipelines.tables.delta_store import delta_store
 
-        try:
-            files, path_there = fs.FileSystem.from_uri(address)
-        except (OSError, ValueError) as error:
-            raise UnusableTarget(f"files cannot be written to {address}: {error}") from error
-        return files.open_output_stream(path_there)
+        return delta_store(self.root, self.storage_options).open_output_stream(name)
 
     def open_file(self, path: str) -> Any:
         """A binary stream from a file of the table, named as `DataFile.path` has it."""
@@ -117,10 +115,9 @@ class Destination:
             from pyiceberg.io import load_file_io
 
             return load_file_io(dict(self.io_properties), address).new_input(address).open()
-        from pyarrow import fs
+        from barnabas.pipelines.tables.delta_store import delta_store
 
-        files, path_there = fs.FileSystem.from_uri(address)
-        return files.open_input_file(path_there)
+        return delta_store(self.root, self.storage_options).open_input_file(path)
 
     def has(self, path: str) -> bool:
         """Whether a file of the table is there."""
