@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import pickle
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -96,8 +97,14 @@ class OneProcess:
 
 
 class _Shared:
+    """What is sent to tasks: each gets a copy, as in a process of its own."""
+
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self._sent = pickle.dumps(value)
+
+    @property
+    def value(self) -> Any:
+        return pickle.loads(self._sent)
 
     def unpersist(self) -> None:
         """Nothing was sent anywhere."""
