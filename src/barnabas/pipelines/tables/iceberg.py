@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -23,6 +24,8 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -33,6 +36,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path
@@ -50,14 +54,18 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.table import Table as Loaded
     from pyiceberg.table import Transaction
+    from pyiceberg.table.metadata import TableMetadata
 
     from barnabas.pipelines.tables.contract import PartitionValues
 
 NOTE: Final = "barnabas.note"
 NAME_MAPPING: Final = "schema.name-mapping.default"
 NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
+TIMES: Final = (DateType, TimestampType, TimestamptzType)
 _OURS: Final = re.compile(r"data/part-[0-9a-f-]{36}\.parquet|metadata/.*")
 """What a load leaves that did not get to its first commit."""
 
@@ -312,12 +320,7 @@ def _values(names: Sequence[str], file: IcebergFile) -> PartitionValues:
 def _described(file: DataFile, transaction: Transaction, destination: Destination) -> IcebergFile:
     """A file as a manifest has it, by its footer."""
     metadata = transaction.table_metadata
-    schema = metadata.schema()
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=read_footer(destination, file),
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    )
+    statistics = _statistics(read_footer(destination, file), metadata)
     spec = metadata.spec()
     return IcebergFile.from_args(
         content=DataFileContent.DATA,
@@ -331,6 +334,21 @@ def _described(file: DataFile, transaction: Transaction, destination: Destinatio
         key_metadata=None,
         **statistics.to_serialized_dict(),
     )
+
+
+def _statistics(footer: Any, metadata: TableMetadata) -> DataFileStatistics:
+    """What a footer knows of a file's columns; a column with times that Python does not know has no bounds."""
+    schema = metadata.schema()
+    plan = compute_statistics_plan(schema, metadata.properties)
+    names = parquet_path_to_id_mapping(schema)
+    try:
+        return data_file_statistics_from_parquet_metadata(footer, plan, names)
+    except OverflowError:
+        without_times = {
+            number: replace(each, mode=COUNTS) if isinstance(each.iceberg_type, TIMES) else each
+            for number, each in plan.items()
+        }
+        return data_file_statistics_from_parquet_metadata(footer, without_times, names)
 
 
 def _put_note(transaction: Transaction, note: Note) -> None:

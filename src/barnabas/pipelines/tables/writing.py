@@ -16,7 +16,7 @@ from barnabas.pipelines.tables.contract import DataFile, PartitionValues
 from barnabas.pipelines.tables.destinations import Destination
 from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.schemas import fitted, merged, plain_schema, without
-from barnabas.pipelines.tables.unfit import unfit_rows
+from barnabas.pipelines.tables.unfit import beyond_calendar, unfit_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,8 @@ FILE_BYTES: Final = 256 * 1024 * 1024
 MAX_OPEN_FILES: Final = 32
 """With more partitions at once, the file that got rows longest ago is closed: more files, not more memory."""
 DATE: Final = "record_date"
-"""A column that is made when a table is partitioned by it and rows lack it: the day of a record's timestamp, in UTC.
+"""A column that is made when a table is partitioned by it and rows lack it: the day of a record's timestamp, in UTC,
+and null if that is beyond the years 1 to 9999.
 
 It does not begin with `_`, as the other columns of our own do: readers of plain folders pass over such names."""
 
@@ -91,9 +92,8 @@ class TableWriter:
     def _with_date(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if DATE not in self._destination.partition_by or DATE in batch.schema.names:
             return batch
-        return batch.append_column(
-            DATE, batch.column("_timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
-        )
+        days = batch.column("_timestamp").cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+        return batch.append_column(DATE, pc.if_else(beyond_calendar(days), pa.scalar(None, pa.date32()), days))
 
     def _widen(self, schema: pa.Schema) -> None:
         wider = merged(self._schema, schema, "earlier rows")

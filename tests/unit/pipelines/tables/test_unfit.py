@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA
 from barnabas.pipelines.decode.json import Json
 from barnabas.pipelines.loading import task
@@ -92,3 +94,40 @@ def test_a_folder_that_cannot_be_made_leaves_the_table_as_it_was(tmp_path: Path)
 def test_short_values_and_numbers_fit(tmp_path: Path) -> None:
     with open_table(str(tmp_path / "t"), "parquet", partition_by=["n", "text", "other"]) as table:
         assert unfit_rows(rows(0, 3), table.destination()) == {}
+
+
+FAR = 1_700_000_000_000_000
+"""Microseconds where milliseconds were meant: the year 55840."""
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("by", [(), ("record_date",)])
+def test_times_beyond_the_calendar_are_rows_as_all_others(
+    tmp_path: Path, kind: str, by: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
+        yield records(b"far", milliseconds=FAR)
+        yield records(b"near", milliseconds=86_400_000)
+
+    monkeypatch.setattr(task, "read_range", read)
+    with (
+        open_table(str(tmp_path / "t"), kind, partition_by=by) as table,
+        open_table(str(tmp_path / "t_dead"), kind) as dead,
+    ):
+        decoder = choose_decoder("string")
+        done = run_task(OffsetRange("t", 0, 100, 102), Work({}, decoder, table.destination(), dead.destination()))
+        assert (done.error, done.dead_files) == (None, [])
+        schema = decoder.schema.append(pa.field("record_date", pa.date32())) if by else decoder.schema
+        table.commit("p", one(100, 102), IDS, done.files, schema)
+        found = content(kind, table.location, table.schema()).sort_by("_timestamp")
+    assert found.column("value").to_pylist() == ["near", "far"]
+    assert found.column("_timestamp").cast(pa.int64()).to_pylist() == [86_400_000_000, FAR * 1000]
+    if by:
+        assert found.column("record_date").to_pylist() == [date(1970, 1, 2), None]
+
+
+def test_a_date_beyond_the_calendar_has_no_partition(tmp_path: Path) -> None:
+    days = pa.array([0, 2_932_896, 2_932_897, None, -719_162, -719_163], pa.int32()).cast(pa.date32())
+    with open_table(str(tmp_path / "t"), "iceberg", partition_by=["day"]) as table:
+        unfit = unfit_rows(pa.record_batch({"day": days}), table.destination())
+    assert unfit == dict.fromkeys([2, 5], "day is beyond the years 1 to 9999")
