@@ -63,6 +63,7 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
     [
         ({"name": "a b"}, 'the name "a b" may have'),
         ({"kafka": {}}, "the broker is not named"),
+        ({"kafka": {"auto.offset.reset": "latest"}}, "option kafka.auto.offset.reset cannot be set"),
         ({"trigger": "soon"}, 'the trigger is a length of time or "available-now": "soon" is no length of time'),
         ({"metrics": "a topic"}, '"a topic" cannot be the name of a topic'),
         ({"sources": []}, "there is no source"),
