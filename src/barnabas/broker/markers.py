@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.types import ProducerId, TopicName
 from kio.schema.write_txn_markers.v2.request import (
@@ -25,6 +25,7 @@ from kio.schema.write_txn_markers.v2.request import (
 from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
 from kio.static.primitive import i8, i16, i32
 
+from barnabas.broker.bundles import Bundles
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.partition import Marker
 from barnabas.machines.controller.image import NO_LEADER
@@ -63,6 +64,15 @@ DELETED: Final = -2
 """In the place of a leader: there is no such partition."""
 
 
+class _Question(NamedTuple):
+    """Markers that another broker is to write."""
+
+    partitions: list[TopicPartition]
+    markers: Markers
+    coordinator_epoch: int
+    done: Callable[[TopicPartition, ErrorCode], None]
+
+
 class MarkerWriter:
     """Writes markers to partitions that this broker leads, and has others write the rest."""
 
@@ -84,7 +94,7 @@ class MarkerWriter:
         self._peers = peers
         self.clock = clock
         self._executor = executor
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._elsewhere = Bundles(self._ask)
 
     def send(self, shard: Shard[TransactionCoordinator], markers: Markers) -> None:
         """Write the markers of a transaction everywhere, then tell its coordinator."""
@@ -148,22 +158,13 @@ class MarkerWriter:
         done: Callable[[TopicPartition, ErrorCode], None],
     ) -> None:
         """Have another broker write markers; `done` is called for each partition."""
-        task = asyncio.get_running_loop().create_task(self._ask(leader, partitions, markers, coordinator_epoch, done))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._elsewhere.add(leader, _Question(partitions, markers, coordinator_epoch, done))
 
-    async def _ask(
-        self,
-        leader: int,
-        partitions: list[TopicPartition],
-        markers: Markers,
-        coordinator_epoch: int,
-        done: Callable[[TopicPartition, ErrorCode], None],
-    ) -> None:
-        codes: dict[tuple[str, int], ErrorCode] = {}
+    async def _ask(self, leader: int, questions: list[_Question]) -> None:
+        codes: dict[tuple[int, str, int], ErrorCode] = {}
         missing = ErrorCode.network_exception
         try:
-            request = _request(partitions, markers, coordinator_epoch)
+            request = WriteTxnMarkersRequest(markers=tuple(map(_writable, questions)))
             response: WriteTxnMarkersResponse = await self._peers.ask(
                 leader, request, WriteTxnMarkersResponse, seconds=ANSWER, purpose="markers"
             )
@@ -176,15 +177,14 @@ class MarkerWriter:
             for result in response.markers:
                 for topic in result.topics:
                     for partition in topic.partitions:
-                        codes[topic.name, partition.partition_index] = partition.error_code
-        for tp in partitions:
-            done(tp, codes.get(tp, missing))
+                        codes[result.producer_id, topic.name, partition.partition_index] = partition.error_code
+        for partitions, markers, _, done in questions:
+            for tp in partitions:
+                done(tp, codes.get((markers.producer_id, *tp), missing))
 
     async def stop(self) -> None:
         """Leave the rest to the coordinator's next start."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._elsewhere.stop()
 
 
 class _Delivery:
@@ -262,11 +262,12 @@ def _told(tp: TopicPartition, error: BaseException) -> ApiError:
     return UnknownServerError(f"the end of a transaction could not be written: {error}")
 
 
-def _request(partitions: list[TopicPartition], markers: Markers, coordinator_epoch: int) -> WriteTxnMarkersRequest:
+def _writable(question: _Question) -> WritableTxnMarker:
+    partitions, markers, coordinator_epoch, _ = question
     topics: dict[str, list[i32]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(i32(index))
-    marker = WritableTxnMarker(
+    return WritableTxnMarker(
         producer_id=ProducerId(markers.producer_id),
         producer_epoch=i16(markers.producer_epoch),
         transaction_result=markers.commit,
@@ -277,4 +278,3 @@ def _request(partitions: list[TopicPartition], markers: Markers, coordinator_epo
         coordinator_epoch=i32(coordinator_epoch),
         transaction_version=i8(markers.transaction_version),
     )
-    return WriteTxnMarkersRequest(markers=(marker,))

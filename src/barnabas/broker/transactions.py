@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.broker.bundles import Bundles
 from barnabas.broker.calls import Call
 from barnabas.broker.internal_topics import TRANSACTION_STATE
 from barnabas.broker.runtime import Runtime
@@ -21,6 +22,8 @@ from barnabas.net.channel import ChannelBroken
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Mapping
     from concurrent.futures import Executor
+
+    from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnTransaction
 
     from barnabas.broker.groups import Groups
     from barnabas.broker.markers import MarkerWriter
@@ -53,6 +56,14 @@ _FINAL: Final = frozenset(
 """Answers after which a producer does not go on."""
 
 
+class _Question(NamedTuple):
+    """What another broker's coordinator is asked of one transaction."""
+
+    asked: AddPartitionsToTxnTransaction
+    partitions: Collection[TopicPartition]
+    answer: asyncio.Future[Mapping[TopicPartition, ErrorCode]]
+
+
 class Transactions:
     """The transactional ids that this broker coordinates."""
 
@@ -75,6 +86,7 @@ class Transactions:
         self._peers = peers
         self._producer_ids = producer_ids
         self._tasks: set[asyncio.Task[None]] = set()
+        self._elsewhere = Bundles(self._ask_elsewhere)
         self._writer: MarkerWriter | None = None
         self._make_writer = partial(
             _make_writer,
@@ -138,6 +150,7 @@ class Transactions:
         self.runtime.resign()
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self._elsewhere.stop()
         if self._writer is not None:
             await self._writer.stop()
         await self.runtime.loaded()
@@ -229,24 +242,40 @@ class Transactions:
         verify_only: bool,
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Ask a coordinator on another broker."""
+        from barnabas.protocol.add_partitions import transaction
+
+        answer: asyncio.Future[Mapping[TopicPartition, ErrorCode]] = asyncio.get_running_loop().create_future()
+        asked = transaction(transactional_id, producer, partitions, verify_only)
+        self._elsewhere.add(leader, _Question(asked, partitions, answer))
+        return await answer
+
+    async def _ask_elsewhere(self, leader: int, questions: list[_Question]) -> None:
+        """Ask a coordinator all this; its answers have the order of the questions."""
+        from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest
         from kio.schema.add_partitions_to_txn.v5.response import AddPartitionsToTxnResponse
 
-        from barnabas.protocol.add_partitions import request
-
-        codes: dict[tuple[str, int], ErrorCode] = {}
-        asked = request(transactional_id, producer, partitions, verify_only)
+        codes: dict[tuple[int, str, int], ErrorCode] = {}
+        missing = ErrorCode.network_exception
         try:
+            request = AddPartitionsToTxnRequest(transactions=tuple(question.asked for question in questions))
             response: AddPartitionsToTxnResponse = await self._peers.ask(
-                leader, asked, AddPartitionsToTxnResponse, seconds=ANSWER, purpose="transactions"
+                leader, request, AddPartitionsToTxnResponse, seconds=ANSWER, purpose="transactions"
             )
         except ChannelBroken:
-            return dict.fromkeys(partitions, ErrorCode.network_exception)
-        for result in response.results_by_transaction:
-            for topic in result.topic_results:
-                for partition in topic.results_by_partition:
-                    codes[topic.name, partition.partition_index] = partition.partition_error_code
-        missing = response.error_code if response.error_code is not ErrorCode.none else ErrorCode.network_exception
-        return {tp: codes.get(tp, missing) for tp in partitions}
+            pass  # whoever asked is told to come again
+        except Exception:
+            logger.exception("the coordinator on broker %d could not be asked", leader)
+            missing = ErrorCode.unknown_server_error
+        else:
+            if response.error_code is not ErrorCode.none:
+                missing = response.error_code
+            for place, result in enumerate(response.results_by_transaction):
+                for topic in result.topic_results:
+                    for partition in topic.results_by_partition:
+                        codes[place, topic.name, partition.partition_index] = partition.partition_error_code
+        for place, (_, partitions, answer) in enumerate(questions):
+            if not answer.done():
+                answer.set_result({tp: codes.get((place, *tp), missing) for tp in partitions})
 
     def _make_machine(self) -> TransactionCoordinator:
         from barnabas.machines.transactions.coordinator import TransactionCoordinator

@@ -57,24 +57,19 @@ def down(response: Any, version: int) -> Any:
     )
 
 
-def request(
+def transaction(
     transactional_id: str, producer: tuple[int, int], partitions: Collection[TopicPartition], verify_only: bool
-) -> AddPartitionsToTxnRequest:
+) -> AddPartitionsToTxnTransaction:
     """What a broker asks a coordinator for one transaction."""
     topics: dict[str, list[i32]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(i32(index))
-    return AddPartitionsToTxnRequest(
-        transactions=(
-            AddPartitionsToTxnTransaction(
-                transactional_id=TransactionalId(transactional_id),
-                producer_id=ProducerId(producer[0]),
-                producer_epoch=i16(producer[1]),
-                verify_only=verify_only,
-                topics=tuple(
-                    AddPartitionsToTxnTopic(name=TopicName(name), partitions=tuple(indexes))
-                    for name, indexes in topics.items()
-                ),
-            ),
-        )
+    return AddPartitionsToTxnTransaction(
+        transactional_id=TransactionalId(transactional_id),
+        producer_id=ProducerId(producer[0]),
+        producer_epoch=i16(producer[1]),
+        verify_only=verify_only,
+        topics=tuple(
+            AddPartitionsToTxnTopic(name=TopicName(name), partitions=tuple(indexes)) for name, indexes in topics.items()
+        ),
     )

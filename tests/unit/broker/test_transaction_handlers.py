@@ -31,6 +31,8 @@ from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import MAX_EPOCH, state_of
 from barnabas.model.errors import ErrorCode, InvalidTxnState, NotLeaderOrFollower, OutOfOrderSequence
 from barnabas.net.reply import Parked
+from barnabas.protocol import codec
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
@@ -70,8 +72,9 @@ def run(tmp_path: Path, story: Callable[[Transactor], Awaitable[None]]) -> None:
 class Transactor:
     """A producer with transactions, one request at a time."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, name: str = ID) -> None:
         self.broker = broker
+        self.name = name
         self.producer = (-1, -1)
 
     @property
@@ -79,7 +82,7 @@ class Transactor:
         return self.broker.replicas.find("t", 0)
 
     async def init(self, **values: Any) -> ErrorCode:
-        fields = {"transactional_id": ID, "transaction_timeout": timedelta(minutes=1)} | values
+        fields = {"transactional_id": self.name, "transaction_timeout": timedelta(minutes=1)} | values
         response = await init_producer_id(self.broker, zero(InitProducerIdRequest, **fields), CALLER, 5)
         if response.error_code is ErrorCode.none:
             self.producer = response.producer_id, response.producer_epoch
@@ -90,7 +93,7 @@ class Transactor:
         sequence: int = 0,
         version: int = 12,
         producer: tuple[int, int] | None = None,
-        transactional_id: str = ID,
+        transactional_id: str | None = None,
     ) -> ErrorCode:
         (code,) = await self.answer(self.produce((0,), sequence, version, producer, transactional_id), version)
         return code
@@ -101,7 +104,7 @@ class Transactor:
         sequence: int = 0,
         version: int = 12,
         producer: tuple[int, int] | None = None,
-        transactional_id: str = ID,
+        transactional_id: str | None = None,
     ) -> Answer | Parked:
         """Send a batch to each of these partitions in one request; `answer` waits for what becomes of them."""
         producer_id, epoch = producer or self.producer
@@ -116,7 +119,7 @@ class Transactor:
         topic = self.broker.metadata.topic("t")
         assert topic is not None
         batches = {("t", topic.topic_id, index): batch for index in indexes}
-        frame = produce_request(version, batches, transactional_id=transactional_id)
+        frame = produce_request(version, batches, transactional_id=transactional_id or self.name)
         return produce(self.broker, CALLER, version, 5, frame, 0)
 
     async def answer(self, answer: Answer | Parked, version: int = 12) -> list[ErrorCode]:
@@ -144,7 +147,7 @@ class Transactor:
     async def end(self, *, commit: bool = True, version: int = 5) -> ErrorCode:
         request = zero(
             EndTxnRequest,
-            transactional_id=ID,
+            transactional_id=self.name,
             producer_id=self.producer[0],
             producer_epoch=self.producer[1],
             committed=commit,
@@ -184,7 +187,7 @@ class Transactor:
     async def settle(self) -> TransactionState:
         """The state that is reached when all markers are written."""
         (machine,) = (machine for _, machine in self.broker.transactions.runtime.machines())
-        while (state := state_of(machine.transactions[ID])).is_open and state is not TransactionState.ONGOING:
+        while (state := state_of(machine.transactions[self.name])).is_open and state is not TransactionState.ONGOING:
             await asyncio.sleep(0)
         return state
 
@@ -247,6 +250,31 @@ def test_older_producers_add_partitions_first(tmp_path: Path) -> None:
         assert await transactor.end(version=4, commit=False) is ErrorCode.none
         assert await transactor.settle() is TransactionState.COMPLETE_ABORT
         assert transactor.partition.log.has_aborted
+
+    run(tmp_path, story)
+
+
+def test_questions_of_one_request_are_answered_each_in_its_place(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        producer_id, epoch = transactor.producer
+        asked = [
+            {
+                "transactional_id": ID,
+                "producer_id": producer_id,
+                "producer_epoch": each,
+                "verify_only": False,
+                "topics": [{"name": "t", "partitions": [0]}],
+            }
+            for each in (epoch + 1, epoch)
+        ]
+        request = build(AddPartitionsToTxnRequest, {"transactions": asked})
+        response = await handlers.add_partitions_to_txn(transactor.broker, request, CALLER, 5)
+        codes = [
+            result.topic_results[0].results_by_partition[0].partition_error_code
+            for result in response.results_by_transaction
+        ]
+        assert codes == [ErrorCode.producer_fenced, ErrorCode.none]
 
     run(tmp_path, story)
 
@@ -443,6 +471,53 @@ def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_a
         assert await transactor.end() is ErrorCode.none
         assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
         assert not reasons
+
+    run(tmp_path, story)
+
+
+def test_what_comes_up_while_another_broker_is_asked_goes_to_it_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three producers write and commit at once; coordinator and partitions are taken for another broker's."""
+    asked: list[int] = []
+    may_answer = asyncio.Event()
+
+    async def story(transactor: Transactor) -> None:
+        broker = transactor.broker
+
+        class Channel:
+            """Leads to this very broker, through the bytes that go over the wire."""
+
+            async def ask(
+                self, key: int, version: int, body: list[bytes], *, flexible: bool, seconds: float
+            ) -> memoryview:
+                request = codec.decode(ApiKey(key), version, version, memoryview(body[0]), 0)
+                response: Any
+                if isinstance(request, WriteTxnMarkersRequest):
+                    asked.append(len(request.markers))
+                    await may_answer.wait()
+                    response = await write_txn_markers(broker, request, CALLER)
+                else:
+                    asked.append(len(request.transactions))
+                    response = await handlers.add_partitions_to_txn(broker, request, CALLER, version)
+                return memoryview(codec.encode(ApiKey(key), version, 7, response))[8:]
+
+        monkeypatch.setattr(broker.cluster.peers, "_channel", lambda leader, purpose: Channel())
+        monkeypatch.setattr(broker.transactions, "_broker_id", 99)
+        monkeypatch.setattr(markers.MarkerWriter, "leaders", lambda writer, places: {99: list(places)})
+        producers = [Transactor(broker, f"{ID}-{number}") for number in range(3)]
+        for producer in producers:
+            assert await producer.init() is ErrorCode.none
+        answers = [producer.answer(producer.produce((0, 1))) for producer in producers]
+        assert await asyncio.gather(*answers) == [[ErrorCode.none] * 2] * 3
+        assert asked == [3]
+        assert [await producer.end() for producer in producers] == [ErrorCode.none] * 3
+        for _ in range(10):  # markers leave some turns after the answer
+            await asyncio.sleep(0)
+        may_answer.set()
+        states = [await asyncio.wait_for(producer.settle(), 10) for producer in producers]
+        assert states == [TransactionState.COMPLETE_COMMIT] * 3
+        assert asked == [3, 1, 2]
 
     run(tmp_path, story)
 

@@ -23,34 +23,43 @@ from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
-    from kio.static.primitive import i32
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
     from barnabas.model.errors import ApiError
 
+    Waiting = dict[tuple[str, int], asyncio.Future[ErrorCode]]
+    """What becomes of a marker in each partition."""
+
 
 async def write_txn_markers(broker: Broker, request: WriteTxnMarkersRequest, caller: Caller) -> WriteTxnMarkersResponse:
-    """Write markers; the answer waits until they are committed."""
-    results = [await _write(broker, each) for each in request.markers]
+    """Write all markers; the answer waits until they are committed."""
+    begun = [_write(broker, each) for each in request.markers]
+    results = [await _result(asked, waiting) for asked, waiting in zip(request.markers, begun, strict=True)]
     return WriteTxnMarkersResponse(markers=tuple(results))
 
 
-async def _write(broker: Broker, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+def _write(broker: Broker, asked: WritableTxnMarker) -> Waiting:
     bumped = asked.transaction_version >= EPOCH_BUMPS_SINCE
     marker = Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, bumped)
-    waiting = {
+    return {
         (topic.name, index): _begin(broker, TopicPartition(topic.name, index), marker)
         for topic in asked.topics
         for index in topic.partition_indexes
     }
-    codes = dict(zip(waiting, await asyncio.gather(*waiting.values()), strict=True))
+
+
+async def _result(asked: WritableTxnMarker, waiting: Waiting) -> WritableTxnMarkerResult:
+    codes = {place: await future for place, future in waiting.items()}
     return WritableTxnMarkerResult(
         producer_id=asked.producer_id,
         topics=tuple(
             WritableTxnMarkerTopicResult(
                 name=topic.name,
-                partitions=tuple(_result(index, codes[topic.name, index]) for index in topic.partition_indexes),
+                partitions=tuple(
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=codes[topic.name, index])
+                    for index in topic.partition_indexes
+                ),
             )
             for topic in asked.topics
         ),
@@ -66,7 +75,3 @@ def _begin(broker: Broker, tp: TopicPartition, marker: Marker) -> asyncio.Future
 
     broker.transactions.writer.write(tp, marker, done)
     return future
-
-
-def _result(index: i32, code: ErrorCode) -> WritableTxnMarkerPartitionResult:
-    return WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)

@@ -77,41 +77,46 @@ async def add_partitions_to_txn(
     broker: Broker, request: AddPartitionsToTxnRequest, caller: Caller, version: int
 ) -> AddPartitionsToTxnResponse:
     """Note what transactions write to, or verify that it was noted."""
-    results = [await _add_partitions(broker, each, version) for each in request.transactions]
+    begun = [_add_partitions(broker, each, version) for each in request.transactions]
+    results = [
+        _added(asked, await _awaited(codes), version) for asked, codes in zip(request.transactions, begun, strict=True)
+    ]
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)
     )
 
 
-async def _add_partitions(
-    broker: Broker, asked: AddPartitionsToTxnTransaction, version: int
-) -> AddPartitionsToTxnResult:
-    partitions = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+def _add_partitions(broker: Broker, asked: AddPartitionsToTxnTransaction, version: int) -> Any:
+    """An error code for each partition, one for all of them, or a future of either."""
+    partitions = _partitions(asked)
     image = broker.metadata.image
     unknown = {tp for tp in partitions if image.partition(*tp) is None}
     transactional_id, producer_id, epoch = asked.transactional_id, asked.producer_id, asked.producer_epoch
     if unknown:
-        codes: Any = {
+        return {
             tp: ErrorCode.unknown_topic_or_partition if tp in unknown else ErrorCode.operation_not_attempted
             for tp in partitions
         }
-    elif not transactional_id:
-        codes = ErrorCode.invalid_request
-    else:
-        client = EPOCH_BUMPS_SINCE if version >= BATCHED_SINCE else 0
+    if not transactional_id:
+        return ErrorCode.invalid_request
+    client = EPOCH_BUMPS_SINCE if version >= BATCHED_SINCE else 0
 
-        def decide(machine: TransactionCoordinator, call: Call, now_ms: int) -> TransactionOutcome:
-            if asked.verify_only:
-                return machine.verify_partitions(transactional_id, producer_id, epoch, partitions, call, now_ms)
-            return machine.add_partitions(transactional_id, producer_id, epoch, partitions, client, call, now_ms)
+    def decide(machine: TransactionCoordinator, call: Call, now_ms: int) -> TransactionOutcome:
+        if asked.verify_only:
+            return machine.verify_partitions(transactional_id, producer_id, epoch, partitions, call, now_ms)
+        return machine.add_partitions(transactional_id, producer_id, epoch, partitions, client, call, now_ms)
 
-        codes = await _awaited(broker.transactions.ask(transactional_id, decide, version, lambda error: error.code))
-    if not isinstance(codes, dict):
-        codes = dict.fromkeys(partitions, _known_to(codes, version))
-    return _added(asked, codes)
+    return broker.transactions.ask(transactional_id, decide, version, lambda error: error.code)
 
 
-def _added(asked: AddPartitionsToTxnTransaction, codes: Mapping[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResult:
+def _partitions(asked: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+
+
+def _added(
+    asked: AddPartitionsToTxnTransaction, answer: Mapping[TopicPartition, ErrorCode] | ErrorCode, version: int
+) -> AddPartitionsToTxnResult:
+    codes = dict.fromkeys(_partitions(asked), _known_to(answer, version)) if isinstance(answer, ErrorCode) else answer
     return AddPartitionsToTxnResult(
         transactional_id=asked.transactional_id,
         topic_results=tuple(
