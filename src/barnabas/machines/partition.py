@@ -76,6 +76,7 @@ class PartitionLeader:
         "_pending",
         "_progress",
         "_starts",
+        "_unfit",
         "_waiting",
         "broker_id",
         "epoch_start_offset",
@@ -117,6 +118,8 @@ class PartitionLeader:
         """Whether a proposal has no answer yet."""
         self._doubtful = False
         """Whether an earlier proposal never got one."""
+        self._unfit: set[int] = set()
+        """Followers that the controller would not have, and that have not fetched since: not to be proposed again."""
         self._epochs: dict[int, int] = {}
         self._ends = {replica: UNKNOWN_OFFSET for replica in replicas if replica != broker_id}
         self.is_followed = bool(self._ends)
@@ -165,6 +168,8 @@ class PartitionLeader:
             if broker_epoch < self._epochs.get(replica, NO_BROKER_EPOCH):
                 return False
             self._epochs[replica] = broker_epoch
+        if self._unfit:
+            self._unfit.discard(replica)
         self._ends[replica] = log_end_offset
         self._starts[replica] = log_start_offset
         caught_up, fetched_at, end_then = self._progress[replica]
@@ -189,7 +194,12 @@ class PartitionLeader:
     def may_join(self, replica: int) -> bool:
         """Whether a follower outside the ISR has everything that is committed, and all of earlier leaderships."""
         end = self._ends.get(replica, UNKNOWN_OFFSET)
-        return replica not in self._pending and end >= self.high_watermark and end >= self.epoch_start_offset
+        return (
+            replica not in self._pending
+            and replica not in self._unfit
+            and end >= self.high_watermark
+            and end >= self.epoch_start_offset
+        )
 
     def lagging(self, now: float, max_lag: float, max_messages: int | None = None) -> frozenset[int]:
         """Followers that count as in sync, but were not caught up for `max_lag` or are over `max_messages` behind.
@@ -215,7 +225,7 @@ class PartitionLeader:
         It is the ISR as it is when only a doubt must be ended.
         """
         lagging = self.lagging(now, max_lag, max_messages)
-        members = self.maximal_isr
+        members = self.isr | (self._pending - self._unfit)
         wanted = tuple(
             replica
             for replica in self.replicas
@@ -234,9 +244,14 @@ class PartitionLeader:
         self._pending |= frozenset(replicas) - self.isr
 
     def refused(self, code: ErrorCode) -> None:
-        """The controller refused the last proposal: what it added counts no more, unless an earlier one is in doubt."""
+        """The controller refused the last proposal: what it added counts no more, unless an earlier one is in doubt.
+
+        A follower that it would not have must not keep another one from leaving: the next proposal is without it.
+        """
         if code in _LEAVES_DOUBT:
             return
+        if code is ErrorCode.ineligible_replica:
+            self._unfit |= self._pending
         self._waiting = False
         if not self._doubtful:
             self._pending = frozenset()

@@ -175,6 +175,24 @@ class TestProposals:
         partition.refused(ErrorCode.ineligible_replica)
         assert partition.maximal_isr == {1, 2, 3}
 
+    def test_who_is_refused_keeps_nobody_from_leaving(self) -> None:
+        partition = leader(isr=(1, 2))
+        partition.fetched(3, 10, now=100)
+        partition.appended(11)
+        assert partition.next_isr(100, 30) == (1, 3)
+        partition.propose((1, 3))
+        partition.refused(ErrorCode.ineligible_replica)
+        assert partition.next_isr(100, 30) == (1,)
+        partition.fetched(3, 10, now=101)
+        assert partition.next_isr(101, 30) == (1, 3)
+
+    def test_who_is_refused_is_left_out_of_what_ends_a_doubt(self) -> None:
+        partition = self.caught_up()
+        partition.propose((1, 2, 3))
+        partition.propose((1, 2, 3))
+        partition.refused(ErrorCode.ineligible_replica)
+        assert partition.next_isr(0, 30) == (1, 2)
+
     def test_a_refusal_that_ends_the_leadership_may_have_taken_the_proposal(self) -> None:
         partition = self.caught_up()
         partition.propose((1, 2, 3))
