@@ -104,7 +104,13 @@ class DeltaLakeTable(Table):
 
     def destination(self) -> Destination:
         """Files lie where they belong at once: only the log makes them rows."""
-        return Destination(self.location, partition_by=self.partition_by, storage_options=self._options, durable=True)
+        return Destination(
+            self.location,
+            partition_by=self.partition_by,
+            empty_is_null=True,
+            storage_options=self._options,
+            durable=True,
+        )
 
     def size(self) -> Size:
         """What the log's newest version has."""

@@ -71,6 +71,8 @@ class Destination:
     partition_by: tuple[str, ...] = ()
     drops_partition_columns: bool = True
     """Whether the values of partition columns are in the folder's name only, as Hive and Delta have it."""
+    empty_is_null: bool = False
+    """Whether a partition of an empty text is that of no value, as Delta has it."""
     whole_paths: bool = False
     """Whether files are named by their whole address, as Iceberg has it."""
     field_ids: pa.Schema | None = None

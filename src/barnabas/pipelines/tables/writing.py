@@ -109,6 +109,8 @@ class TableWriter:
             return
         table = pa.Table.from_batches(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
+        if self._destination.empty_is_null:
+            table = _without_empty_texts(table, self._destination.partition_by)
         for values, rows in _by_partition(table, self._destination.partition_by):
             self._file(values).write(rows)
             if self._open[values].size >= self._file_bytes:
@@ -172,6 +174,16 @@ def _worth_a_dictionary(schema: pa.Schema) -> list[str]:
     return [
         each.name for each in schema if not pa.types.is_binary(each.type) and each.name not in ("_offset", "offset")
     ]
+
+
+def _without_empty_texts(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """The rows with nulls where columns of these names are empty texts."""
+    for name in names:
+        column = table.column(name)
+        if pa.types.is_string(column.type):
+            nulls = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+            table = table.set_column(table.schema.get_field_index(name), name, nulls)
+    return table
 
 
 def _by_partition(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[PartitionValues, pa.Table]]:

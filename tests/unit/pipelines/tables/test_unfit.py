@@ -131,3 +131,13 @@ def test_a_date_beyond_the_calendar_has_no_partition(tmp_path: Path) -> None:
     with open_table(str(tmp_path / "t"), "iceberg", partition_by=["day"]) as table:
         unfit = unfit_rows(pa.record_batch({"day": days}), table.destination())
     assert unfit == dict.fromkeys([2, 5], "day is beyond the years 1 to 9999")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_empty_text_shares_the_partition_of_null_in_delta_only(tmp_path: Path, kind: str) -> None:
+    batch = pa.record_batch({"n": [0, 1, 2], "kind": ["", None, "a"]})
+    with open_table(str(tmp_path / "t"), kind, partition_by=["kind"]) as table:
+        table.commit("p", one(0, 3), IDS, written(table, batch), batch.schema)
+        found = content(kind, table.location, table.schema()).sort_by("n").column("kind").to_pylist()
+        assert found == [None if kind == "delta" else "", None, "a"]
+        assert table.size().files == (2 if kind == "delta" else 3)
