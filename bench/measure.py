@@ -1,7 +1,8 @@
 """What a process costs, read from /proc: processor time and private memory, of it and all its descendants.
 
-Both are the kernel's own accounts, so that they mean the same for a JVM and for Python. Memory is RssAnon: pages that
-the process made itself, without files in the page cache, which belong to whoever reads them.
+Both are the kernel's own accounts, so that they mean the same for a JVM and for Python. Memory is Pss_Anon: pages
+that processes made themselves, without files in the page cache, which belong to whoever reads them. A page that a
+process shares with those it has forked, as Spark's Python workers do, is counted once for all of them together.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, Self
 
 PROC = Path("/proc")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-_SAMPLE_EVERY: Final = 0.1
+_SAMPLE_EVERY: Final = 0.2
 
 
 def parse_cpu(stat: str) -> float:
@@ -24,10 +25,10 @@ def parse_cpu(stat: str) -> float:
     return sum(map(int, after_name[11:15])) / _TICKS
 
 
-def parse_memory(status: str) -> float:
-    """MB of RssAnon in the text of /proc/PID/status; a process that is going away has none."""
-    for line in status.splitlines():
-        if line.startswith("RssAnon:"):
+def parse_memory(rollup: str) -> float:
+    """MB of Pss_Anon in the text of /proc/PID/smaps_rollup; a process that is going away has none."""
+    for line in rollup.splitlines():
+        if line.startswith("Pss_Anon:"):
             return int(line.split()[1]) * 1024 / 1e6
     return 0.0
 
@@ -51,7 +52,7 @@ def cpu_seconds(pid: int) -> float:
 
 def memory_mb(pid: int) -> float:
     """Private memory of the process and its descendants now."""
-    return sum(parse_memory(_read(member, "status")) for member in family(pid))
+    return sum(parse_memory(_read(member, "smaps_rollup")) for member in family(pid))
 
 
 def open_files(pid: int) -> int:

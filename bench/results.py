@@ -81,7 +81,7 @@ def cpu(target: Target | None, unit: str = "s/GB") -> Metric:
 
 
 PEAK: Final = Metric("peak", "memory", "MB", Kind.MEMORY, Better.LOWER, detail=True)
-"""The highest RssAnon that was seen while the row ran."""
+"""The highest Pss_Anon that was seen while the row ran."""
 LOADED: Final = Metric("loaded", "under load", "MB", Kind.MEMORY, Better.LOWER, LOADED_MEMORY, "under load")
 
 

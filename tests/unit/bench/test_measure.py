@@ -22,8 +22,8 @@ def test_cpu_adds_user_system_and_children() -> None:
 
 
 def test_memory_is_the_private_part() -> None:
-    assert measure.parse_memory("Name:\tx\nVmRSS:\t  9000 kB\nRssAnon:\t  1000 kB\nRssFile:\t 8000 kB\n") == 1.024
-    assert measure.parse_memory("Name:\tx\nState:\tZ (zombie)\n") == 0
+    assert measure.parse_memory("Rss:\t  9000 kB\nPss_Anon:\t  1000 kB\nPss_File:\t 8000 kB\n") == 1.024
+    assert measure.parse_memory("") == 0
 
 
 class FakeProc:
@@ -40,7 +40,7 @@ class FakeProc:
     def account(self, pid: int, cpu_ticks: int, memory_kb: int) -> None:
         process = self.folder / str(pid)
         (process / "stat").write_text(f"{pid} (name) S 1 1 1 0 -1 0 0 0 0 0 {cpu_ticks} 0 0 0 20 0")
-        (process / "status").write_text(f"Name:\tname\nRssAnon:\t {memory_kb} kB\n")
+        (process / "smaps_rollup").write_text(f"Rss:\t 9000 kB\nPss_Anon:\t {memory_kb} kB\n")
 
 
 @pytest.fixture
