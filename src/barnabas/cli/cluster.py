@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.connection import connection_options
+from barnabas.cli.connection import connected, connected_group
 from barnabas.cli.help import Command, Group
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from barnabas.cli.connection import Connect
 
 DEFAULT_RACK_WIDTH = 10
 
@@ -28,6 +28,7 @@ DEFAULT_RACK_WIDTH = 10
         ("of another one", "barnabas cluster list-endpoints --bootstrap-server broker1:9092 --json"),
     ],
 )
+@connected_group
 def command() -> None:
     """Tell a cluster's id and its brokers. The commands are those of kafka-cluster."""
 
@@ -38,11 +39,11 @@ def command() -> None:
     short_help="Show the cluster's id.",
     examples=[("of another cluster", "barnabas cluster cluster-id --bootstrap-server broker1:9092")],
 )
-@connection_options
+@connected
 @json_option
-def cluster_id(bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+def cluster_id(connect: Connect, as_json: bool) -> None:
     """Show the cluster's id."""
-    told = ask(bootstrap_server, command_config)
+    told = ask(connect)
     if as_json:
         print_json({"clusterId": told.cluster_id})
     else:
@@ -55,11 +56,11 @@ def cluster_id(bootstrap_server: str, command_config: Path | None, as_json: bool
     short_help="List brokers and where they listen.",
     examples=[("addresses for a script", "barnabas cluster list-endpoints --json | jq -r '.brokers[].host'")],
 )
-@connection_options
+@connected
 @json_option
-def list_endpoints(bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+def list_endpoints(connect: Connect, as_json: bool) -> None:
     """List the brokers that are up, and where clients reach them."""
-    told = ask(bootstrap_server, command_config)
+    told = ask(connect)
     brokers = sorted(told.brokers, key=lambda broker: broker.broker_id)
     match choose_style(as_json=as_json):
         case Style.JSON:
@@ -97,12 +98,10 @@ def list_endpoints(bootstrap_server: str, command_config: Path | None, as_json: 
             )
 
 
-def ask(bootstrap_server: str, command_config: Path | None) -> Any:
+def ask(connect: Connect) -> Any:
     """What DescribeCluster answers."""
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 
-    from barnabas.cli import connection
-
     request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
-    with connection.open_cluster(bootstrap_server, command_config) as cluster:
+    with connect() as cluster:
         return cluster.ask(request)

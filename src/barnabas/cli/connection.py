@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.clients.wire import Cluster, Node
 
     Connect = Callable[[], Cluster]
-    """What a command of a `connected_group` is handed."""
+    """What a `connected` command is handed."""
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 
@@ -32,6 +32,7 @@ def connection_options(command: F) -> F:
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="A properties file for the client, with librdkafka's names.",
         section="Connection",
+        shared=True,
     )(command)
     return option(
         "--bootstrap-server",
@@ -40,19 +41,30 @@ def connection_options(command: F) -> F:
         show_default=True,
         help="Where to find the cluster; one broker is enough.",
         section="Connection",
+        shared=True,
     )(command)
 
 
-def connected_group(group: Callable[[], None]) -> Callable[..., None]:
-    """The connection's options for a group of commands: `click.pass_obj` hands them what opens the connection."""
+def connected(command: Callable[..., None]) -> Callable[..., None]:
+    """The connection's options for a command, which is handed, before all else, what opens the connection."""
 
     @connection_options
-    @click.pass_context
-    @wraps(group)
-    def with_connection(ctx: click.Context, bootstrap_server: str, command_config: Path | None) -> None:
-        ctx.obj = lambda: open_cluster(bootstrap_server, command_config)
+    @wraps(command)
+    def with_connection(bootstrap_server: str, command_config: Path | None, **options: Any) -> None:
+        command(lambda: open_cluster(bootstrap_server, command_config), **options)
 
     return with_connection
+
+
+def connected_group(group: Callable[[], None]) -> Callable[..., None]:
+    """The connection's options for a group of commands that take them too: those before a command are handed on."""
+
+    @connection_options
+    @wraps(group)
+    def with_options(**_: Any) -> None:
+        group()
+
+    return with_options
 
 
 def timeout_option(command: F) -> F:
@@ -64,6 +76,7 @@ def timeout_option(command: F) -> F:
         default=30_000,
         help="How long to wait for each answer.  [default: 30000]",
         section="Connection",
+        shared=True,
     )(command)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import connected_group, find_broker
+from barnabas.cli.connection import connected, connected_group, find_broker
 from barnabas.cli.failures import Failed
-from barnabas.cli.help import Command, CommandWithMore, F, option
+from barnabas.cli.help import Command, F, Group, option
 from barnabas.cli.numbers import INT32, MAX_INT16
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
 from barnabas.clients.errors import RequestRefused
@@ -31,7 +31,7 @@ METADATA_VERSIONS = dict(enumerate(METADATA_LEVELS.split(), 7))
 
 
 @click.group(
-    cls=CommandWithMore,
+    cls=Group,
     examples=[
         ("what is on", "barnabas features describe"),
         (
@@ -39,7 +39,7 @@ METADATA_VERSIONS = dict(enumerate(METADATA_LEVELS.split(), 7))
             "barnabas features upgrade --feature group.version=1 --dry-run",
         ),
         ("switch it off", "barnabas features disable --feature group.version"),
-        ("of another cluster", "barnabas features --bootstrap-server broker1:9092 describe"),
+        ("of another cluster", "barnabas features describe --bootstrap-server broker1:9092"),
     ],
 )
 @connected_group
@@ -54,8 +54,8 @@ def command() -> None:
     examples=[("as one broker knows them", "barnabas features describe --node-id 2")],
 )
 @option("--node-id", type=INT32, metavar="ID", help="Ask this broker.  [default: any]")
+@connected
 @json_option
-@click.pass_obj
 def describe(connect: Connect, node_id: int | None, as_json: bool) -> None:
     """Show which levels a broker knows, and which hold."""
     from barnabas.clients.features import describe_features
@@ -119,7 +119,7 @@ def change_options(command: F) -> F:
     examples=[("the new group protocol", "barnabas features upgrade --feature group.version=1")],
 )
 @change_options
-@click.pass_obj
+@connected
 def upgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool) -> None:
     """Raise features to the given levels: all of them, or none."""
     from barnabas.clients.features import Change
@@ -140,7 +140,7 @@ def upgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool) -> None:
 )
 @change_options
 @option("--unsafe", is_flag=True, help="Even if metadata is lost.")
-@click.pass_obj
+@connected
 def downgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool, unsafe: bool) -> None:
     """Lower features to the given levels: all of them, or none."""
     from barnabas.clients.features import Change
@@ -158,7 +158,7 @@ def downgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool, unsafe:
 @option("--feature", metavar="NAME", multiple=True, required=True, help="Repeatable.")
 @option("--dry-run", is_flag=True, help="Only ask whether it could be done.")
 @option("--unsafe", is_flag=True, help="Even if metadata is lost.")
-@click.pass_obj
+@connected
 def disable(connect: Connect, feature: tuple[str, ...], dry_run: bool, unsafe: bool) -> None:
     """Switch features off, which is level 0."""
     from barnabas.clients.features import Change

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from barnabas.cli.numbers import MAX_INT16, MAX_INT32, MAX_INT64
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
     from click.types import OptionHelpExtra
@@ -55,11 +56,23 @@ class Context(click.Context):
 
 
 class Option(click.Option):
-    """An option that knows the section of the help it belongs to, and names that the shell completes after it."""
+    """An option that knows the section of the help it belongs to, and names that the shell completes after it.
 
-    def __init__(self, *args: Any, section: str = "Options", **kwargs: Any) -> None:
+    One that is `shared` by a group and its commands may stand before a command as well as behind it. Behind it is
+    stronger.
+    """
+
+    def __init__(self, *args: Any, section: str = "Options", shared: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.section = section
+        self.shared = shared
+
+    def consume_value(self, ctx: click.Context, opts: Mapping[str, click.Parameter]) -> tuple[Any, ParameterSource]:
+        """What was given for the option: behind the command, or before it if it is shared."""
+        value, source = super().consume_value(ctx, opts)
+        if self.shared and source is not ParameterSource.COMMANDLINE and ctx.parent and is_given(ctx.parent, self):
+            return ctx.parent.params[self.name], ParameterSource.COMMANDLINE
+        return value, source
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
         """What stands in brackets behind the help, without the ranges that go without saying."""
@@ -79,8 +92,13 @@ class Option(click.Option):
 
 
 def option(*names: str, **kwargs: Any) -> Callable[[F], F]:
-    """`click.option`, with `section`."""
+    """`click.option`, with `section` and `shared`."""
     return click.option(*names, cls=Option, **kwargs)
+
+
+def is_given(ctx: click.Context, parameter: click.Parameter) -> bool:
+    """Whether an option stands on the command line, among the words of this context."""
+    return ctx.get_parameter_source(parameter.name) is ParameterSource.COMMANDLINE
 
 
 class Command(click.Command):
@@ -123,26 +141,42 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[Example]) 
             formatter.write(f"{indent}# {purpose}\n{indent}{line}\n")
 
 
-class Group(click.Group):
-    """A command with commands of its own; its help ends with examples."""
-
-    context_class = Context
-
-    def __init__(self, *args: Any, examples: Sequence[Example] = (), **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.examples = examples
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the examples."""
-        super().format_commands(ctx, formatter)
-        write_examples(formatter, self.examples)
-
-
-class CommandWithMore(Command, click.Group):
-    """A command that works by its own options, and has a few commands for what options are not made for."""
+class Group(Command, click.Group):
+    """A command with commands of its own, which may have options too; its help ends with examples."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, the commands and the examples."""
         self.format_sections(ctx, formatter)
         self.format_commands(ctx, formatter)
         write_examples(formatter, self.examples)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the command; of an option that belongs behind it, that is said."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if takers := [name for name, command in self.commands.items() if _find(command, error.option_name)]:
+                lines = " or ".join(f"`{ctx.command_path} {name} {error.option_name}`" for name in takers)
+                raise click.UsageError(f"{error.option_name} goes behind the command: {lines}.", ctx) from None
+            raise
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. What stands before it must be for it: nothing that was asked for is left undone."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None and not ctx.resilient_parsing:
+            for one in self.get_params(ctx):
+                if not is_given(ctx, one):
+                    continue
+                found = _find(command, one.opts[0])
+                if found is None:
+                    raise click.UsageError(f"`{ctx.command_path} {name}` does not take {one.opts[0]}.", ctx)
+                if not found.shared:
+                    raise click.UsageError(f"{one.opts[0]} goes behind `{ctx.command_path} {name}`.", ctx)
+        return name, command, rest
+
+
+def _find(command: click.Command, name: str) -> Option | None:
+    """A command's option of this name."""
+    return next((one for one in command.params if isinstance(one, Option) and name in one.opts), None)

@@ -101,6 +101,14 @@ class LazyGroup(click.Group):
                 return found
         return super().get_command(ctx, cmd_name)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read what stands before the command, where no command's options can."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            behind = f"Options go behind the command: `barnabas COMMAND {error.option_name}`."
+            raise click.UsageError(f"{error.format_message()} {behind}", ctx) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

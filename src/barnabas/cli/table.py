@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from barnabas.cli.connection import connection_options
+from barnabas.cli.connection import connected_group, connection_options
 from barnabas.cli.durations import DURATION
 from barnabas.cli.help import Command, Group, option
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
@@ -30,6 +30,7 @@ MB: Final = 1 << 20
         ("drop versions older than a month", "barnabas table expire lake/orders --format delta --older-than 30d"),
     ],
 )
+@connected_group
 def command() -> None:
     """Look at tables that `barnabas load` has filled, and keep them in shape."""
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import connected_group, find_broker
+from barnabas.cli.connection import connected, connected_group, find_broker
 from barnabas.cli.failures import Failed
-from barnabas.cli.help import Command, CommandWithMore, F, option
+from barnabas.cli.help import Command, F, Group, option
 from barnabas.cli.numbers import INT16, INT32, INT64, MAX_INT32
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_padded, print_table, remark
 
@@ -26,7 +26,7 @@ DEFAULT_TIMEOUT_MINUTES = 15
 
 
 @click.group(
-    cls=CommandWithMore,
+    cls=Group,
     examples=[
         ("what is open, and where", "barnabas transactions list"),
         ("one of them in full", "barnabas transactions describe --transactional-id billing-1"),
@@ -51,8 +51,8 @@ def command() -> None:
 )
 @option("--duration-filter", type=INT64, metavar="MS", help="Only what is open for longer than this.")
 @option("--transactional-id-pattern", metavar="PATTERN", help="Only ids that match this regular expression (RE2).")
+@connected
 @json_option
-@click.pass_obj
 def list_command(
     connect: Connect, duration_filter: int | None, transactional_id_pattern: str | None, as_json: bool
 ) -> None:
@@ -75,8 +75,8 @@ def list_command(
     examples=[("its open transaction", "barnabas transactions describe --transactional-id billing-1")],
 )
 @option("--transactional-id", required=True, metavar="ID", help="Of which producer.")
+@connected
 @json_option
-@click.pass_obj
 def describe(connect: Connect, transactional_id: str, as_json: bool) -> None:
     """Show the state of a transactional id, and the partitions of its open transaction."""
     from barnabas.clients.transaction_admin import describe_transactions
@@ -134,8 +134,8 @@ def partition_options(command: F) -> F:
 )
 @partition_options
 @option("--broker-id", type=INT32, metavar="ID", help="Ask this replica.  [default: the leader]")
+@connected
 @json_option
-@click.pass_obj
 def describe_producers_command(
     connect: Connect, topic: str, partition: int, broker_id: int | None, as_json: bool
 ) -> None:
@@ -186,8 +186,8 @@ def describe_producers_command(
     metavar="MINUTES",
     help="Only what nothing was written to for so long.  [default: 15]",
 )
+@connected
 @json_option
-@click.pass_obj
 def find_hanging_command(
     connect: Connect,
     broker_id: int | None,
@@ -268,7 +268,7 @@ def look_at(cluster: Cluster, topic: str | None, partition: int | None, broker_i
 @option("--producer-id", type=INT64, metavar="ID", help="Or that of this producer, ...")
 @option("--producer-epoch", type=INT16, metavar="N", help="... with its epoch ...")
 @option("--coordinator-epoch", type=click.IntRange(-1, MAX_INT32), metavar="N", help="... and that of its coordinator.")
-@click.pass_obj
+@connected
 def abort_command(
     connect: Connect,
     topic: str,
@@ -318,7 +318,7 @@ def beginning_at(cluster: Cluster, place: TopicPartition, start_offset: int) -> 
     ],
 )
 @option("--transactionalId", "transactional_id", required=True, metavar="ID", help="Of which producer.")
-@click.pass_obj
+@connected
 def force_terminate_command(connect: Connect, transactional_id: str) -> None:
     """Abort what is open under a transactional id, and fence its producer: it cannot go on."""
     from barnabas.clients.transaction_admin import describe_transactions, force_terminate

@@ -14,7 +14,7 @@ import click
 
 from barnabas.cli.connection import connection_options, timeout_option
 from barnabas.cli.groups.import_zookeeper import import_zookeeper
-from barnabas.cli.help import CommandWithMore, option
+from barnabas.cli.help import Group, option
 from barnabas.cli.numbers import SIGNED64
 from barnabas.cli.output import json_option
 
@@ -137,7 +137,7 @@ def _or(names: tuple[str, ...]) -> str:
 
 
 @click.group(
-    cls=CommandWithMore,
+    cls=Group,
     invoke_without_command=True,
     examples=[
         ("see what is there", "barnabas groups --list --state"),

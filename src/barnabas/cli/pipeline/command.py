@@ -23,19 +23,6 @@ EXAMPLE_FILES: Final = ("pipeline.toml", "customers.csv", "orders.jsonl")
 STATUS_COLUMNS: Final = ("QUERY", "LAG", "LAST BATCH", "AT", "SECONDS", "ROWS", "ROWS/S", "STATE ROWS", "STATE BYTES")
 
 
-@click.group(
-    cls=Group,
-    examples=[
-        ("an example to begin with", "barnabas pipeline init"),
-        ("is anything wrong with it?", "barnabas pipeline check pipeline.toml"),
-        ("take in what is there, and end", "barnabas pipeline run pipeline.toml --available-now"),
-        ("how far is it?", "barnabas pipeline status pipeline.toml"),
-    ],
-)
-def command() -> None:
-    """Run pipelines on Spark that are written in files: topics in, SQL or Python between, tables and topics out."""
-
-
 def files_argument(command: F) -> F:
     """FILE..., as `files`."""
     return click.argument(
@@ -54,7 +41,22 @@ def server_option(command: F) -> F:
         metavar="HOST:PORT,...",
         help="Another cluster than the one that the files name.",
         section="Connection",
+        shared=True,
     )(command)
+
+
+@click.group(
+    cls=Group,
+    examples=[
+        ("an example to begin with", "barnabas pipeline init"),
+        ("is anything wrong with it?", "barnabas pipeline check pipeline.toml"),
+        ("take in what is there, and end", "barnabas pipeline run pipeline.toml --available-now"),
+        ("how far is it?", "barnabas pipeline status pipeline.toml"),
+    ],
+)
+@server_option
+def command(bootstrap_server: str | None) -> None:
+    """Run pipelines on Spark that are written in files: topics in, SQL or Python between, tables and topics out."""
 
 
 @command.command(
