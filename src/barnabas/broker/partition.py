@@ -7,6 +7,9 @@ follower has shown that it was not (`when_confirmed`). A Fetch waits for records
 high watermark, a follower's for the log's end. Consumers are told once per turn of the event loop, however many batches
 were appended in it, followers in the next lull (`broker/lull`); both register in the same callback in which they found
 the log too short, so no append is missed.
+
+One object stands for one leadership. Where this broker leads on in a new one, with the log as it is, a Produce waits on
+with the next object (`take_over`): its records are still there. A Fetch is woken, and looks for itself.
 """
 
 from __future__ import annotations
@@ -120,6 +123,7 @@ class Partition:
         "_failure",
         "_follower_watchers",
         "_host",
+        "_successor",
         "_sync_waiters",
         "_verifying",
         "_watchers",
@@ -142,6 +146,8 @@ class Partition:
         self._confirm_waiters: list[Callable[[ApiError | None], None]] = []
         self._failure: ApiError | None = None
         """Why nothing more will be committed here."""
+        self._successor: Partition | None = None
+        """The next leadership, where this broker led on with the log as it was."""
         self._verifying: dict[tuple[int, int], Guard] = {}
         """The producers and epochs about whose transactions the coordinator was asked, the last question last.
 
@@ -151,6 +157,30 @@ class Partition:
         self._watchers: set[Watcher] = set()
         self._follower_watchers: set[Watcher] = set()
         log.high_watermark = leader.high_watermark
+
+    @property
+    def present(self) -> Partition:
+        """This partition in its present leadership, as long as this broker led on without a break."""
+        partition = self
+        while partition._successor is not None:
+            partition = partition._successor
+        return partition
+
+    def take_over(self, former: Partition) -> None:
+        """This broker leads on, with the log as it is: who waits for records of the `former` leadership waits here.
+
+        What was stored then is committed when the high watermark of this leadership has passed it. A leadership whose
+        log failed has told everyone already.
+        """
+        if former._failure is not None:
+            return
+        former._successor = self
+        self._commit_waiters, former._commit_waiters = former._commit_waiters, self._commit_waiters
+        self._sync_waiters, former._sync_waiters = former._sync_waiters, self._sync_waiters
+        _tell(self._commit_waiters, self.leader.high_watermark)
+        _tell(self._sync_waiters, self.log.recovery_point)
+        if self._sync_waiters:
+            self.sync()  # the one that they waited for is the former leadership's, and tells only that
 
     def check(self, batch: bytes | memoryview, now_ms: int, version: int) -> BatchHeader:
         """Refuse a client's batch that must not be stored; returns its header."""
@@ -319,6 +349,8 @@ class Partition:
         """
         if end_offset <= self.leader.high_watermark:
             done(None)
+        elif self._successor is not None:
+            self._successor.when_committed(end_offset, done)
         elif self._failure is not None:
             done(self._failure)
         else:
@@ -331,6 +363,8 @@ class Partition:
         """
         if end_offset <= self.log.recovery_point:
             done(None)
+        elif self._successor is not None:
+            self._successor.when_synced(end_offset, done)
         elif self._failure is not None:
             done(self._failure)
         else:

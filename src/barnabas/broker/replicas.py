@@ -357,9 +357,12 @@ class ReplicaManager:
         if log.flush_required:
             partition.sync()
         self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
+        watcher = self._leadership.get(topic.name)
         if known is not None:  # after the new one is in its place: fetches that are woken go on waiting there
+            if watcher is None and known.log is log:  # a coordinator begins anew with each leadership
+                partition.take_over(known)
             self._end_leadership(known, NotLeaderOrFollower(f"{tp} has a new leader epoch: refresh metadata"))
-        if (watcher := self._leadership.get(topic.name)) is not None:
+        if watcher is not None:
             watcher.led(partition)
 
     def _follow(self, topic: TopicImage, image: PartitionImage, log: Log) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.broker.handlers.produce import produce
+from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ErrorCode, NotLeaderOrFollower
 from barnabas.net.reply import HANG_UP, Answer, Parked
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.context import Broker
     from barnabas.broker.partition import Partition
+    from barnabas.machines.controller.image import TopicImage
 
 NOW = 1_700_000_000_000
 VERSIONS = [3, 7, 8, 9, 12, 13]
@@ -81,6 +83,12 @@ def stored(broker: Broker, index: int = 0) -> list[bytes]:
         batches.append(records[:size])
         records = records[size:]
     return batches
+
+
+def now_led(broker: Broker, topic: TopicImage, **state: Any) -> None:
+    """Tell the broker of another state of a topic's first partition."""
+    first, *rest = topic.partitions
+    broker.replicas.take_all([replace(topic, partitions=(replace(first, **state), *rest))])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -361,8 +369,10 @@ def test_a_sync_that_ends_after_the_next_append_leaves_that_to_be_committed(
     run(tmp_path, story)
 
 
-def test_what_waits_for_the_disk_is_not_committed_by_a_new_leader_epoch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("sync_is_due", [True, False])
+def test_what_waits_for_the_disk_waits_on_in_a_new_leader_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, sync_is_due: bool
 ) -> None:
     async def story(broker: Broker) -> None:
         topic = await make_topic(broker, "t", flush_messages="1")
@@ -373,20 +383,108 @@ def test_what_waits_for_the_disk_is_not_committed_by_a_new_leader_epoch(
             return syncs[-1]
 
         monkeypatch.setattr(broker.logs, "flush_through", flush_through)
-        answer = send(broker, 12, batch())
-        (image,) = topic.partitions
-        newer = replace(image, leader_epoch=image.leader_epoch + 1)
-        broker.replicas.take_all([replace(topic, partitions=(newer,))])
-        (result,) = produced(12, await answer_of(answer))
-        assert result.error_code is ErrorCode.not_leader_or_follower
+        answer = send(broker, 12, batch(), acks=acks)
+        if not sync_is_due:
+            await broker.controller.alter_configs({ConfigResource.topic("t"): {"flush.messages": "100"}})
+        now_led(broker, topic, leader_epoch=1)
         leader = broker.replicas.find("t", 0).leader
-        assert (leader.leader_epoch, leader.high_watermark) == (newer.leader_epoch, 0)
+        assert (leader.leader_epoch, leader.high_watermark) == (1, 0 if sync_is_due else 3)
+        assert isinstance(answer, Parked)
+        assert answer.resolved == (acks == -1 and not sync_is_due)  # it is committed without a sync then
         broker.replicas.find("t", 0).log.flush()
         for sync in syncs:
             sync.set_result(3)
+        (result,) = produced(12, await answer_of(answer))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
         async with asyncio.timeout(10):
             while leader.high_watermark < 3:
                 await asyncio.sleep(0)
+
+    run(tmp_path, story)
+
+
+def test_acks_all_waits_on_where_this_broker_leads_on(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t")
+        now_led(broker, topic, leader_epoch=1, replicas=(1, 7, 8), isr=(1, 7, 8))
+        first = send(broker, 12, batch(), acks=-1)
+        second = send(broker, 12, batch(), acks=-1)
+        broker.replicas.find("t", 0).fetched_by(7, 5, 0, 6, 0.0)
+        now_led(broker, topic, leader_epoch=2, replicas=(1, 7, 8), isr=(1, 7))
+        for waiting in (first, second):
+            assert isinstance(waiting, Parked)
+            assert not waiting.resolved  # what a follower had in the former epoch says nothing of this one
+        now_led(broker, topic, leader_epoch=3, replicas=(1, 7, 8), isr=(1, 7))
+        partition = broker.replicas.find("t", 0)
+        partition.fetched_by(7, 5, 0, 3, 0.0)
+        (result,) = produced(12, await answer_of(first))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
+        assert isinstance(second, Parked)
+        assert not second.resolved
+        partition.fetched_by(7, 5, 0, 6, 0.0)
+        (result,) = produced(12, await answer_of(second))
+        assert (result.error_code, result.base_offset) == (ErrorCode.none, 3)
+
+    run(tmp_path, story)
+
+
+def test_acks_all_is_told_if_too_few_are_in_sync_where_this_broker_leads_on(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", min_insync_replicas="2")
+        now_led(broker, topic, leader_epoch=1, replicas=(1, 7), isr=(1, 7))
+        waiting = send(broker, 12, batch(), acks=-1)
+        now_led(broker, topic, leader_epoch=2, replicas=(1, 7), isr=(1,))
+        (result,) = produced(12, await answer_of(waiting))
+        assert result.error_code is ErrorCode.not_enough_replicas_after_append
+
+    run(tmp_path, story)
+
+
+def test_acks_all_waits_no_longer_after_another_broker_led(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t")
+        now_led(broker, topic, leader_epoch=1, replicas=(1, 7), isr=(1, 7))
+        former = broker.replicas.find("t", 0)
+        waiting = send(broker, 12, batch(), acks=-1)
+        now_led(broker, topic, leader=7, leader_epoch=2, replicas=(1, 7), isr=(1, 7))
+        (result,) = produced(12, await answer_of(waiting))
+        assert result.error_code is ErrorCode.not_leader_or_follower
+        former.log.truncate_to(0)
+        now_led(broker, topic, leader_epoch=3, replicas=(1, 7), isr=(1,))
+        produced(12, send(broker, 12, batch(), acks=-1))
+        assert broker.replicas.find("t", 0).leader.high_watermark == 3
+        errors: list[Any] = []
+        former.when_committed(3, errors.append)  # what it waits for was cut: these are other records
+        assert [error.code for error in errors] == [ErrorCode.not_leader_or_follower]
+
+    run(tmp_path, story)
+
+
+def test_what_was_stored_before_a_new_leader_epoch_is_answered_when_the_rest_of_its_request_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", 2, ready=False)
+        ready, late = (broker.replicas.find("t", index) for index in (0, 1))
+        ready.log.prepare()
+        now_led(broker, topic, leader_epoch=1, replicas=(1, 7), isr=(1, 7))
+        prepare = Log.prepare
+
+        def prepare_late(log: Log) -> None:
+            if log is late.log:
+                wait_until(lambda: broker.replicas.find("t", 0).leader.leader_epoch == 2, "the new leader epoch")
+            prepare(log)
+
+        monkeypatch.setattr(Log, "prepare", prepare_late)
+        frame = produce_request(12, {("t", topic.topic_id, index): batch() for index in (0, 1)}, acks=-1)
+        answer = produce(broker, CALLER, 12, 5, frame, 0)
+        now_led(broker, topic, leader_epoch=2, replicas=(1, 7), isr=(1, 7))
+        async with asyncio.timeout(10):
+            while late.log.log_end_offset < 3:
+                await asyncio.sleep(0.01)
+        broker.replicas.find("t", 0).fetched_by(7, 5, 0, 3, 0.0)
+        results = produced(12, await answer_of(answer))
+        assert [(result.error_code, result.base_offset) for result in results] == [(ErrorCode.none, 0)] * 2
 
     run(tmp_path, story)
 

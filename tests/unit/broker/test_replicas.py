@@ -123,6 +123,18 @@ def test_a_leadership_that_is_over_says_nothing_more_of_its_log(tmp_path: Path) 
     run(tmp_path, story)
 
 
+def test_what_a_coordinator_waits_for_ends_with_its_leadership(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        told: list[object] = []
+        broker.replicas.watch("t", lambda partition: told.append("led"), lambda partition: told.append("lost"))
+        topic = await make_topic(broker, "t")
+        broker.replicas.find("t", 0).when_committed(1, lambda error: told.append(type(error)))
+        broker.replicas.take_all([replace(topic, partitions=(replace(topic.partitions[0], leader_epoch=1),))])
+        assert told == ["led", "lost", NotLeaderOrFollower, "led"]
+
+    run(tmp_path, story)
+
+
 def test_settings_that_change_while_a_log_is_made_reach_it(tmp_path: Path) -> None:
     async def story(broker: Broker) -> None:
         await broker.controller.create_topics([NewTopic("t", 1, 1)])

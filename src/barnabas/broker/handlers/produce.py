@@ -2,7 +2,7 @@
 
 - acks 0: no response; an error closes the connection. acks 1 and -1 (all): the response waits where there is something
   to wait for, at most for the request's timeout: with acks 1 for a sync that flush.messages wants now, with all until
-  the records are committed.
+  the records are committed. They wait on where this broker leads on in a new leader epoch.
 - Once everything is appended, the connection's next request may start while this response waits.
 - Each partition has its own result; one that fails takes nothing away from the others.
 - Batches are stored as they are. Where a topic's settings need them opened (compression.type, compaction, a limit on
@@ -297,7 +297,7 @@ class Produce:
                 return
             partition, end_offset = waited
             if error is None and self._request.acks == ACKS_ALL and end_offset != _CONFIRMATION:
-                error = partition.too_few_in_sync()
+                error = partition.present.too_few_in_sync()
             if error is not None:
                 self._fail(place, error)
             if not self._waiting:
