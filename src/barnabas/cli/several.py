@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 METADATA = "metadata"
 STOP_SECONDS = 60.0
+MOST_PORT = 65_535
 
 
 def arguments(
@@ -31,6 +32,8 @@ def arguments(
     host, _, port = (listen or DEFAULT_LISTEN).rpartition(":")
     if not port.isdecimal():
         raise click.UsageError("--brokers needs --listen HOST:PORT, the address of the first one.")
+    if int(port) + count - 1 > MOST_PORT:
+        raise click.UsageError(f"--listen {host}:{port} leaves no room for {count} brokers: ports end at {MOST_PORT}.")
     root = (data or DEFAULT_DATA).absolute()
     keys = {setting.partition("=")[0].strip() for setting in settings}
     taken = keys & {"node.id", "broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs"}

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from barnabas.broker.app import ReadyInfo
     from barnabas.model.config.broker import BrokerConfig
 
+MOST_BROKERS = 100
+"""As many as one machine could be asked to run; each is a process of its own."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -54,7 +56,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @option(
     "--brokers",
     metavar="N",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_BROKERS),
     help="Run a cluster of N brokers on this machine: ports count up from that of --listen, data is in DIR/0, DIR/1 "
     "and so on.",
 )

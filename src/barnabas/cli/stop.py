@@ -8,6 +8,7 @@ import click
 
 from barnabas.cli.broker_options import config_option, data_option, load_config
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import UP_TO_A_DAY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @config_option
 @option(
     "--timeout",
-    type=click.FloatRange(min=0),
+    type=UP_TO_A_DAY,
     metavar="SECONDS",
     default=60.0,
     show_default=True,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from barnabas.pipelines.tables.table import Table
 
 MB: Final = 1 << 20
+MOST_MB: Final = 1 << 20
+"""A file of a table has at most a terabyte."""
 
 
 @click.group(
@@ -118,7 +120,7 @@ def show(told: dict[str, Any], style: Style) -> None:
 @table_options
 @option(
     "--target-size",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST_MB),
     metavar="MB",
     default=128,
     show_default=True,

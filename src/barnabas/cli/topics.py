@@ -18,8 +18,9 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import POSITIVE16, POSITIVE32
+from barnabas.cli.numbers import POSITIVE32
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
+from barnabas.clients.limits import MOST_PARTITIONS, MOST_REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from barnabas.clients.admin import Admin, ConfigValue, PartitionInfo, TopicInfo
     from barnabas.clients.topic_list import ListedTopic
 
-MOST_PARTITIONS = 100_000
-"""librdkafka asks for no topic that is larger."""
 PARTITIONS_AT_ONCE = 10_000
 """So many are made by one request, here and in Apache Kafka."""
 ACTIONS = ("create", "list", "describe", "alter", "delete")
@@ -158,7 +157,7 @@ def _flag(name: str) -> str:
 )
 @option(
     "--replication-factor",
-    type=POSITIVE16,
+    type=click.IntRange(1, MOST_REPLICAS),
     metavar="N",
     help="How many copies of each partition; default: the broker's.",
     section="Topic",

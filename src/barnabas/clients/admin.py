@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.addresses import connect
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, open_client, properties
-from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, RequestRefused, error_code
+from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, RequestRefused, error_code
 from barnabas.clients.library import load, load_kafka
+from barnabas.clients.limits import MAX_INT32, MAX_INT64, MOST_PARTITIONS, MOST_REPLICAS, within
 from barnabas.clients.records import as_milliseconds
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -116,6 +117,8 @@ class Admin:
         Raises LibraryMissing without confluent-kafka, InvalidClientConfig for properties it does not take, and
         BrokerUnreachable when no address takes a connection.
         """
+        if not timeout > 0:
+            raise InvalidClientConfig(f"timeout is {timeout}: it has to be more than 0 seconds")
         self._bootstrap_servers = bootstrap_servers
         self._timeout = timeout
         load("confluent_kafka.admin", "clients")
@@ -169,7 +172,7 @@ class Admin:
         if not wanted:
             return []
         futures = self._client.describe_topics(self._kafka.TopicCollection(wanted), request_timeout=self._timeout)
-        return [_topic_info(self._result(futures[name])) for name in wanted]
+        return [_topic_info(self._result(futures[name], f"topic {name}")) for name in wanted]
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigValue]]:
         """Every setting of each topic, in the order in which the broker tells them."""
@@ -220,8 +223,8 @@ class Admin:
             kwargs["replica_assignment"] = [list(replicas) for replicas in topic.assignment]
             kwargs["num_partitions"] = len(topic.assignment)
         else:
-            kwargs["num_partitions"] = topic.partitions or -1
-            kwargs["replication_factor"] = topic.replication_factor or -1
+            kwargs["num_partitions"] = _count("partitions", topic.name, topic.partitions, MOST_PARTITIONS)
+            kwargs["replication_factor"] = _count("replicas", topic.name, topic.replication_factor, MOST_REPLICAS)
         futures = self._client.create_topics([self._kafka.admin.NewTopic(topic.name, **kwargs)], **self._deadlines())
         self._result(futures[topic.name])
 
@@ -230,10 +233,9 @@ class Admin:
         kwargs: dict[str, Any] = {}
         if assignment:
             kwargs["replica_assignment"] = [list(replicas) for replicas in assignment]
-        futures = self._client.create_partitions(
-            [self._kafka.admin.NewPartitions(topic, total, **kwargs)], **self._deadlines()
-        )
-        self._result(futures[topic])
+        wanted = self._kafka.admin.NewPartitions(topic, _count("partitions", topic, total, MOST_PARTITIONS), **kwargs)
+        futures = self._client.create_partitions([wanted], **self._deadlines())
+        self._result(futures[topic], f"topic {topic}")
 
     def alter_topic_config(self, topic: str, *, set_: Mapping[str, str], delete: Iterable[str] = ()) -> None:
         """Set some of a topic's settings and return others to their default; the rest stays."""
@@ -253,7 +255,7 @@ class Admin:
             return
         futures = self._client.delete_topics(wanted, **self._deadlines())
         for name in wanted:
-            self._result(futures[name])
+            self._result(futures[name], f"topic {name}")
 
     def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic. Raises RequestRefused if there is no such topic."""
@@ -274,14 +276,15 @@ class Admin:
         self, when: datetime | int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a moment (a datetime, or milliseconds); None where nothing is that young."""
-        spec = self._kafka.admin.OffsetSpec.for_timestamp(as_milliseconds(when))
+        moment = within("milliseconds since 1970", as_milliseconds(when), 0, MAX_INT64)
+        spec = self._kafka.admin.OffsetSpec.for_timestamp(moment)
         return {
             partition: offset if offset >= 0 else None for partition, offset in self._offsets(partitions, spec).items()
         }
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Delete what lies before these offsets (-1: everything); returns where each partition begins now."""
-        wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in before.items()]
+        wanted = self._places(before, least=-1)
         if not wanted:
             return {}
         found = self._of_leaders(lambda: self._client.delete_records(wanted, **self._deadlines()))
@@ -289,7 +292,7 @@ class Admin:
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """What a group has committed; empty if there is no such group."""
-        asked = [self._kafka.ConsumerGroupTopicPartitions(group)]
+        asked = [self._kafka.ConsumerGroupTopicPartitions(_group(group))]
         futures = self._client.list_consumer_group_offsets(asked, request_timeout=self._timeout)
         found = self._result(futures[group]).topic_partitions
         return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
@@ -298,8 +301,7 @@ class Admin:
         """Commit offsets for a group that has no members. Raises RequestRefused if it has some."""
         if not offsets:
             return
-        wanted = [self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()]
-        asked = [self._kafka.ConsumerGroupTopicPartitions(group, wanted)]
+        asked = [self._kafka.ConsumerGroupTopicPartitions(_group(group), self._places(offsets, least=0))]
         futures = self._client.alter_consumer_group_offsets(asked, request_timeout=self._timeout)
         for each in self._result(futures[group]).topic_partitions:
             if each.error is not None:
@@ -308,7 +310,7 @@ class Admin:
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
-        wanted = {self._kafka.TopicPartition(*partition): spec for partition in partitions}
+        wanted = dict.fromkeys(self._places(dict.fromkeys(partitions, 0), least=0), spec)
         if not wanted:
             return {}
         level = self._kafka.IsolationLevel
@@ -319,12 +321,26 @@ class Admin:
         found = self._of_leaders(lambda: self._client.list_offsets(wanted, **asked))
         return {partition: listed.offset for partition, listed in found.items()}
 
+    def _places(self, offsets: Mapping[TopicPartition, int], *, least: int) -> list[Any]:
+        """Partitions with offsets, as librdkafka has them; no offset may be below `least`."""
+        return [
+            self._kafka.TopicPartition(
+                topic,
+                within(f"partition of {topic}", partition, 0, MAX_INT32),
+                within(f"offset of {topic}-{partition}", offset, least, MAX_INT64),
+            )
+            for (topic, partition), offset in offsets.items()
+        ]
+
     def _of_leaders(self, ask: Callable[[], Mapping[Any, Future[Any]]]) -> dict[TopicPartition, Any]:
         """What the leaders of partitions answer; they are asked again while a leader has just changed or begun."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
-                return {TopicPartition(p.topic, p.partition): self._result(f) for p, f in ask().items()}
+                return {
+                    TopicPartition(p.topic, p.partition): self._result(f, f"partition {p.topic}-{p.partition}")
+                    for p, f in ask().items()
+                }
             except RequestRefused as error:
                 if error.code not in LEADER_IS_ELSEWHERE or time.monotonic() > deadline:
                     raise
@@ -341,25 +357,40 @@ class Admin:
         except self._kafka.KafkaException as error:
             raise self._translated(error.args[0], deadline) from error
 
-    def _result(self, future: Future[Any]) -> Any:
+    def _result(self, future: Future[Any], what: str = "") -> Any:
+        """What a broker answered; `what` was asked about is named if it is not there, for brokers do not."""
         try:
             return future.result(self._timeout + 1)
         except self._kafka.KafkaException as error:
-            raise self._translated(error.args[0], self._timeout) from error
+            raise self._translated(error.args[0], self._timeout, what) from error
         except TimeoutError as error:
             raise self._silence(self._timeout) from error
 
-    def _translated(self, error: KafkaError, deadline: float) -> Exception:
+    def _translated(self, error: KafkaError, deadline: float, what: str = "") -> Exception:
+        if what and error.code() == error.UNKNOWN_TOPIC_OR_PART:
+            return RequestRefused(ErrorCode.unknown_topic_or_partition, f"there is no {what}")
         if error.code() >= 0:
             return RequestRefused(error_code(error.code()), error.str() or error.name())
         if error.code() in (error._NOENT, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):
-            return RequestRefused(ErrorCode.unknown_topic_or_partition, "there is no such topic or partition")
+            told = f"there is no {what or 'such topic or partition'}"
+            return RequestRefused(ErrorCode.unknown_topic_or_partition, told)
         if error.code() in (error._TRANSPORT, error._TIMED_OUT, error._ALL_BROKERS_DOWN):
             return self._silence(deadline)
         return BrokerUnreachable(f"{self._bootstrap_servers}: {error.str()}")
 
     def _silence(self, deadline: float) -> BrokerSilent:
         return BrokerSilent(f"{self._bootstrap_servers} takes connections but gave no answer within {deadline:g} s")
+
+
+def _count(what: str, topic: str, number: int | None, most: int) -> int:
+    """How many of them are wanted, in librdkafka's terms; None leaves it to the broker."""
+    return -1 if number is None else within(f"{what} of {topic}", number, 1, most)
+
+
+def _group(group: str) -> str:
+    if not group:
+        raise InvalidClientConfig("the name of a group is empty")
+    return group
 
 
 def _topic_info(found: Any) -> TopicInfo:

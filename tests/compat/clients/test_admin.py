@@ -47,9 +47,10 @@ def test_a_topic_is_made_by_name_once(bootstrap: str, unused_topic: str) -> None
 
 def test_what_is_not_there_is_told(bootstrap: str, unused_topic: str) -> None:
     with Admin(bootstrap) as admin:
-        with pytest.raises(RequestRefused):
-            admin.partitions(unused_topic)
-        with pytest.raises(RequestRefused):
+        for ask in (admin.partitions, admin.delete_topics):
+            with pytest.raises(RequestRefused, match=f"^there is no topic {unused_topic}$"):
+                ask(unused_topic)
+        with pytest.raises(RequestRefused, match=f"^there is no partition {unused_topic}-0$"):
             admin.end_offsets([TopicPartition(unused_topic, 0)])
 
 

@@ -173,3 +173,20 @@ class TestBackground:
         assert result.stderr == (
             f"Error: the broker ended with code 9 before it was ready: see {tmp_path / 'barnabas.log'}\n"
         )
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--brokers", "1000000000"), "1000000000 is not in the range 1<=x<=100."),
+        (("--brokers", "0"), "0 is not in the range 1<=x<=100."),
+        (
+            ("--brokers", "3", "--listen", "localhost:65534"),
+            "--listen localhost:65534 leaves no room for 3 brokers: ports end at 65535.",
+        ),
+    ],
+)
+def test_more_brokers_than_a_machine_has_room_for_are_refused(run: Run, words: tuple[str, ...], told: str) -> None:
+    result = run("start", *words)
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"{told}\n")

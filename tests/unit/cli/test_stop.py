@@ -94,3 +94,10 @@ def test_a_pid_file_is_removed_only_by_its_owner(tmp_path: Path) -> None:
     (tmp_path / "barnabas.pid").write_text("1\n")
     service.remove_pid(tmp_path)
     assert service.read_pid(tmp_path) == 1
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "1e9", "-1", "soon"])
+def test_how_long_to_wait_is_a_number_up_to_a_day(run: Run, tmp_path: Path, text: str) -> None:
+    result = run("stop", "--data", tmp_path, "--timeout", text)
+    assert result.exit_code == 2
+    assert "Invalid value for '--timeout'" in result.stderr

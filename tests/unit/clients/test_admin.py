@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import socket
 import sys
+from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.clients.addresses import split_address
-from barnabas.clients.admin import Admin, PartitionInfo, TopicInfo
+from barnabas.clients.admin import Admin, NewTopic, PartitionInfo, TopicInfo
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, LibraryMissing
+from barnabas.model.ids import TopicPartition
 from tests.support.processes import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 @pytest.mark.parametrize(
@@ -68,3 +73,54 @@ def test_replicas_are_counted_on_the_first_partition() -> None:
 def test_internal_topics_are_known_by_name() -> None:
     assert TopicInfo(name="__consumer_offsets", topic_id=None, partitions=()).internal
     assert not TopicInfo(name="orders", topic_id=None, partitions=()).internal
+
+
+@pytest.fixture
+def admin() -> Iterator[Admin]:
+    """One whose peer says nothing: what is refused here was asked of nobody."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as mute,
+        Admin(f"127.0.0.1:{mute.getsockname()[1]}", timeout=0.2) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("ask", "told"),
+    [
+        (lambda admin: admin.create_topic("t", 10**9), "partitions of t: 1000000000 is not from 1 to 100000"),
+        (lambda admin: admin.create_topic("t", 2**40), "partitions of t: 1099511627776 is not from 1 to 100000"),
+        (lambda admin: admin.create_topic("t", 0), "partitions of t: 0 is not from 1 to 100000"),
+        (
+            lambda admin: admin.create_topic(NewTopic(name="t", replication_factor=30_000)),
+            "replicas of t: 30000 is not from 1 to 10000",
+        ),
+        (lambda admin: admin.create_partitions("t", 10**9), "partitions of t: 1000000000 is not from 1 to 100000"),
+        (lambda admin: admin.end_offsets([TopicPartition("t", -1)]), "partition of t: -1 is not from 0 to 2147483647"),
+        (
+            lambda admin: admin.delete_records({TopicPartition("t", 0): 2**63}),
+            "offset of t-0: 9223372036854775808 is not from -1 to 9223372036854775807",
+        ),
+        (
+            lambda admin: admin.commit_group_offsets("g", {TopicPartition("t", 0): -1}),
+            "offset of t-0: -1 is not from 0 to 9223372036854775807",
+        ),
+        (
+            lambda admin: admin.offsets_at(-7, [TopicPartition("t", 0)]),
+            "milliseconds since 1970: -7 is not from 0 to 9223372036854775807",
+        ),
+        (lambda admin: admin.group_offsets(""), "the name of a group is empty"),
+    ],
+)
+def test_numbers_that_no_broker_could_take_are_refused_with_their_range(
+    admin: Admin, ask: Callable[[Admin], object], told: str
+) -> None:
+    with pytest.raises(InvalidClientConfig) as caught:
+        ask(admin)
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_no_time_at_all_is_refused(timeout: float) -> None:
+    with pytest.raises(InvalidClientConfig, match="it has to be more than 0 seconds"):
+        Admin("127.0.0.1:1", timeout=timeout)
