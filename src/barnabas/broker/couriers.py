@@ -2,8 +2,9 @@
 
 A courier knows the last image that its broker acknowledged, and tells the difference to the newest one; whatever
 happened in between goes in one message. A message that was not answered may have been taken, so after it everything is
-told anew. It goes on until the broker's registration is gone, or the controller is replaced. Replicas that the broker
-answers it has lost with a disk are handed back to the controller's rules (`lost`).
+told anew. A broker that hung may also read it after that: messages are numbered, so that it refuses what comes late. A
+courier goes on until the broker's registration is gone, or the controller is replaced. Replicas that the broker answers
+it has lost with a disk are handed back to the controller's rules (`lost`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import BarnabasError, ErrorCode
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from typing import Any
 
     from barnabas.broker.peers import Peers
@@ -44,6 +47,7 @@ class Couriers:
         self._settings = settings
         self._lost = lost
         self._couriers: dict[tuple[int, int], Courier] = {}
+        self._numbers = count()
 
     def publish(self, image: ClusterImage) -> None:
         """Tell everyone who is registered."""
@@ -57,7 +61,7 @@ class Couriers:
         for key, broker in wanted.items():
             courier = self._couriers.get(key)
             if courier is None:
-                courier = self._couriers[key] = Courier(broker, self._peers, self._settings, self._lost)
+                courier = self._couriers[key] = Courier(broker, self._peers, self._settings, self._lost, self._numbers)
             courier.publish(image)
 
     def dismiss(self) -> None:
@@ -78,11 +82,14 @@ class Couriers:
 class Courier:
     """Tells one broker, in one of its registrations."""
 
-    def __init__(self, broker: BrokerImage, peers: Peers, settings: Settings, lost: Lost) -> None:
+    def __init__(
+        self, broker: BrokerImage, peers: Peers, settings: Settings, lost: Lost, numbers: Iterator[int]
+    ) -> None:
         self._broker = broker
         self._peers = peers
         self._settings = settings
         self._lost = lost
+        self._numbers = numbers
         self._newest: ClusterImage | None = None
         self._acknowledged: ClusterImage | None = None
         self._published = asyncio.Event()
@@ -137,13 +144,16 @@ class Courier:
                 self._published.set()
 
     async def _tell(self, image: ClusterImage) -> ErrorCode:
-        from barnabas.metadata.announcements import announcements  # here: a broker that is alone starts without it
+        from kio.static.primitive import i64  # here: a broker that is alone starts without it
+
+        from barnabas.metadata.announcements import announcements
         from barnabas.protocol.internal import LEADER_AND_ISR, RESPONSES
 
         seconds = self._settings.number("controller.socket.timeout.ms") / 1000
         for message in announcements(self._acknowledged, image, self._broker):
+            numbered = replace(message, number=i64(next(self._numbers)))
             response = await self._peers.ask(
-                self._broker.broker_id, message, RESPONSES[message.__api_key__], seconds=seconds, purpose="controller"
+                self._broker.broker_id, numbered, RESPONSES[message.__api_key__], seconds=seconds, purpose="controller"
             )
             if response.error_code is not ErrorCode.none:
                 code: ErrorCode = response.error_code

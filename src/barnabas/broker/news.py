@@ -1,8 +1,11 @@
 """What a broker out of office learns: the controller's messages, and settings from the tree.
 
 Messages are taken one at a time. Those of a controller that was replaced, or that are for an earlier registration of
-this broker, are refused. Topics that a message brings come with their settings, read from the tree before anyone sees
-the topic; later changes of settings come by notes in the tree (`metadata/config_changes`).
+this broker, are refused. So are those that the controller sent before one that was taken: a broker that hung is told
+everything anew over another connection, and may read what it was told before after that.
+
+Topics that a message brings come with their settings, read from the tree before anyone sees the topic; later changes of
+settings come by notes in the tree (`metadata/config_changes`).
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from barnabas.machines.controller.image import ConfigResource
 from barnabas.metadata.config_changes import ConfigChanges
 from barnabas.metadata.loading import load_configs, load_features
 from barnabas.metadata.store import StoreError
-from barnabas.model.errors import StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.model.errors import InvalidUpdateVersion, StaleBrokerEpoch, StaleControllerEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from barnabas.metadata.loading import Configs
     from barnabas.metadata.store import MetadataStore
     from barnabas.protocol.internal import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+
+    Message = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 logger = logging.getLogger(__name__)
 
@@ -39,15 +44,26 @@ class News:
         self._one_at_a_time = asyncio.Lock()
         self.lowest_broker_epoch = -1
         """The registration that messages must be for; those for an earlier one are late."""
+        self._last = (-1, -1, -1)
+        """The message that was taken last: its controller's term, the registration that it was for, its number."""
 
-    def check(self, message: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> None:
-        """Refuse what is late. Raises StaleControllerEpoch, StaleBrokerEpoch."""
+    def take(self, message: Message) -> None:
+        """From now on, refuse what was sent before this. Raises as `check`."""
+        self.check(message)
+        self._last = _place(message)
+
+    def check(self, message: Message) -> None:
+        """Refuse what is late. Raises StaleControllerEpoch, StaleBrokerEpoch, InvalidUpdateVersion."""
         known = self._cache.image.controller_epoch
         if message.controller_epoch < known:
             raise StaleControllerEpoch(f"the controller has epoch {known}, the message {message.controller_epoch}")
         if message.broker_epoch < self.lowest_broker_epoch:
             raise StaleBrokerEpoch(
                 f"this broker has epoch {self.lowest_broker_epoch}, the message is for {message.broker_epoch}"
+            )
+        if message.number >= 0 and _place(message) < self._last:
+            raise InvalidUpdateVersion(
+                f"message {message.number} comes after {self._last[-1]}, and tells what was before"
             )
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
@@ -57,7 +73,7 @@ class News:
         async with self._one_at_a_time:
             self.check(request)
             configs = await self._of_new_topics(request)
-            self.check(request)
+            self.take(request)
             self._cache.is_behind = True
             self._cache.replace(_with_configs(updates.led(self._cache.image, request), configs))
 
@@ -69,7 +85,7 @@ class News:
         async with self._one_at_a_time:
             self.check(request)
             configs = await self._of_new_topics(request)
-            self.check(request)
+            self.take(request)
             if request.controller_epoch > self._cache.image.controller_epoch:
                 logger.info(
                     "broker %d is the controller now (epoch %d)", request.controller_id, request.controller_epoch
@@ -117,6 +133,10 @@ class News:
             if configs or is_all or features_epoch != image.features_epoch:
                 image = replace(image, features=features, features_epoch=features_epoch)
                 self._cache.replace(_with_configs(image, configs))
+
+
+def _place(message: Message) -> tuple[int, int, int]:
+    return message.controller_epoch, message.broker_epoch, message.number
 
 
 def _with_configs(image: ClusterImage, configs: Configs) -> ClusterImage:

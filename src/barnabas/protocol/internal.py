@@ -35,6 +35,11 @@ INCREMENTAL: Final = i8(1)
 FULL: Final = i8(2)
 """As a message's type: what it does not name is not there."""
 
+NUMBER_TAG: Final = 10_000
+"""Where the controller's messages carry a number, which Kafka's do not have: far from Kafka's own tags, too."""
+UNNUMBERED: Final = i64(-1)
+"""As a message's number: it has none. Otherwise, what a controller sends to a broker later has a higher one."""
+
 
 class _Nested:
     """A part of a message."""
@@ -110,6 +115,7 @@ class LeaderAndIsrRequest(_Request):
     is_k_raft_controller: bool = field(metadata={"kafka_type": "bool"}, default=False)
     controller_epoch: i32 = field(metadata={"kafka_type": "int32"})
     broker_epoch: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    number: i64 = field(metadata={"kafka_type": "int64", "tag": NUMBER_TAG}, default=UNNUMBERED)
     type: i8 = field(metadata={"kafka_type": "int8"}, default=INCREMENTAL)
     topic_states: tuple[LeaderAndIsrTopicState, ...]
     live_leaders: tuple[LeaderAndIsrLiveLeader, ...]
@@ -171,6 +177,7 @@ class StopReplicaRequest(_Request):
     is_k_raft_controller: bool = field(metadata={"kafka_type": "bool"}, default=False)
     controller_epoch: i32 = field(metadata={"kafka_type": "int32"})
     broker_epoch: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    number: i64 = field(metadata={"kafka_type": "int64", "tag": NUMBER_TAG}, default=UNNUMBERED)
     topic_states: tuple[StopReplicaTopicState, ...]
 
 
@@ -249,6 +256,7 @@ class UpdateMetadataRequest(_Request):
     type: i8 = field(metadata={"kafka_type": "int8"}, default=INCREMENTAL)
     controller_epoch: i32 = field(metadata={"kafka_type": "int32"})
     broker_epoch: i64 = field(metadata={"kafka_type": "int64"}, default=i64(-1))
+    number: i64 = field(metadata={"kafka_type": "int64", "tag": NUMBER_TAG}, default=UNNUMBERED)
     topic_states: tuple[UpdateMetadataTopicState, ...]
     live_brokers: tuple[UpdateMetadataBroker, ...]
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from io import BytesIO
 from typing import Any
 from uuid import UUID
 
+from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i32
 
 from barnabas.broker.couriers import Couriers
@@ -110,6 +112,24 @@ async def test_a_broker_that_registered_anew_is_told_by_a_new_courier() -> None:
     sending.publish(image(1, broker(OWN), broker(OTHER, epoch=6)))
     await sending.delivered(5)
     assert [request.broker_epoch for _, request in peers.asked] == [5, 6, 6]
+    sending.dismiss()
+
+
+async def test_what_is_sent_later_has_a_higher_number_on_the_wire_too() -> None:
+    class Wire(Peers):
+        async def ask(self, broker_id: int, request: Any, *rest: Any, **named: Any) -> Any:
+            entity_writer(type(request))(written := BytesIO(), request)
+            read, _ = entity_reader(type(request))(written.getvalue(), 0)
+            return await super().ask(broker_id, read, *rest, **named)
+
+    sending = couriers(peers := Wire(ErrorCode.none, ChannelBroken("gone")))
+    sending.publish(image())
+    await sending.delivered(5)
+    sending.publish(image(1, broker(OWN), broker(OTHER, epoch=6)))
+    await sending.delivered(5)
+    numbers = [request.number for _, request in peers.asked]
+    assert len(numbers) == 6
+    assert numbers == sorted({number for number in numbers if number >= 0})
     sending.dismiss()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
+from kio.static.primitive import i64
 
 from barnabas.broker.news import News
 from barnabas.broker.standing import Standing
@@ -16,12 +19,14 @@ from barnabas.metadata.announcements import announcements
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.znodes import ConfigChangesNode
-from barnabas.model.errors import StaleBrokerEpoch, StaleControllerEpoch
-from barnabas.protocol.internal import LeaderAndIsrRequest, UpdateMetadataRequest
+from barnabas.model.errors import InvalidUpdateVersion, StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.protocol.internal import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
+
+    from barnabas.metadata.announcements import Announcement
 
 BROKER = BrokerImage(broker_id=1, epoch=10, endpoints={})
 TOPIC = TopicImage("t", UUID(int=7), (PartitionImage(0, 1, 3, (1,), (1,), 3),))
@@ -88,6 +93,59 @@ async def test_what_is_for_an_earlier_registration_is_not() -> None:
     with pytest.raises(StaleBrokerEpoch):
         await tell(news, CLUSTER)
     assert not cache.image.topics
+
+
+def numbered(first: int, image: ClusterImage, known: ClusterImage | None = None) -> list[Announcement]:
+    """What is told of an image, with numbers from `first` on."""
+    return [
+        replace(message, number=i64(number))
+        for number, message in enumerate(announcements(known, image, BROKER), start=first)
+    ]
+
+
+async def take(news: News, messages: Iterable[Announcement]) -> None:
+    for message in messages:
+        if isinstance(message, LeaderAndIsrRequest):
+            await news.leader_and_isr(message)
+        elif isinstance(message, UpdateMetadataRequest):
+            await news.update_metadata(message)
+        else:
+            news.take(message)
+
+
+async def test_what_the_controller_sent_before_is_refused_after_what_it_sent_later() -> None:
+    news = News(cache := MetadataCache(), lambda: None)
+    older = replace(CLUSTER, topics={})
+    late = [*numbered(0, older), *numbered(2, older, CLUSTER), *numbered(4, CLUSTER, older)]
+    assert {type(message) for message in late} == {LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest}
+    await take(news, numbered(10, CLUSTER))
+    for message in late:
+        with pytest.raises(InvalidUpdateVersion):
+            await take(news, [message])
+    assert dict(cache.image.topics) == {"t": TOPIC}
+    await take(news, numbered(12, older))
+    assert not cache.image.topics
+
+
+async def test_a_stop_that_was_sent_later_overtakes_what_waits_for_the_tree(tmp_path: Path) -> None:
+    async with a_store(tmp_path) as store:
+        news = News(cache := MetadataCache(), lambda: store)
+        leadership, _ = numbered(0, CLUSTER)
+        first = asyncio.create_task(take(news, [leadership]))
+        await asyncio.sleep(0)  # it begins to read the settings of its topic
+        await take(news, numbered(5, replace(CLUSTER, topics={}), CLUSTER)[:1])
+        with pytest.raises(InvalidUpdateVersion):
+            await first
+        assert not cache.image.topics
+
+
+async def test_another_controller_and_another_registration_begin_with_numbers_of_their_own() -> None:
+    news = News(cache := MetadataCache(), lambda: None)
+    await take(news, numbered(10, CLUSTER))
+    await take(news, [replace(message, broker_epoch=i64(11)) for message in numbered(0, replace(CLUSTER, topics={}))])
+    assert not cache.image.topics
+    await take(news, numbered(0, replace(CLUSTER, controller_epoch=5)))
+    assert dict(cache.image.topics) == {"t": TOPIC}
 
 
 async def test_a_topic_comes_with_its_settings(tmp_path: Path) -> None:

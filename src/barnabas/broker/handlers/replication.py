@@ -5,7 +5,8 @@ Only brokers may ask these, on the listener that they use among themselves; ApiV
 of each is served, the newest of Apache Kafka 3.9, since clusters are made of Barnabas brokers.
 
 - LeaderAndIsr, StopReplica and UpdateMetadata come from the controller. Those of a controller that was replaced are
-  answered with STALE_CONTROLLER_EPOCH, those for an earlier registration of this broker with STALE_BROKER_EPOCH.
+  answered with STALE_CONTROLLER_EPOCH, those for an earlier registration of this broker with STALE_BROKER_EPOCH,
+  those that it sent before one that was taken with INVALID_UPDATE_VERSION.
   They are answered when this broker acts by them and its logs are there.
 - ControlledShutdown, AlterPartition and FailedReplicas go to the controller: NOT_CONTROLLER if this broker is none.
   FailedReplicas, which Kafka has not, tells of replicas whose log directory has failed.
@@ -64,7 +65,7 @@ async def stop_replica(
     broker: Broker, request: internal.StopReplicaRequest, caller: Caller
 ) -> internal.StopReplicaResponse:
     """Stop replicas that are this broker's no more, and remove their data."""
-    broker.controller.news.check(request)
+    broker.controller.news.take(request)
     for topic in request.topic_states:
         for partition in topic.partition_states:
             if partition.delete_partition:
