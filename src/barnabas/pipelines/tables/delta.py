@@ -14,6 +14,7 @@ import math
 import re
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import unquote
 
@@ -75,13 +76,16 @@ class DeltaLakeTable(Table):
 
     def _look(self) -> Seen:
         """The newest note in the log, which has to be that of the app transaction."""
+        return self._insisting(self._look_once)
+
+    def _look_once(self) -> Seen:
         table = self._open()
         if table is None:
             self._refuse_strangers()
             return Seen(None, None)
         for limit in (1, 20, None):
             for commit in table.history(limit):
-                if NOTE in commit and commit["version"] <= table.version():
+                if NOTE in commit:
                     return Seen(self._checked(from_text(commit[NOTE]), table), table)
         check_owner(None, "", self.location)
         return Seen(None, table)
@@ -93,14 +97,23 @@ class DeltaLakeTable(Table):
 
     def evolve(self, schema: pa.Schema) -> None:
         """Add columns in a commit of its own: repeating it changes nothing."""
+        self._insisting(partial(self._evolve, schema))
+
+    def _evolve(self, schema: pa.Schema) -> None:
         table = self._open()
         if table is None:
             return
         known = plain_schema(_schema(table))
         wider = merged(known, plain_schema(schema), self.location)
         new = [field for field in wider if field.name not in known.names or field.type != known.field(field.name).type]
-        if new:
-            table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+        if not new:
+            return
+        try:
+            table.alter.add_columns(
+                Schema.from_arrow(pa.schema(new)).fields, commit_properties=CommitProperties(max_commit_retries=0)
+            )
+        except CommitFailedError as error:
+            raise Conflict(str(error)) from error
 
     def destination(self) -> Destination:
         """Files lie where they belong at once: only the log makes them rows."""
@@ -125,14 +138,20 @@ class DeltaLakeTable(Table):
     def compact(self, target_bytes: int) -> Compaction:
         """Let deltalake merge small files; it keeps rows in their partitions."""
         owned(self.last_note(), self.location)
-        metrics = self._existing().optimize.compact(target_size=target_bytes)
+        try:
+            metrics = self._existing().optimize.compact(target_size=target_bytes)
+        except CommitFailedError as error:
+            raise TableError(f"{self.location} was changed while its files were merged: try again") from error
         return Compaction(metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
     def expire(self, older_than: timedelta) -> int:
         """Delete files of versions that are so old, in whole hours; the note is written anew, to outlive the log."""
+        self._insisting(self._renew_note)
+        return len(self._vacuum(older_than, dry_run=False))
+
+    def _renew_note(self) -> None:
         note, table = self._look()
         self._write(table, upkeep_note(owned(note, self.location)), (), None)
-        return len(self._vacuum(older_than, dry_run=False))
 
     def remove_orphans(self, older_than: timedelta, *, but: Collection[str] = ()) -> int:
         """Delete files that the log does not name and that are so old.
@@ -201,7 +220,9 @@ class DeltaLakeTable(Table):
 
     def _checked(self, note: Note, table: DeltaTable) -> Note:
         stored = table.transaction_version(note.pipeline)
-        if stored != note.version:
+        if stored is None or stored < note.version:
+            raise Conflict("its log has grown since it was opened")
+        if stored > note.version:
             raise TableError(
                 f'{self.location} has commit {stored} of "{note.pipeline}", but its log says only how far commit '
                 f"{note.version} came: the log was cut. Load into another table."

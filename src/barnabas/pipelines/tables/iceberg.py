@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -122,6 +123,9 @@ class IcebergTable(Table):
 
     def evolve(self, schema: pa.Schema) -> None:
         """Add columns in a commit of its own: repeating it changes nothing."""
+        self._insisting(partial(self._evolve, schema))
+
+    def _evolve(self, schema: pa.Schema) -> None:
         table = self._load()
         if table is None:
             return
@@ -129,10 +133,13 @@ class IcebergTable(Table):
         wider = merged(known, plain_schema(schema), self.location)
         if wider.equals(known):
             return
-        with table.transaction() as transaction:
-            with transaction.update_schema() as update:
-                update.union_by_name(wider)
-            _map_names(transaction)
+        try:
+            with table.transaction() as transaction:
+                with transaction.update_schema() as update:
+                    update.union_by_name(wider)
+                _map_names(transaction)
+        except CommitFailedException as error:
+            raise Conflict(str(error)) from error
 
     def destination(self) -> Destination:
         """Files lie in the table's `data` folder; the table's partitioning is in its metadata, not in their names."""
@@ -191,13 +198,19 @@ class IcebergTable(Table):
 
     def expire(self, older_than: timedelta) -> int:
         """Forget old snapshots. Their files are orphans then, and go with those."""
+        return self._insisting(partial(self._expire, older_than))
+
+    def _expire(self, older_than: timedelta) -> int:
         table = self._existing()
         oldest = (time.time() - older_than.total_seconds()) * 1000
         current = table.metadata.current_snapshot_id
         old = [each.snapshot_id for each in table.snapshots() if each.timestamp_ms < oldest]
         old = [number for number in old if number != current]
         if old:
-            table.maintenance.expire_snapshots().by_ids(old).commit()
+            try:
+                table.maintenance.expire_snapshots().by_ids(old).commit()
+            except CommitFailedException as error:
+                raise Conflict(str(error)) from error
         return len(old)
 
     def remove_orphans(self, older_than: timedelta, *, but: Collection[str] = ()) -> int:

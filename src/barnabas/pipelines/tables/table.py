@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Outbox, Outcome, Position, Size
 from barnabas.pipelines.tables.destinations import is_remote
@@ -24,7 +24,7 @@ from barnabas.pipelines.tables.rules import advance, check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import timedelta
 
     import pyarrow as pa
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 TRIES: Final = 5
 """How often a commit is tried again after another one, such as a compaction's, came first."""
+
+T = TypeVar("T")
 
 log = logging.getLogger("barnabas.pipelines")
 
@@ -93,7 +95,8 @@ class Table(ABC):
         self.claim()
         self._check_columns(schema)
         ours: set[str] = set()
-        for _ in range(TRIES):
+
+        def attempt() -> Outcome:
             before, version = self._look()
             _check_note(before, pipeline, self.location)
             position = None if before is None else before.position
@@ -103,15 +106,21 @@ class Table(ABC):
             self._check_files(files)
             note = next_note(position, pipeline, offsets, ranges, topic_ids, files, outbox)
             ours.add(note.id)
+            self._append(version, note, files, plain_schema(schema))
+            return Outcome.COMMITTED
+
+        return self._insisting(attempt)
+
+    def _insisting(self, attempt: Callable[[], T]) -> T:
+        """Look at the table and change it, again if another commit came between. Raises Fenced if that does not end."""
+        for _ in range(TRIES):
             try:
-                self._append(version, note, files, plain_schema(schema))
+                return attempt()
             except Conflict as conflict:
                 log.warning("%s: %s; looking again", self.location, conflict)
-            else:
-                return Outcome.COMMITTED
         raise Fenced(
             f"{self.location} was changed by others {TRIES} times while a commit was tried: another job writes to this "
-            "table. Stop it and start again; nothing of this batch was added."
+            "table. Stop it and start again; nothing was added."
         )
 
     def _own_note(self, pipeline: str) -> Note | None:

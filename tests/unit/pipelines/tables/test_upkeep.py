@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
@@ -15,6 +16,8 @@ from tests.support.tables import IDS, NO_TIME, SCHEMA, add, numbers, one, rows, 
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from barnabas.pipelines.tables.table import Table
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -48,3 +51,32 @@ def test_versions_of_delta_stay_as_long_as_they_were_asked_to(tmp_path: Path) ->
         assert DeltaTable(place).metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 365 days"
         assert table.expire(NO_TIME) == 2
         assert numbers(table) == list(range(20))
+
+
+@pytest.mark.parametrize(("kind", "look"), [("delta", "_open"), ("iceberg", "_load")])
+@pytest.mark.parametrize("change", ["expire", "evolve"])
+def test_a_load_may_commit_meanwhile(
+    tmp_path: Path, kind: str, look: str, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the table and the change that is made of it, a load commits, and adds a column."""
+    with open_table(str(tmp_path / "numbers"), kind) as table, open_table(str(tmp_path / "numbers"), kind) as load:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        real = getattr(type(table), look)
+
+        def overtaken(self: Table) -> object:
+            found = real(self)
+            monkeypatch.setattr(type(table), look, real)
+            add(load, 20, 30, other=1.5)
+            return found
+
+        monkeypatch.setattr(type(table), look, overtaken)
+        if change == "expire":
+            table.expire(NO_TIME)
+        else:
+            table.evolve(SCHEMA.append(pa.field("more", pa.string())))
+            assert "more" in (table.schema() or SCHEMA).names
+        assert numbers(table) == list(range(30))
+        position = table.position("p")
+        assert position is not None
+        assert position.version == 3
