@@ -15,7 +15,7 @@ from barnabas.pipelines.decode.contract import Decoded, row_schema, to_dead, to_
 from barnabas.pipelines.decode.framing import PREFIX, Framing, is_framed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from barnabas.pipelines.decode.contract import Decoder
 
@@ -30,7 +30,7 @@ class ByRecord(ABC):
         self._framing = framing
         self.schema: pa.Schema = row_schema(value)
 
-    def bound(self, table: pa.Schema) -> Decoder:
+    def bound(self, table: pa.Schema, made: Collection[str] = ()) -> Decoder:
         """This decoder: its columns come from a file."""
         return self
 

@@ -5,8 +5,10 @@ A row has the record's place beside the columns of its value:
 
     _topic _partition _offset _timestamp _key   and then the columns of the value
 
-A column of the value with one of these names gets `_value` appended: `_offset` becomes `_offset_value`. A record
-without a value (a tombstone) is a row whose value columns are all null.
+A column of the value with one of these names gets `_value` appended: `_offset` becomes `_offset_value`. So does an
+inferred one with the name of a column that the table makes itself.
+
+A record without a value (a tombstone) is a row whose value columns are all null.
 
 A dead letter has the record's place, the reason, and the bytes as they were, so that it can be decoded again.
 
@@ -22,7 +24,7 @@ import pyarrow as pa
 from barnabas.pipelines.errors import PipelineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 METADATA: Final = pa.schema(
@@ -75,19 +77,22 @@ class Decoder(Protocol):
         """Rows and dead letters of records (`rows.RECORD_SCHEMA`); the rows have `schema` as it is afterwards."""
         ...
 
-    def bound(self, table: pa.Schema) -> Decoder:
-        """A decoder whose rows fit a table: what the table says of a column holds, and is not inferred anew."""
+    def bound(self, table: pa.Schema, made: Collection[str] = ()) -> Decoder:
+        """A decoder whose rows fit a table: what the table says of a column holds, and is not inferred anew.
+
+        Columns that are `made` from a record's place are not in `table`, and no field may take their names.
+        """
         ...
 
 
-def column_name(key: str) -> str:
-    """What the column of a value's field is called."""
-    return f"{key}_value" if key in METADATA.names else key
+def column_name(key: str, made: Collection[str] = ()) -> str:
+    """What the column of a value's field is called, in a table that makes columns of these names itself."""
+    return f"{key}_value" if key in METADATA.names or key in made else key
 
 
-def row_schema(value: pa.Schema) -> pa.Schema:
+def row_schema(value: pa.Schema, made: Collection[str] = ()) -> pa.Schema:
     """The schema of rows whose values have this one, under the names that `column_name` gives."""
-    fields = [field.with_name(column_name(field.name)) for field in value]
+    fields = [field.with_name(column_name(field.name, made)) for field in value]
     seen: dict[str, str] = {}
     for field in (*METADATA, *fields):
         twin = seen.get(field.name.casefold())

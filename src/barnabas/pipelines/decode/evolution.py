@@ -21,7 +21,7 @@ from barnabas.pipelines.decode.contract import METADATA, column_name
 from barnabas.pipelines.decode.ddl import type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 VOID: Final = pa.null()
 MOST_COLUMNS: Final = 2000
@@ -142,9 +142,9 @@ def canonical(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def value_schema(table: pa.Schema) -> pa.Schema:
+def value_schema(table: pa.Schema, made: Collection[str] = ()) -> pa.Schema:
     """The fields of values in a table's schema, by the names that they have in records."""
-    originals = {column_name(name): name for name in METADATA.names}
+    originals = {column_name(name, made): name for name in (*METADATA.names, *made)}
     return pa.schema(
         [
             pa.field(originals.get(field.name, field.name), canonical(field.type))

@@ -36,6 +36,8 @@ from barnabas.pipelines.decode.evolution import Unfit, extend, infer, join, misf
 from barnabas.pipelines.decode.framing import Framing, strip_prefixes
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from barnabas.pipelines.decode.contract import Decoder
 
 SAMPLE: Final = 256
@@ -53,18 +55,20 @@ class Json:
 
     def __init__(self, schema: pa.Schema | None = None, framing: Framing = Framing.AUTO) -> None:
         self.evolves = schema is None
+        self._made: frozenset[str] = frozenset()
         self._strips = framing is not Framing.NONE
         self._fields: pa.StructType = pa.struct(list(schema or ()))
         for field in self._fields:
             _refuse_unreadable(field.type, field.name)
         self._prepare()
 
-    def bound(self, table: pa.Schema) -> Decoder:
+    def bound(self, table: pa.Schema, made: Collection[str] = ()) -> Decoder:
         """A decoder that knows a table's columns; with a given schema, this one."""
         if not self.evolves:
             return self
         other = Json(None, Framing.AUTO if self._strips else Framing.NONE)
-        other._fields = pa.struct(list(value_schema(table)))
+        other._made = frozenset(made)
+        other._fields = pa.struct(list(value_schema(table, made)))
         other._prepare()
         return other
 
@@ -88,7 +92,7 @@ class Json:
         self._parsed = pa.schema([pa.field(field.name, _as_parsed(field.type)) for field in self._fields])
         kept = [(field.name, pruned(field.type)) for field in self._fields]
         self._pruned = pa.schema([pa.field(name, kind) for name, kind in kept if kind is not None])
-        self.schema: pa.Schema = row_schema(self._pruned)
+        self.schema: pa.Schema = row_schema(self._pruned, self._made)
 
     def _parts(self, values: pa.Array, low: int, high: int, reasons: dict[int, str]) -> list[pa.Table]:
         """The rows of the values in a range; what is wrong with the others goes to `reasons`."""
@@ -137,11 +141,11 @@ class Json:
                     return False
             if index == 0 and extend(self._fields, seen) == self._fields:
                 return False
-        taken = {field.name.casefold() for field in self.schema}
+        taken = {name.casefold() for name in (*self.schema.names, *self._made)}
         known = {field.name for field in self._fields}
         fields = []
         for field in seen:
-            name = column_name(field.name).casefold()
+            name = column_name(field.name, self._made).casefold()
             if field.name in known or name not in taken:
                 taken.add(name)
                 fields.append(field)

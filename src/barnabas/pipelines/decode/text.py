@@ -10,6 +10,8 @@ from barnabas.pipelines.decode.contract import Decoded, row_schema, to_dead, to_
 from barnabas.pipelines.decode.framing import PREFIX, Framing, is_framed
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from barnabas.pipelines.decode.contract import Decoder
 
 
@@ -23,7 +25,7 @@ class Plain:
         self._framed = framing is Framing.CONFLUENT
         self.schema: pa.Schema = row_schema(pa.schema([pa.field("value", kind)]))
 
-    def bound(self, table: pa.Schema) -> Decoder:
+    def bound(self, table: pa.Schema, made: Collection[str] = ()) -> Decoder:
         """This decoder: its column has one type."""
         return self
 

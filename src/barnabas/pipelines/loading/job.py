@@ -241,7 +241,8 @@ class LoadJob:
         return self._view.latest(self._view.partitions(Selection(topics=(self._settings.topic,))))
 
     def _decoder_for(self, table: pa.Schema | None) -> Decoder:
-        return self._decoder if table is None else self._decoder.bound(self._without_date(table))
+        known = METADATA if table is None else self._without_date(table)
+        return self._decoder.bound(known, (DATE,) if DATE in self._table.partition_by else ())
 
     def _without_date(self, table: pa.Schema) -> pa.Schema:
         """The table's columns that come from records, not from their time."""
@@ -288,7 +289,7 @@ class LoadJob:
         base = METADATA if known is None else self._without_date(known)
 
         def again(pieces: Sequence[OffsetRange], agreed: pa.Schema) -> list[Done]:
-            return self._run_tasks(spark, pieces, self._decoder.bound(agreed), counted)
+            return self._run_tasks(spark, pieces, self._decoder_for(agreed), counted)
 
         results, schema = agree(base, results, again)
         return results, self._columns(schema)
