@@ -47,7 +47,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """Files for another table, promised in the same commit as a table's own rows; see `deadletters`."""
+    """Files for another table, promised in the same commit as a table's own rows; see `loading.dead_letters`."""
 
     ranges: Sequence[OffsetRange]
     files: Sequence[DataFile]

@@ -220,9 +220,9 @@ class DeltaLakeTable(Table):
 
     def _checked(self, note: Note, table: DeltaTable) -> Note:
         stored = table.transaction_version(note.pipeline)
-        if stored is None or stored < note.version:
+        if stored is not None and stored < note.version:
             raise Conflict("its log has grown since it was opened")
-        if stored > note.version:
+        if stored != note.version:
             raise TableError(
                 f'{self.location} has commit {stored} of "{note.pipeline}", but its log says only how far commit '
                 f"{note.version} came: the log was cut. Load into another table."
