@@ -12,10 +12,10 @@ from barnabas.cli.table import command
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA
 from barnabas.pipelines.loading.dead_letters import deliver, promised_files
 from barnabas.pipelines.tables.contract import Outbox
-from barnabas.pipelines.tables.errors import FilesGone
+from barnabas.pipelines.tables.errors import FilesGone, UnusableTarget
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.writing import write_files
-from tests.support.tables import IDS, SCHEMA, content, one, rows, written
+from tests.support.tables import IDS, SCHEMA, add, content, one, rows, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,3 +92,11 @@ def test_letters_that_were_removed_are_missed_before_anything_is_added(tmp_path:
         saved.rename(lost)
         deliver(table, dead, "p", IDS)
         assert delivered(dead) == [0, 1]
+
+
+def test_an_iceberg_table_without_its_files_is_told(tmp_path: Path) -> None:
+    with open_table(str(tmp_path / "t"), "iceberg") as table:
+        add(table, 0, 10)
+    shutil.rmtree(tmp_path / "t")
+    with pytest.raises(UnusableTarget, match=r"the catalog has default\.t, and its files are gone"):
+        open_table(str(tmp_path / "t"), "iceberg")
