@@ -255,7 +255,10 @@ class App:
 
 
 def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the process's exit code."""
+    """Run a broker until SIGTERM or SIGINT; returns the process's exit code.
+
+    Raises StartupError or ConfigError when it cannot start, DuplicateBroker when another broker has taken its id.
+    """
     import uvloop
 
     _raise_file_limit()
@@ -266,10 +269,14 @@ def run(config: BrokerConfig, on_ready: Callable[[ReadyInfo], None]) -> int:
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signal_number, stopping.set)
         app = App(config, _faults_socket())
+        controller = app.broker.controller
+        controller.on_ousted = stopping.set
         try:
             on_ready(await app.start())
             await stopping.wait()
             logger.info("stopping")
+            if controller.ousted is not None:
+                raise controller.ousted
         finally:
             await app.stop()
 

@@ -104,7 +104,8 @@ class Cluster:
     async def leave(self) -> None:
         """Before a stop: have others lead what this broker leads (controlled.shutdown.enable)."""
         alone = self._metadata.image.brokers.keys() <= {self._broker_id}
-        if alone or self._controller.broker_epoch < 0 or not self._settings.flag("controlled.shutdown.enable"):
+        is_member = self._controller.broker_epoch >= 0 and self._controller.ousted is None
+        if alone or not is_member or not self._settings.flag("controlled.shutdown.enable"):
             return
         tries = self._settings.number("controlled.shutdown.max.retries")
         pause = self._settings.number("controlled.shutdown.retry.backoff.ms") / 1000

@@ -5,7 +5,8 @@ it is in office, requests are decided (`office`). Out of office the broker loads
 then on believes what the controller tells it (`news`).
 
 A broker acts on its image only while it stands (`standing`). When its session is over, or its registration was removed,
-it stands no longer, registers again, and waits to be told.
+it stands no longer, registers again, and waits to be told. If another broker has taken its id meanwhile, and keeps it,
+this one is out of the cluster for good (`ousted`).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from barnabas.metadata import config_changes
 from barnabas.metadata.election import campaign, in_office
 from barnabas.metadata.layout import lay_out
 from barnabas.metadata.loading import Loaded, load
-from barnabas.metadata.membership import register
+from barnabas.metadata.membership import DuplicateBroker, register
 from barnabas.metadata.store import (
     BadVersion,
     NodeExists,
@@ -89,8 +90,8 @@ def new_id() -> UUID:
 class Controller:
     """Every broker has one; of all brokers, one at a time is in office.
 
-    `open_store` makes a new store, at the start and whenever a session is over. `patience` is how long (seconds) a
-    start waits for another registration with its id to vanish.
+    `open_store` makes a new store, at the start and whenever a session is over. `patience` is how long (seconds) it
+    waits for another registration with its id to vanish.
     """
 
     def __init__(
@@ -116,6 +117,9 @@ class Controller:
         self._news = asyncio.Event()
         self._expired = False
         self._following: asyncio.Task[None] | None = None
+        self.ousted: DuplicateBroker | None = None
+        """Why this broker will not be in the cluster again: another one has its id. It should stop."""
+        self.on_ousted: Callable[[], None] = lambda: None
         self.news = News(cache, lambda: self._store)
         self.standing = Standing(self.news)
         self._office = Office(
@@ -361,17 +365,29 @@ class Controller:
 
     async def _follow(self) -> None:
         """Look after every change that a watch hints at."""
+        clock, refused_since = asyncio.get_running_loop().time, None
         while True:
             await self._news.wait()
             self._news.clear()
+            begun = clock()
             try:
                 async with self._lock:
                     await self._settle()
+            except DuplicateBroker as error:
+                refused_since = begun if refused_since is None else refused_since
+                left = refused_since + self._patience - clock()
+                if left <= 0:
+                    logger.error("this broker is out of the cluster, and has to stop: %s", error)
+                    self.ousted = error
+                    self.on_ousted()
+                    return
+                logger.error("this broker is out of the cluster, and has to stop in %.0f s: %s", left, error)
             except BarnabasError as error:
                 logger.warning("could not follow the metadata tree, trying again: %s", error)
             except Exception:
                 logger.exception("could not follow the metadata tree, trying again")
             else:
+                refused_since = None
                 continue
             await asyncio.sleep(_RETRY_SECONDS)
             self._news.set()

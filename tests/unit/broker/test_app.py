@@ -1,17 +1,24 @@
-"""What a broker asks of the system before it starts."""
+"""What a broker asks of the system before it starts, and why it stops by itself."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import resource
+import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.broker import app
+from barnabas.broker.controller_link import ControllerLink
+from barnabas.metadata.membership import DuplicateBroker
 from barnabas.model.config.broker import BrokerConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 CONFIG = BrokerConfig.load({"log.dirs": "/nowhere"})
 NONE = resource.RLIM_INFINITY
@@ -64,3 +71,38 @@ def test_connections_leave_descriptors_for_the_logs(limits: Callable[..., list[t
     assert app._limits(CONFIG).max_connections == 700
     limits(NONE, NONE)
     assert app._limits(CONFIG).max_connections == CONFIG.number("max.connections")
+
+
+def test_a_broker_that_was_ousted_stops_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = DuplicateBroker("a broker with id 1 is already up at elsewhere:9092")
+    log = tmp_path / "data"
+    config = BrokerConfig.load(
+        {"log.dirs": str(log), "metadata.store": str(tmp_path / "tree"), "listeners": "PLAINTEXT://localhost:0"}
+    )
+    apps: list[app.App] = []
+
+    class Watched(app.App):
+        async def start(self) -> app.ReadyInfo:
+            apps.append(self)
+            return await super().start()
+
+    def oust(_: app.ReadyInfo) -> None:
+        (running,) = apps
+        image = running.broker.metadata.image
+        running.broker.metadata.replace(
+            replace(image, brokers={**image.brokers, 2: replace(image.brokers[1], broker_id=2)})
+        )
+        controller = running.broker.controller
+        controller.ousted = reason
+        loop = asyncio.get_running_loop()
+        loop.call_soon(controller.on_ousted)
+        loop.call_later(20, os.kill, os.getpid(), signal.SIGTERM)  # instead of running for ever
+
+    async def nobody_to_ask(link: ControllerLink) -> int:
+        raise AssertionError("a broker without an id has nothing that others could lead instead")
+
+    monkeypatch.setattr(app, "App", Watched)
+    monkeypatch.setattr(ControllerLink, "shut_down", nobody_to_ask)
+    with pytest.raises(DuplicateBroker, match="already up at elsewhere:9092"):
+        app.run(config, oust)
+    assert (log / ".kafka_cleanshutdown").exists()

@@ -362,6 +362,69 @@ def test_a_store_that_lost_its_tree_is_not_taken_for_a_new_cluster(
     asyncio.run(main())
 
 
+class Taken(SqliteStore):
+    """A store before whose session another broker has registered with the id 0, from an address that is not up."""
+
+    async def start(self) -> None:
+        self.rival = SqliteStore(self._path)
+        await self.rival.start()
+        other = Registration(broker_id=0, endpoints={"PLAINTEXT": Endpoint("localhost", 1)}, incarnation_id=uuid4())
+        await self.rival.create(BrokerNode.path(0), BrokerNode.encode(other, 0), ephemeral=True)
+        await super().start()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.rival.close()
+
+
+@pytest.mark.parametrize("patience", [0, 0.2])
+def test_a_broker_whose_id_another_one_has_taken_and_keeps_is_ousted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stores = iter([first := SqliteStore(nodes.path), Taken(nodes.path)])
+            controller = Controller(lambda: next(stores), MetadataCache(), ManualClock(), patience=patience)
+            nodes.controllers.append(controller)
+            await controller.start(registration(0))
+            ousted = asyncio.Event()
+            controller.on_ousted = ousted.set
+            expire(nodes.path, first.session_id)
+            await ousted.wait()
+            assert isinstance(controller.ousted, DuplicateBroker)
+            assert "id 0 is already up at localhost:1" in str(controller.ousted)
+            assert not controller.is_active
+
+    asyncio.run(main())
+
+
+def test_a_broker_whose_id_another_one_answers_for_tries_again_before_it_is_ousted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answers(endpoint: Endpoint) -> bool:
+        return True
+
+    monkeypatch.setattr("barnabas.broker.controller.is_accepted", answers)
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stores = iter([first := SqliteStore(nodes.path), taken := Taken(nodes.path)])
+            controller = Controller(lambda: next(stores), MetadataCache(), ManualClock(), patience=600)
+            nodes.controllers.append(controller)
+            await controller.start(registration(0))
+            epoch = controller.broker_epoch
+            expire(nodes.path, first.session_id)
+            await until(lambda: caplog.text.count("has to stop in ") > 1)
+            assert controller.ousted is None
+            await taken.rival.delete(BrokerNode.path(0))
+            await until(lambda: controller.broker_epoch > epoch and controller.is_active)
+
+    asyncio.run(main())
+
+
 def test_registers_again_after_its_registration_was_removed(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as nodes:
