@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import click
 
 from barnabas.cli.connection import connection_options
-from barnabas.cli.failures import Failed
+from barnabas.cli.failures import INTERRUPTED, Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import INT32, MAX_INT64, SIGNED64
 from barnabas.cli.output import remark
 from barnabas.cli.progress import progress
+from barnabas.cli.records import printing
 from barnabas.cli.records.filters import Filter
 from barnabas.cli.records.formats import STRING, choose, of_class
-from barnabas.cli.records.options import format_options, old_and_new, one_file, reach
+from barnabas.cli.records.options import check_properties, format_options, old_and_new, one_file, reach
 from barnabas.cli.records.printing import JsonPrinter, LinePrinter, NoPrinter, as_json
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 BATCH: Final = 500
 WAIT: Final = 0.5
-INTERRUPTED: Final = 130
 
 
 class Printer(Protocol):
@@ -177,6 +177,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
         remark("Unable to write to standard out, closing consumer.")
         sys.stdout = None  # nothing is there to be flushed at the exit
     finally:
+        if show.matches is not None and show.matches.misfit and not show.count:
+            remark(f"--filter fits none of these records: {show.matches.misfit}.")
         remark(f"Processed a total of {show.count} messages")
     if interrupted:
         ctx.exit(INTERRUPTED)
@@ -201,6 +203,7 @@ class Show:
             options["formatter_property"], options["old_property"], "--formatter-property", "--property"
         )
         key, value = (choose_format(part, options, properties) for part in ("key", "value"))
+        check_properties(properties, printing.PROPERTIES, printing.SWITCHES, "--formatter-property")
         printer: Printer
         formatter = (options["formatter"] or "DefaultMessageFormatter").rpartition(".")[2]
         if options["as_json_lines"]:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+INTERRUPTED: Final = 130
 
 
 class Failed(click.ClickException):
@@ -44,9 +46,13 @@ def _wrapped(text: str) -> str:
 
 @contextmanager
 def told_in_one_line() -> Iterator[None]:
-    """Turn the errors of Barnabas and of the operating system into `Failed`."""
+    """Turn the errors of Barnabas and of the operating system into `Failed`, and Ctrl-C into its exit code."""
     try:
         yield
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            click.echo(err=True)  # the shell's prompt does not belong behind ^C
+        raise click.exceptions.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         raise
     except OSError as error:

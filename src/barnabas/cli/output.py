@@ -9,7 +9,7 @@ import json
 import sys
 from enum import Enum
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -50,20 +50,53 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
+FOLDED: Final = 12
+"""Text of a table is folded to no less than so many characters."""
+BETWEEN: Final = 3
+"""So many stand between two columns of a table, and one at each end."""
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table as wide as the terminal; columns of numbers are set to the right."""
+    """Print a table as wide as the terminal; columns of numbers are set to the right.
+
+    Where the terminal is too narrow for the columns, each row is printed as lines of its own.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     cells = [tuple(row) for row in rows]
+    console = Console(highlight=False, markup=False)
+    if _narrowest(columns, cells) > console.width:
+        _print_rows(columns, cells)
+        return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         numbers = all(isinstance(row[index], int) for row in cells)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in cells:
         table.add_row(*(str(cell) for cell in row))
-    Console(highlight=False, markup=False).print(table)
+    console.print(table)
+
+
+def _narrowest(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """How many characters a table needs if headings are broken between words, and no number is broken."""
+    widths = []
+    for index, column in enumerate(columns):
+        cells = [row[index] for row in rows]
+        longest = max(map(len, (*column.split(), *map(str, cells))), default=0)
+        numbers = max((len(str(cell)) for cell in cells if isinstance(cell, int)), default=0)
+        widths.append(max(numbers, min(longest, FOLDED)))
+    return sum(widths) + BETWEEN * (len(columns) - 1) + 2
+
+
+def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    width = max(map(len, columns))
+    for row in rows:
+        click.echo()
+        for column, cell in zip(columns, row, strict=True):
+            click.echo(f"{click.style(f'{column:<{width}}', bold=True)}  {cell}")
+    click.echo()
 
 
 def print_padded(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

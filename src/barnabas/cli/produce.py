@@ -18,9 +18,10 @@ from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import INT32, INT64, POSITIVE32, POSITIVE64
 from barnabas.cli.output import remark
 from barnabas.cli.progress import progress
+from barnabas.cli.records import lines as reading
 from barnabas.cli.records.formats import choose
 from barnabas.cli.records.lines import JsonReader, LineReader, Outgoing
-from barnabas.cli.records.options import format_options, old_and_new, one_file, reach
+from barnabas.cli.records.options import check_properties, format_options, old_and_new, one_file, reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -211,6 +212,7 @@ def choose_reader(options: dict[str, Any]) -> Reader:
     properties = one_file(options["reader_config"], None, "--reader-config", "")
     properties |= old_and_new(options["reader_property"], options["old_property"], "--reader-property", "--property")
     if not options["as_json"]:
+        check_properties(properties, reading.PROPERTIES, reading.SWITCHES, "--reader-property")
         return LineReader(properties, key, value)
     if properties:
         raise click.UsageError("--reader-property is about lines that are not JSON: leave it out, or --json.")

@@ -131,6 +131,18 @@ def test_defects_are_not_hidden(run: Run) -> None:
     assert isinstance(result.exception, ZeroDivisionError)
 
 
+def test_an_interrupt_has_its_own_exit_code_and_says_nothing(run: Run) -> None:
+    @cli.command("break")
+    def break_() -> None:
+        raise KeyboardInterrupt
+
+    try:
+        result = run("break")
+    finally:
+        cli.commands.pop("break")
+    assert (result.exit_code, result.output) == (130, "")
+
+
 def test_help_loads_no_command_and_nothing_heavy() -> None:
     heavy = ["asyncio", "kio", "hypothesis", "confluent_kafka", "rich", "barnabas.cli.topics"]
     code = (

@@ -43,7 +43,7 @@ _ALLOWED: Final = (
 
 
 class Filter:
-    """A compiled expression."""
+    """A compiled expression; `misfit` says what was wrong when it last could not be worked out for a record."""
 
     def __init__(self, text: str) -> None:
         """Raises UsageError for what is not understood."""
@@ -55,12 +55,14 @@ class Filter:
             self._check(node, text)
         tree = ast.fix_missing_locations(_Items().visit(tree))
         self._code = compile(tree, "--filter", "eval")
+        self.misfit: str | None = None
 
     def __call__(self, fields: Mapping[str, Any]) -> bool:
         """Whether a record with these fields matches."""
         try:
             return bool(eval(self._code, {"__builtins__": {}, "_item": _item, **FUNCTIONS}, dict(fields)))
-        except (TypeError, ValueError, AttributeError, ArithmeticError):
+        except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            self.misfit = str(error)
             return False
 
     def _check(self, node: ast.AST, text: str) -> None:

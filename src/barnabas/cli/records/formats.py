@@ -85,7 +85,7 @@ class Hex:
 
     def encode(self, value: Any) -> bytes:
         """The bytes of the digits."""
-        return bytes.fromhex(value)
+        return self.from_line(value)
 
     def to_line(self, data: bytes) -> bytes:
         """The digits."""
@@ -93,24 +93,33 @@ class Hex:
 
     def from_line(self, text: str) -> bytes:
         """The bytes of the digits; spaces between them are allowed."""
-        return bytes.fromhex(text)
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is not hexadecimal, two digits for each byte") from None
 
 
 class Number:
     """A number as Java's serializers write it: so many bytes, the highest first."""
 
-    def __init__(self, code: str, kind: type[int] | type[float]) -> None:
+    def __init__(self, name: str, code: str, kind: type[int] | type[float]) -> None:
+        self._name = name
         self._struct = struct.Struct(">" + code)
         self._kind = kind
 
     def decode(self, data: bytes) -> int | float:
         """The number."""
+        if len(data) != self._struct.size:
+            raise ValueError(f"a {self._name} has {self._struct.size} bytes, and not {len(data)}")
         (number,) = self._struct.unpack(data)
         return self._kind(number)
 
     def encode(self, value: Any) -> bytes:
         """The number's bytes."""
-        return self._struct.pack(self._kind(value))
+        try:
+            return self._struct.pack(self._kind(value))
+        except (ValueError, TypeError, OverflowError, struct.error):
+            raise ValueError(f"{value!r} is no {self._name} of {self._struct.size} bytes") from None
 
     def to_line(self, data: bytes) -> bytes:
         """The number in digits."""
@@ -151,7 +160,10 @@ class Avro(Structured):
 
     def decode(self, data: bytes) -> Any:
         """The value."""
-        return self._serde.deserialize(data)
+        try:
+            return self._serde.deserialize(data)
+        except EOFError:
+            raise ValueError("the bytes end before the schema does") from None
 
     def encode(self, value: Any) -> bytes:
         """The value in Avro's binary form."""
@@ -208,11 +220,11 @@ PLAIN: Final[dict[str, Format]] = {
     "string": STRING,
     "json": Json(),
     "hex": Hex(),
-    "short": Number("h", int),
-    "int": Number("i", int),
-    "long": Number("q", int),
-    "float": Number("f", float),
-    "double": Number("d", float),
+    "short": Number("short", "h", int),
+    "int": Number("int", "i", int),
+    "long": Number("long", "q", int),
+    "float": Number("float", "f", float),
+    "double": Number("double", "d", float),
     "uuid": Uuid(),
 }
 NAMES: Final = (*PLAIN, "avro", "protobuf")

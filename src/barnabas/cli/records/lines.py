@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
     from barnabas.cli.records.formats import Format
 
+SWITCHES = ("parse.key", "parse.headers", "ignore.error")
+PROPERTIES = (
+    *SWITCHES,
+    "key.separator",
+    "headers.delimiter",
+    "headers.separator",
+    "headers.key.separator",
+    "null.marker",
+)
 JSON_FIELDS = frozenset({"key", "value", "headers", "partition", "timestamp", "topic", "offset", "time", "leaderEpoch"})
 
 

@@ -11,6 +11,7 @@ from barnabas.cli.output import remark
 from barnabas.cli.records.formats import NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
 CONNECT_SECONDS: Final = 3.0
@@ -48,6 +49,18 @@ def old_and_new(new: tuple[str, ...], old: tuple[str, ...], new_flag: str, old_f
             raise click.UsageError(f"{pair!r} is not of the form NAME=VALUE.")
         found[name] = value
     return found
+
+
+def check_properties(properties: Mapping[str, str], known: Sequence[str], switches: Collection[str], flag: str) -> None:
+    """Say which properties do nothing. Kafka's tools take them without a word, and so does a script of theirs."""
+    from difflib import get_close_matches
+
+    for name, value in properties.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            remark(f"{flag} {name} has no effect{f': did you mean {near[0]}?' if near else '.'}")
+        elif name in switches and value.strip().lower() not in ("true", "false"):
+            remark(f"{flag} {name}={value} counts as false: write true or false.")
 
 
 def one_file(new: Path | None, old: Path | None, new_flag: str, old_flag: str) -> dict[str, str]:

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 TIMESTAMP_NAMES: Final = {1: "CreateTime", 2: "LogAppendTime"}
 COLUMNS: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
 """What a line can have, in the order of kafka-console-consumer."""
+SWITCHES: Final = tuple(f"print.{column}" for column in COLUMNS)
+PROPERTIES: Final = (
+    *SWITCHES,
+    "key.separator",
+    "line.separator",
+    "headers.separator",
+    "null.literal",
+    "key.deserializer",
+    "value.deserializer",
+)
 
 
 class LinePrinter:

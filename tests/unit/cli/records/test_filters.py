@@ -61,3 +61,10 @@ def test_what_is_not_understood_is_refused(expression: str, text: str) -> None:
 
 def test_attributes_are_only_looked_up_in_data() -> None:
     assert Filter("key.__class__ == None")(FIELDS) is True
+
+
+def test_what_cannot_be_worked_out_is_remembered() -> None:
+    chosen = Filter("key > 5")
+    assert chosen.misfit is None
+    assert chosen(FIELDS) is False
+    assert chosen.misfit == "'>' not supported between instances of 'str' and 'int'"

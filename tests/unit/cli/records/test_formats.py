@@ -118,3 +118,28 @@ def test_deserializers_of_java_are_formats_here() -> None:
     assert of_class("org.apache.kafka.common.serialization.StringDeserializer") == "string"
     with pytest.raises(click.UsageError, match="a Java class that cannot be loaded here"):
         of_class("com.example.MyDeserializer")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("int", "99999999999", "'99999999999' is no int of 4 bytes"),
+        ("short", "x", "'x' is no short of 2 bytes"),
+        ("long", "1.5", "'1.5' is no long of 8 bytes"),
+        ("float", "1e300", "'1e300' is no float of 4 bytes"),
+        ("hex", "zz", "'zz' is not hexadecimal, two digits for each byte"),
+        ("hex", "abc", "'abc' is not hexadecimal, two digits for each byte"),
+    ],
+)
+def test_what_was_typed_in_vain_is_told(name: str, text: str, told: str) -> None:
+    with pytest.raises(ValueError, match=f"^{told}$"):
+        PLAIN[name].from_line(text)
+
+
+def test_bytes_that_are_too_few_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^a long has 8 bytes, and not 1$"):
+        PLAIN["long"].decode(b"7")
+    schema = tmp_path / "text.avsc"
+    schema.write_text('{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}')
+    with pytest.raises(ValueError, match=r"^the bytes end before the schema does$"):
+        choose(None, str(schema)).decode(b"")
