@@ -6,6 +6,7 @@ defaults are for a machine of one's own and not Kafka's: listen on localhost onl
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,8 @@ def load_config(
         if not any(key in overrides for key in DATA_KEYS[:2]):
             data = data or DEFAULT_DATA
     if listen is not None:
+        if not re.fullmatch(r".*:[0-9]+", listen):
+            raise click.UsageError(f"--listen {listen} is not of the form HOST:PORT.")
         for key in LISTENER_KEYS:
             properties.pop(key, None)
         properties["listeners"] = f"PLAINTEXT://{listen}"

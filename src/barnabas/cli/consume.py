@@ -17,7 +17,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import INTERRUPTED, Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import INT32, MAX_INT64, SIGNED64
+from barnabas.cli.numbers import INT32, MAX_INT64, SIGNED64, Whole
 from barnabas.cli.output import remark
 from barnabas.cli.progress import progress
 from barnabas.cli.records import printing
@@ -96,7 +96,7 @@ class Printer(Protocol):
 @option("--isolation-level", metavar="LEVEL", help="read_uncommitted (the default) or read_committed.", section="What")
 @option(
     "--max-messages",
-    type=click.IntRange(-1, MAX_INT64),
+    type=Whole(-1, MAX_INT64),
     metavar="N",
     help="Stop after N records.",
     section="When to stop",

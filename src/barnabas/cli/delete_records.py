@@ -46,7 +46,7 @@ def command(offset_json_file: Path, bootstrap_server: str, command_config: Path 
     """Delete the oldest records of partitions, up to an offset. The flags are those of kafka-delete-records."""
     from_input = str(offset_json_file) == "-"
     text = sys.stdin.read() if from_input else offset_json_file.read_text(encoding="utf-8")
-    wanted = parse_offsets(text, offset_json_file)
+    wanted = parse_offsets(text, "standard input" if from_input else str(offset_json_file))
 
     from barnabas.cli import connection
     from barnabas.clients.log_offsets import delete_before
@@ -84,7 +84,7 @@ def show(results: dict[TopicPartition, int | RequestRefused], *, as_json: bool) 
             print_table(("Topic", "Partition", "Begins at"), ((*one, result) for one, result in results.items()))
 
 
-def parse_offsets(text: str, file: Path) -> dict[TopicPartition, int]:
+def parse_offsets(text: str, file: str) -> dict[TopicPartition, int]:
     """The file's offsets; anything that is not one is an error that says where."""
     try:
         document: Any = json.loads(text)

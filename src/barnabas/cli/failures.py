@@ -11,6 +11,7 @@ defect, and shows where it happened.
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -77,4 +78,15 @@ def _next_step(error: Exception) -> str:
         )
     if isinstance(error, BrokerUnreachable):
         return ". Start one with `barnabas start`, or name another with --bootstrap-server HOST:PORT."
+    if unknown := re.fullmatch(r"Unknown topic config name: (\S+)", str(error)):
+        return _nearest_config(unknown[1])
     return ""
+
+
+def _nearest_config(name: str) -> str:
+    import difflib
+
+    from barnabas.model.config.keys import TOPIC_KEYS
+
+    near = difflib.get_close_matches(name, TOPIC_KEYS, n=1)
+    return f". Did you mean {near[0]}?" if near else ""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from barnabas.cli.numbers import MAX_INT16, MAX_INT32, MAX_INT64
+from barnabas.cli.numbers import Whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 Example = tuple[str, str]
 """What one wants to do, and the command line that does it."""
-UNSAID = (
-    "x>=0",
-    "x>=1",
-    *(f"{least}<=x<={most}" for least in (-1, 0, 1) for most in (MAX_INT16, MAX_INT32, MAX_INT64)),
-    f"{-MAX_INT64 - 1}<=x<={MAX_INT64}",
-)
-"""Ranges that go without saying."""
 
 
 class Formatter(click.HelpFormatter):
@@ -75,10 +68,10 @@ class Option(click.Option):
         return value, source
 
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """What stands in brackets behind the help, without the ranges that go without saying."""
+        """What stands in brackets behind the help, with the range of a number."""
         extra = super().get_help_extra(ctx)
-        if extra.get("range") in UNSAID:
-            del extra["range"]
+        if isinstance(self.type, Whole) and self.type.range:
+            extra["range"] = self.type.range
         return extra
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

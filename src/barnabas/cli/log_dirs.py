@@ -110,7 +110,8 @@ def print_tables(found: Mapping[int, list[LogDir]], topics: frozenset[str]) -> N
             room = "" if directory.usable_bytes is None else f", {size_text(directory.usable_bytes)} free on its disk"
             failed = "" if directory.error == ErrorCode.none else ", which FAILED"
             heading = click.style(f"broker {broker}  {directory.path}", bold=True)
-            click.echo(f"{heading}{failed}\n{len(replicas)} partitions, {taken}{room}")
+            count = f"{len(replicas)} partition{'' if len(replicas) == 1 else 's'}"
+            click.echo(f"{heading}{failed}\n{count}, {taken}{room}")
             if replicas:
                 print_table(
                     ("Topic", "Partition", "Size", "Lag", ""),

@@ -13,6 +13,7 @@ import click
 from barnabas import __version__
 from barnabas.cli.broker_options import DEFAULT_LISTEN, config_option, data_option, load_config
 from barnabas.cli.help import Command, option
+from barnabas.cli.numbers import Whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +57,7 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @option(
     "--brokers",
     metavar="N",
-    type=click.IntRange(1, MOST_BROKERS),
+    type=Whole(1, MOST_BROKERS),
     help="Run a cluster of N brokers on this machine: ports count up from that of --listen, data is in DIR/0, DIR/1 "
     "and so on.",
 )

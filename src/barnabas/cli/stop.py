@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from barnabas.cli.broker_options import config_option, data_option, load_config
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import UP_TO_A_DAY
+from barnabas.cli.numbers import Decimal
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+DAY_SECONDS: Final = 86_400
 
 
 @click.command(
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 @config_option
 @option(
     "--timeout",
-    type=UP_TO_A_DAY,
+    type=Decimal(0, DAY_SECONDS),
     metavar="SECONDS",
     default=60.0,
     show_default=True,

@@ -9,6 +9,7 @@ import click
 from barnabas.cli.connection import connected_group, connection_options
 from barnabas.cli.durations import DURATION
 from barnabas.cli.help import Command, Group, option
+from barnabas.cli.numbers import Whole
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
 from barnabas.cli.table_options import pairs, table_options
 
@@ -37,7 +38,12 @@ def command() -> None:
     """Look at tables that `barnabas load` has filled, and keep them in shape."""
 
 
-@command.command("describe", cls=Command, examples=[("as JSON", "barnabas table describe lake/orders --json")])
+@command.command(
+    "describe",
+    cls=Command,
+    short_help="Show what a table holds, and how far it is.",
+    examples=[("as JSON", "barnabas table describe lake/orders --json")],
+)
 @click.argument("place")
 @table_options
 @connection_options
@@ -120,7 +126,7 @@ def show(told: dict[str, Any], style: Style) -> None:
 @table_options
 @option(
     "--target-size",
-    type=click.IntRange(1, MOST_MB),
+    type=Whole(1, MOST_MB),
     metavar="MB",
     default=128,
     show_default=True,
@@ -140,6 +146,7 @@ def compact(place: str, kind: str, catalog: str, options: tuple[str, ...], targe
 @command.command(
     "expire",
     cls=Command,
+    short_help="Drop old versions, and files of no use.",
     examples=[
         ("drop versions older than a month", "barnabas table expire lake/orders --format delta --older-than 30d"),
     ],

@@ -18,7 +18,7 @@ import click
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import POSITIVE32
+from barnabas.cli.numbers import POSITIVE32, Whole
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
 from barnabas.clients.limits import MOST_PARTITIONS, MOST_REPLICAS
 
@@ -150,14 +150,14 @@ def _flag(name: str) -> str:
 @option("--topic-id", metavar="ID", help="The topic with this id (--describe).", section="Topic")
 @option(
     "--partitions",
-    type=click.IntRange(1, MOST_PARTITIONS),
+    type=Whole(1, MOST_PARTITIONS),
     metavar="N",
     help="How many partitions; default: the broker's.",
     section="Topic",
 )
 @option(
     "--replication-factor",
-    type=click.IntRange(1, MOST_REPLICAS),
+    type=Whole(1, MOST_REPLICAS),
     metavar="N",
     help="How many copies of each partition; default: the broker's.",
     section="Topic",

@@ -10,7 +10,7 @@ import click
 from barnabas.cli.connection import connected, connected_group, find_broker
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, F, Group, option
-from barnabas.cli.numbers import INT16, INT32, INT64, MAX_INT32
+from barnabas.cli.numbers import INT16, INT32, INT64, MAX_INT32, Whole
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_padded, print_table, remark
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def look_at(cluster: Cluster, topic: str | None, partition: int | None, broker_i
 @option("--start-offset", type=INT64, metavar="OFFSET", help="The one that begins here.")
 @option("--producer-id", type=INT64, metavar="ID", help="Or that of this producer, ...")
 @option("--producer-epoch", type=INT16, metavar="N", help="... with its epoch ...")
-@option("--coordinator-epoch", type=click.IntRange(-1, MAX_INT32), metavar="N", help="... and that of its coordinator.")
+@option("--coordinator-epoch", type=Whole(-1, MAX_INT32), metavar="N", help="... and that of its coordinator.")
 @connected
 def abort_command(
     connect: Connect,

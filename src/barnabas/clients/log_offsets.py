@@ -147,9 +147,15 @@ def delete_before(cluster: Cluster, wanted: Mapping[TopicPartition, int]) -> dic
                 results[TopicPartition(topic.name, answer.partition_index)] = (
                     answer.low_watermark
                     if answer.error_code == ErrorCode.none
-                    else RequestRefused(answer.error_code, f"the broker answered {answer.error_code.name.upper()}")
+                    else _not_deleted(answer.error_code, wanted[TopicPartition(topic.name, answer.partition_index)])
                 )
     return results
+
+
+def _not_deleted(code: ErrorCode, offset: int) -> RequestRefused:
+    if code == ErrorCode.offset_out_of_range:
+        return RequestRefused(code, f"offset {offset} is not in the partition, nor is it its end")
+    return RequestRefused(code, f"the broker answered {code.name.upper()}")
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

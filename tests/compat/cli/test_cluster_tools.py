@@ -113,10 +113,10 @@ def test_delete_records_agrees_with_kafka_delete_records(
     write((0, -1), (7, 1), (1, 99))
     partly = ours("delete-records", "--offset-json-file", file, "--json")
     assert partly.returncode == 1
-    assert [(row["partition"], row["lowWatermark"]) for row in json.loads(partly.stdout)] == [
-        (0, 10),
-        (1, None),
-        (7, None),
+    assert [(row["partition"], row["lowWatermark"], row["error"]) for row in json.loads(partly.stdout)] == [
+        (0, 10, None),
+        (1, None, "offset 99 is not in the partition, nor is it its end"),
+        (7, None, "there is no such partition, or nobody leads it"),
     ]
     assert partly.stderr == f"Error: Nothing was deleted from {topic}-1, {topic}-7.\n"
 

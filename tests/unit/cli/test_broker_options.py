@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 
 from barnabas.cli.broker_options import load_config
@@ -58,7 +59,12 @@ def test_set_alone_keeps_the_other_defaults() -> None:
     assert config.log_dirs == (Path.cwd() / "data",)
 
 
-@pytest.mark.parametrize("listen", ["nonsense", "localhost", "localhost:http", "localhost:70000"])
-def test_an_address_that_is_none_is_refused(listen: str) -> None:
-    with pytest.raises(ConfigError, match="listeners has the entry"):
+def test_a_port_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a port is a number from 0 to 65535"):
+        load_config(listen="localhost:70000")
+
+
+@pytest.mark.parametrize("listen", ["localhost", "9092", "localhost:http", "localhost:"])
+def test_where_to_listen_is_a_host_and_a_port(listen: str) -> None:
+    with pytest.raises(click.UsageError, match=f"--listen {listen} is not of the form HOST:PORT"):
         load_config(listen=listen)

@@ -8,6 +8,9 @@ import pytest
 
 from barnabas.cli import features, log_dirs
 from barnabas.cli.broker_api_versions import Broker, print_lines, usable
+from barnabas.clients.log_dirs import LogDir, ReplicaInfo
+from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import Run
@@ -64,24 +67,24 @@ def test_command_lines_that_mean_nothing_are_refused(run: Run, line: str, compla
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("features describe --node-id 3000000000", "'--node-id': 3000000000 is not in the range"),
-        ("transactions describe-producers --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
-        ("transactions find-hanging --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
-        ("transactions abort --topic t --partition 0 --producer-epoch 99999", "'--producer-epoch': 99999 is not in"),
+        ("features describe --node-id 3000000000", "'--node-id': 3000000000 is not from"),
+        ("transactions describe-producers --topic t --partition 3000000000", "'--partition': 3000000000 is not from"),
+        ("transactions find-hanging --topic t --partition 3000000000", "'--partition': 3000000000 is not from"),
+        ("transactions abort --topic t --partition 0 --producer-epoch 99999", "'--producer-epoch': 99999 is not from"),
         ("transactions abort --topic t --partition 0 --start-offset 99999999999999999999", "'--start-offset': 9999"),
         ("transactions abort --topic t --partition 0 --coordinator-epoch 3000000000", "'--coordinator-epoch': 3000"),
-        ("leader-election --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
+        ("leader-election --topic t --partition 3000000000", "'--partition': 3000000000 is not from"),
         (
             "topics --create --topic t --partitions 999999999",
-            "'--partitions': 999999999 is not in the range 1<=",
+            "'--partitions': 999999999 is not from 1 to",
         ),
-        ("topics --create --topic t --replication-factor 99999", "'--replication-factor': 99999 is not in the range"),
-        ("reassign-partitions --list --timeout 99999999999", "'--timeout': 99999999999 is not in the range"),
-        ("groups --list --timeout 99999999999999", "'--timeout': 99999999999999 is not in the range"),
-        ("groups --reset-offsets --to-offset 99999999999999999999", "'--to-offset': 99999999999999999999 is not in"),
-        ("consume --topic t --timeout-ms 99999999999999999999", "'--timeout-ms': 99999999999999999999 is not in"),
-        ("latency --topic t --num-records 3000000000", "'--num-records': 3000000000 is not in the range"),
-        ("consume --topic t --partition 3000000000", "'--partition': 3000000000 is not in"),
+        ("topics --create --topic t --replication-factor 99999", "'--replication-factor': 99999 is not from"),
+        ("reassign-partitions --list --timeout 99999999999", "'--timeout': 99999999999 is not from"),
+        ("groups --list --timeout 99999999999999", "'--timeout': 99999999999999 is not from"),
+        ("groups --reset-offsets --to-offset 99999999999999999999", "'--to-offset': 99999999999999999999 is not from"),
+        ("consume --topic t --timeout-ms 99999999999999999999", "'--timeout-ms': 99999999999999999999 is not from"),
+        ("latency --topic t --num-records 3000000000", "'--num-records': 3000000000 is not from"),
+        ("consume --topic t --partition 3000000000", "'--partition': 3000000000 is not from"),
         ("consume --topic t --partition 0 --offset 99999999999999999999", "an offset is at most 9223372036854775807."),
     ],
 )
@@ -95,3 +98,16 @@ def test_the_help_does_not_speak_of_the_protocols_ranges(run: Run) -> None:
     help_text = run("transactions", "abort", "--help").stdout
     assert "--producer-epoch N" in help_text
     assert "32767" not in help_text
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 partitions, 0 B"), (1, "1 partition, 5 B"), (2, "2 partitions, 10 B")]
+)
+def test_how_many_partitions_a_directory_has(capsys: pytest.CaptureFixture[str], count: int, told: str) -> None:
+    replicas = tuple(
+        ReplicaInfo(partition=TopicPartition("t", number), size=5, offset_lag=0, is_future=False)
+        for number in range(count)
+    )
+    found = LogDir(path="/data", error=ErrorCode.none, total_bytes=None, usable_bytes=None, replicas=replicas)
+    log_dirs.print_tables({1: [found]}, frozenset())
+    assert capsys.readouterr().out.startswith(f"broker 1  /data\n{told}\n")

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from barnabas.cli.delete_records import parse_offsets
 from barnabas.cli.failures import Failed
 
-FILE = Path("offsets.json")
+FILE = "offsets.json"
 
 
 def test_a_file() -> None:

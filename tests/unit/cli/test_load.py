@@ -108,4 +108,4 @@ def test_a_table_that_is_not_there(tmp_path: Path) -> None:
 def test_files_of_a_table_have_a_largest_size(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["table", "compact", str(tmp_path), "--target-size", str(10**14)])
     assert done.exit_code == 2
-    assert "is not in the range 1<=x<=1048576" in done.output
+    assert "is not from 1 to 1048576." in done.output

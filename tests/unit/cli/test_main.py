@@ -57,6 +57,13 @@ def test_every_command_below_a_command_has_an_example_of_itself() -> None:
         assert any(name in line for line in lines), name
 
 
+def test_no_summary_of_a_command_is_cut_short() -> None:
+    for name, command in leaves(cli, "barnabas"):
+        if name.removeprefix("barnabas ") in NAMES:  # the program's own help has summaries of its own
+            continue
+        assert not command.get_short_help_str(limit=60).endswith("..."), name
+
+
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_help_is_not_wrapped_within_names(width: int) -> None:
     for name, command in leaves(cli, "barnabas"):

@@ -111,7 +111,6 @@ def test_what_keeps_a_broker_from_starting_is_told_in_one_line(run: Run, broker:
         (("--set", "num.partitions"), "'num.partitions' is not a setting: write it as key=value"),
         (("--set", "num.partitons=1"), "num.partitons is not a configuration key: did you mean num.partitions?"),
         (("--set", "num.partitions=many"), "num.partitions"),
-        (("--listen", "9092"), "listeners has the entry 'PLAINTEXT://9092'"),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_told_in_one_line(
@@ -178,8 +177,8 @@ class TestBackground:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--brokers", "1000000000"), "1000000000 is not in the range 1<=x<=100."),
-        (("--brokers", "0"), "0 is not in the range 1<=x<=100."),
+        (("--brokers", "1000000000"), "1000000000 is not from 1 to 100."),
+        (("--brokers", "0"), "0 is not from 1 to 100."),
         (
             ("--brokers", "3", "--listen", "localhost:65534"),
             "--listen localhost:65534 leaves no room for 3 brokers: ports end at 65535.",

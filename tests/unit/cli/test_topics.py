@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.clients.errors import RequestRefused
+from barnabas.model.errors import ErrorCode
+
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import FakeAdmin, Run
 
@@ -201,7 +204,7 @@ class TestDelete:
         ("--alter --topic t", "--alter needs --partitions, --config or --delete-config."),
         ("--alter --topic t --config a=b --replica-assignment 0", "needs --partitions"),
         ("--create --topic t --replica-assignment 0 --partitions 1", "leave out --partitions"),
-        ("--create --topic t --partitions 0", "1<=x<=100000"),
+        ("--create --topic t --partitions 0", "0 is not from 1 to 100000"),
         ("--create --topic t --config retention.ms", "not of the form KEY=VALUE"),
         ("--create --topic t --replica-assignment 0:x", "broker ids are numbers"),
         ("--create --topic t --replica-assignment 0:0", "partition 0 names a broker twice"),
@@ -213,3 +216,17 @@ def test_command_lines_that_mean_nothing_are_refused(run: Run, line: str, compla
     result = run("topics", *line.split())
     assert result.exit_code == 2
     assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"), [("retention.m", ". Did you mean retention.ms?"), ("colour", "")], ids=["near", "far"]
+)
+def test_a_setting_that_is_not_there_may_be_near_to_one(
+    run: Run, cluster: FakeAdmin, monkeypatch: pytest.MonkeyPatch, typed: str, hint: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RequestRefused(ErrorCode.invalid_config, f"Unknown topic config name: {typed}")
+
+    monkeypatch.setattr(cluster, "create_topic", refuse)
+    result = run("topics", "--create", "--topic", "t", "--config", f"{typed}=1")
+    assert (result.exit_code, result.stderr) == (1, f"Error: Unknown topic config name: {typed}{hint}\n")

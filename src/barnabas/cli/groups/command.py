@@ -118,7 +118,7 @@ class Options:
         if self.dry_run and self.execute:
             raise click.UsageError("Give --dry-run or --execute, not both.")
         if sum(map(self.given, SCENARIOS)) != 1:
-            raise click.UsageError(f"--reset-offsets needs one of {', '.join(map(_flag, SCENARIOS))}.")
+            raise click.UsageError(f"--reset-offsets needs exactly one of {', '.join(map(_flag, SCENARIOS))}.")
         if self.topic and self.all_topics:
             raise click.UsageError("Give --topic or --all-topics, not both.")
         if not (self.topic or self.all_topics or self.from_file):

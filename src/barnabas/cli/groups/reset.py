@@ -59,7 +59,7 @@ def reset_offsets(groups: Groups, options: Options) -> None:
         for group_id, offsets in plan.items():
             groups.commit(group_id, offsets)
     show_plan(plan, before, options)
-    if not options.execute and not options.dry_run:
+    if not (options.execute or options.dry_run or options.export):
         remark("Nothing was changed: add --execute to do it, or --dry-run to say that looking was all you wanted.")
     if active:
         reasons = (f"group '{group_id}' is {group.state}" for group_id, group in sorted(active.items()))

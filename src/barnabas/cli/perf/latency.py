@@ -12,7 +12,7 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import INT32, MAX_INT32, POSITIVE32
+from barnabas.cli.numbers import INT32, MAX_INT32, POSITIVE32, Whole
 from barnabas.cli.output import json_option, print_json, remark
 from barnabas.cli.perf.properties import from_files, open_perf_client, with_address
 from barnabas.cli.perf.stats import percent, percentiles, sayer
@@ -76,7 +76,7 @@ PATIENCE: Final = 60.0
 )
 @option(
     "--record-header-size",
-    type=click.IntRange(-1, MAX_INT32),
+    type=Whole(-1, MAX_INT32),
     default=0,
     metavar="BYTES",
     help="The size of their values; -1 for null.",

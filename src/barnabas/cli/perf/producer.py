@@ -12,7 +12,7 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import INT64, POSITIVE32, POSITIVE64
+from barnabas.cli.numbers import INT64, POSITIVE32, POSITIVE64, Decimal
 from barnabas.cli.output import json_option, print_json
 from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
 from barnabas.cli.perf.stats import ProducerStats, sayer, without_collector
@@ -72,7 +72,7 @@ FLUSH_SECONDS = 60.0
 @option(
     "--throughput",
     required=True,
-    type=float,
+    type=Decimal(),
     metavar="N",
     help="About so many records a second; -1 for as many as it goes.",
     section="Load",

@@ -21,6 +21,7 @@ import click
 
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, Group, option
+from barnabas.cli.numbers import Whole
 from barnabas.cli.zookeeper.servers import MAIN_CLASS, find_server
 
 DEFAULT_PORT: Final = 2181
@@ -89,6 +90,7 @@ def command() -> None:
 @command.command(
     "start",
     cls=Command,
+    short_help="Run a ZooKeeper, here or in the background.",
     examples=[
         ("on localhost:2181, data in ./zookeeper", "barnabas zookeeper start"),
         ("with Kafka's file", "barnabas zookeeper start config/zookeeper.properties"),
@@ -102,7 +104,7 @@ def command() -> None:
     metavar="DIR",
     help="Where data is kept, without FILE.  [default: ./zookeeper]",
 )
-@option("--port", type=click.IntRange(1, 65535), metavar="N", help="Where to listen, without FILE.  [default: 2181]")
+@option("--port", type=Whole(1, 65535), metavar="N", help="Where to listen, without FILE.  [default: 2181]")
 @option("--daemon", is_flag=True, help="Run in the background: return when it listens; its log is DIR/zookeeper.log.")
 def start(file: Path | None, data: Path | None, port: int | None, daemon: bool) -> None:
     """Run a ZooKeeper until SIGTERM or Ctrl-C; FILE is one like Kafka's zookeeper.properties.
@@ -154,6 +156,7 @@ def _listens(settings: Settings) -> bool:
 @command.command(
     "stop",
     cls=Command,
+    short_help="End a ZooKeeper that runs in the background.",
     examples=[
         ("the one with its data in ./zookeeper", "barnabas zookeeper stop"),
         ("the one of a file", "barnabas zookeeper stop config/zookeeper.properties"),

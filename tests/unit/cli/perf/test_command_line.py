@@ -27,7 +27,7 @@ LATENCY = "latency --topic t --num-records 10"
         ("producer-perf --topic t --num-records 1 --record-size 1", "Missing option '--throughput'"),
         (PRODUCE, "Give one of --record-size, --payload-file and --payload-monotonic."),
         (f"{PRODUCE} --record-size 1 --payload-monotonic", "Give one of --record-size"),
-        (f"{PRODUCE} --record-size 0", "0 is not in the range"),
+        (f"{PRODUCE} --record-size 0", "0 is not from"),
         (f"{PRODUCE} --record-size 1 --warmup-records 10", "leaves nothing of --num-records 10"),
         (f"{PRODUCE} --record-size 1 --command-property acks", "'acks' is not of the form NAME=VALUE"),
         (f"{PRODUCE} --record-size 1 acks=1", "A property goes behind --command-property."),
