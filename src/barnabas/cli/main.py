@@ -7,6 +7,7 @@ runs, and the list of commands below carries its own one-line help.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any, NamedTuple
 
@@ -152,11 +153,21 @@ def cli() -> None:
     """Barnabas carries messages: a broker that every Kafka client uses, on Kafka's own log format."""
 
 
+def _open_streams() -> None:
+    """Open what the caller has closed of the standard streams, before a file of ours gets its number."""
+    from pathlib import Path
+
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # open until the end
+
+
 def main() -> None:
     """Run the program (the entry point of the package)."""
     # kio imports hypothesis where it is installed (0.2 s, and a .hypothesis directory where one stands); no command
     # has a use for it, so in this process it is not there.
     sys.modules["hypothesis"] = None  # type: ignore[assignment]  # the documented way to block an import
+    _open_streams()
     cli(prog_name="barnabas")
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from tests.support.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.unit.cli.conftest import Run
 
@@ -148,6 +150,12 @@ def test_an_interrupt_has_its_own_exit_code_and_says_nothing(run: Run) -> None:
     finally:
         cli.commands.pop("break")
     assert (result.exit_code, result.output) == (130, "")
+
+
+def test_standard_streams_may_be_closed(tmp_path: Path) -> None:
+    line = shlex.join([sys.executable, "-m", "barnabas.cli.main", "log", "cleaner", str(tmp_path)])
+    done = subprocess.run(["sh", "-c", f"{line} <&- >&-"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, f"No partition of {tmp_path} was cleaned yet.\n")
 
 
 def test_help_loads_no_command_and_nothing_heavy() -> None:

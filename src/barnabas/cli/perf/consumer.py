@@ -22,7 +22,7 @@ from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import POSITIVE32, POSITIVE64
 from barnabas.cli.output import json_option, print_json
 from barnabas.cli.perf.dates import JavaDate
-from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
+from barnabas.cli.perf.properties import address_option, deprecated, from_files, open_perf_client, pairs, with_address
 from barnabas.cli.perf.stats import MB, sayer, without_collector
 
 BATCH: Final = 10_000
@@ -103,7 +103,7 @@ DEFAULTS: Final = {
 @option("--hide-header", is_flag=True, help="Do not print the header.", section="Report")
 @option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.", section="Report")
 @json_option
-@option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
+@address_option
 @option("--broker-list", metavar="HOST:PORT,...", help="The same, Kafka's old flag.", section="Connection")
 @option(
     "--command-property", multiple=True, metavar="NAME=VALUE", help="A property of the consumer.", section="Connection"

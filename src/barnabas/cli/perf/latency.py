@@ -14,7 +14,7 @@ from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import INT32, MAX_INT32, POSITIVE32, Whole
 from barnabas.cli.output import json_option, print_json, remark
-from barnabas.cli.perf.properties import from_files, open_perf_client, with_address
+from barnabas.cli.perf.properties import address_option, from_files, open_perf_client, with_address
 from barnabas.cli.perf.stats import percent, percentiles, sayer
 
 EVERY: Final = 1000
@@ -84,7 +84,7 @@ PATIENCE: Final = 60.0
 )
 @option("--microseconds", is_flag=True, help="Print percentiles in microseconds.", section="Report")
 @json_option
-@option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
+@address_option
 @option(
     "--command-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),

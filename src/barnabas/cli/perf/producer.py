@@ -14,7 +14,7 @@ from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import INT64, POSITIVE32, POSITIVE64, Decimal
 from barnabas.cli.output import json_option, print_json
-from barnabas.cli.perf.properties import deprecated, from_files, open_perf_client, pairs, with_address
+from barnabas.cli.perf.properties import address_option, deprecated, from_files, open_perf_client, pairs, with_address
 from barnabas.cli.perf.stats import ProducerStats, sayer, without_collector
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ FLUSH_SECONDS = 60.0
 )
 @option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.", section="Report")
 @json_option
-@option("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.", section="Connection")
+@address_option
 @option(
     "--command-property",
     multiple=True,

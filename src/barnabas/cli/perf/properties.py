@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP_SERVER
+from barnabas.cli.help import F, option
 from barnabas.cli.output import remark
 
 if TYPE_CHECKING:
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
 CONNECT_SECONDS: Final = 3.0
 _OF_BYTES: Final = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 """Java's classes, which Kafka's tools overrule too: a tool that measures sends and reads bytes."""
+
+
+def address_option(command: F) -> F:
+    """`--bootstrap-server`, which goes before what properties say."""
+    return option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        help="Where to find the cluster; one broker is enough.  [default: that of the properties, or "
+        f"{DEFAULT_BOOTSTRAP_SERVER}]",
+        section="Connection",
+    )(command)
 
 
 def pairs(given: Iterable[str]) -> dict[str, str]:
