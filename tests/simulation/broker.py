@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.machines.controller.image import ClusterImage, PartitionImage
 from barnabas.machines.controller.requests import AlterIsr, IsrChange
@@ -47,6 +47,13 @@ class Following:
         self.asked_at = -_PATIENCE
 
 
+class Written(NamedTuple):
+    """What a client wrote, and where."""
+
+    offset: int
+    record: Record
+
+
 class Broker(Process):
     """One process; its logs are the host's."""
 
@@ -68,11 +75,14 @@ class Broker(Process):
         self.session: Session | None = None
         self.leads: dict[int, PartitionLeader] = {}
         self.follows: dict[int, Following] = {}
+        self._waiting: dict[int, list[Written]] = {}
+        """Those who wrote to a partition and wait for an answer, which comes when their record is committed."""
         self._logs = logs
         self._promises = promises
         self._peers = peers
         self._proposed_at = -_PATIENCE
         self._proposal = 0
+        self._last_told = (-1, -1, -1)
         self.stops = False
         self._look()
         self._tick()
@@ -123,7 +133,8 @@ class Broker(Process):
     def _lost_session(self) -> None:
         """Stop leading until it is registered again and was told everything anew."""
         self.session = None
-        self.leads.clear()
+        for index in list(self.leads):
+            self._break_off(index)
         self.follows.clear()
         self.image = ClusterImage(controller_epoch=self.image.controller_epoch)
 
@@ -137,9 +148,13 @@ class Broker(Process):
 
     def told(self, message: Announcement, reply: Callable[[bool], None]) -> None:
         """Another broker's controller decided."""
+        place = message.controller_epoch, message.broker_epoch, message.number
         if message.controller_epoch < self.image.controller_epoch or message.broker_epoch != self.epoch:
             reply(False)
             return
+        if place < self._last_told:
+            return  # the one who sent it waits for the answer to a later message
+        self._last_told = place
         if isinstance(message, LeaderAndIsrRequest):
             self._take(updates.led(self.image, message))
         elif isinstance(message, UpdateMetadataRequest):
@@ -166,8 +181,14 @@ class Broker(Process):
         return log
 
     def _drop(self, index: int) -> None:
-        if self.leads.pop(index, None) is not None or self.follows.pop(index, None) is not None:
+        if self._break_off(index) is not None or self.follows.pop(index, None) is not None:
             self._logs.pop((self.host, index), None)
+
+    def _break_off(self, index: int) -> PartitionLeader | None:
+        """Lead a partition no more: who waits is told to try elsewhere. Who leads on lets them wait on."""
+        if self.mistakes.waits_end:
+            self._waiting.pop(index, None)
+        return self.leads.pop(index, None)
 
     def _lead(self, partition: PartitionImage) -> None:
         index, log = partition.index, self._log(partition.index)
@@ -202,7 +223,7 @@ class Broker(Process):
             return
         if known is not None and known.epoch >= partition.leader_epoch:
             return
-        self.leads.pop(index, None)
+        self._break_off(index)
         self._log(index)
         self.follows[index] = Following(partition.leader, partition.leader_epoch)
 
@@ -210,13 +231,18 @@ class Broker(Process):
         log = self._log(index)
         log.high_watermark = leader.high_watermark
         self._promises.has_committed(index, log, leader.high_watermark)
+        waiting = self._waiting.get(index, [])
+        while waiting and waiting[0].offset < leader.high_watermark:
+            self._promises.acknowledges(index, *waiting.pop(0), leader.leader_epoch)
 
     # Leading
 
     def write(self, index: int, value: int) -> None:
         """A client writes to a partition that this broker believes to lead."""
         leader, log = self.leads[index], self._log(index)
-        log.append(Record(leader.leader_epoch, value))
+        record = Record(leader.leader_epoch, value)
+        self._waiting.setdefault(index, []).append(Written(log.end, record))
+        log.append(record)
         if leader.appended(log.end):
             self._advanced(index, leader)
 

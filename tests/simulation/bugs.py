@@ -24,6 +24,8 @@ class Mistakes:
     defaults: TopicDefaults = field(default_factory=TopicDefaults)
     guarded: bool = True
     """Whether the tree looks at the term of a controller that writes."""
+    waits_end: bool = True
+    """Whether who waits for a record is told when its leader leads no more."""
 
 
 class _AcksAtOnce(PartitionLeader):
@@ -86,4 +88,5 @@ BUGS = {
     "no truncation": Mistakes(cut=_cut_nothing),
     "a leader from outside the ISR": Mistakes(defaults=TopicDefaults(unclean_elections=True)),
     "a controller that was replaced writes": Mistakes(guarded=False),
+    "a wait outlasts a leader that was replaced": Mistakes(waits_end=False),
 }

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
+
+from kio.static.primitive import i64
 
 from barnabas.machines.controller.machine import ControllerMachine
 from barnabas.machines.controller.requests import Registered
@@ -149,7 +152,7 @@ class Courier:
                 else:
                     self.dismissed = True
 
-        self._broker.ask(self._target.broker_id, "told", message, answered)
+        self._broker.ask(self._target.broker_id, "told", replace(message, number=i64(attempt)), answered)
         self._broker.after(_PATIENCE, self._give_up, attempt)
 
     def _give_up(self, attempt: int) -> None:

@@ -1,6 +1,7 @@
 """What must hold at every moment, whatever happens (as long as no unclean election is allowed).
 
     one leader      a leader epoch of a partition has one leader
+    answered        who was told that a record is stored finds it at its offset
     kept            what was once below a leader's high watermark is there for ever, the same at every offset
     in sync         everyone in the stored ISR has all of it
 
@@ -39,6 +40,8 @@ class Promises:
         self._leaders: dict[tuple[int, int], int] = {}
         self._stored: dict[int, PartitionImage] = {}
         self.committed: dict[int, list[Record]] = {}
+        self.waited_on = 0
+        """Records that were acknowledged in a later leader epoch than they were written in."""
 
     def leads(self, partition: int, epoch: int, broker: int) -> None:
         """A broker begins to lead."""
@@ -54,6 +57,13 @@ class Promises:
             raise Broken(f"{partition} has other records below {known} than were committed: {log.records[:known]}")
         committed.extend(log.records[known:high_watermark])
         self.look(partition)
+
+    def acknowledges(self, partition: int, offset: int, record: Record, epoch: int) -> None:
+        """A leader tells a client that its record is stored."""
+        found = self.committed[partition][offset]
+        if found != record:
+            raise Broken(f"a client was told that {record} is at {offset} of {partition}, and there is {found}")
+        self.waited_on += record.epoch < epoch
 
     def stores(self, before: PartitionImage, after: PartitionImage) -> None:
         """The controller's decision becomes true."""

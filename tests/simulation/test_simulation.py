@@ -30,12 +30,13 @@ def test_every_story_keeps_the_promises(first: int) -> None:
 
 
 def test_stories_have_all_that_is_to_be_told() -> None:
-    """Leaders and controllers change, and records are committed all the same."""
+    """Leaders and controllers change, and records are committed all the same; some clients wait on for theirs."""
     stories = [Story(seed) for seed in range(10)]
     for story in stories:
         story.run()
         assert all(len(story.promises.committed[index]) > 10 for index in range(PARTITIONS))
     assert sum(story.tree.controller_epoch for story in stories) > 30
+    assert sum(story.promises.waited_on for story in stories) > 30
     assert sum(partition.leader_epoch for story in stories for partition in story.tree.topic.partitions) > 100
 
 
