@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 def test_files_lie_where_the_log_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     place = tmp_path / "lake"
     place.mkdir()
-    table = DeltaLakeTable(place.as_uri(), ["kind"])
+    table = DeltaLakeTable(str(place), ["kind"])
     add(table, 0, 1, kind="first")
     with monkeypatch.context() as patched:
         patched.setattr(destinations, "is_remote", lambda _: True)
-        destination = pickle.loads(pickle.dumps(table.destination()))
+        destination = pickle.loads(pickle.dumps(replace(table.destination(), root=place.as_uri())))
         batch = rows(1, 10, kind=kind)
         [file] = write_files([batch], destination)
         bare = DataFile(file.path, file.rows, file.size, file.partition)
