@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import InvalidClientConfig
+from barnabas.clients.limits import MAX_INT32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,14 +96,18 @@ def open_client(kafka: Any, kind: str, found: Mapping[str, Any]) -> Any:
     try:
         return getattr(kafka, kind)(for_librdkafka(found))
     except kafka.KafkaException as error:
-        raise InvalidClientConfig(error.args[0].str()) from error
+        raise InvalidClientConfig(error.args[0].str().strip()) from error
     except (TypeError, ValueError) as error:
         raise InvalidClientConfig(str(error)) from error
 
 
 def milliseconds(seconds: float | None) -> int | None:
-    """Seconds as librdkafka's milliseconds; None stays None."""
-    return None if seconds is None else round(seconds * 1000)
+    """Seconds as librdkafka's milliseconds; None stays None. Raises InvalidClientConfig for what is beyond them."""
+    if seconds is None:
+        return None
+    if not abs(seconds) * 1000 <= MAX_INT32:
+        raise InvalidClientConfig(f"{seconds} seconds are no time that librdkafka can wait")
+    return round(seconds * 1000)
 
 
 def is_true(value: object) -> bool:

@@ -191,6 +191,8 @@ class Consumer(ConsumerBase[K, V]):
         reader = self._reader
         while not (assigned := reader.assignment()):
             reader.fetch(SLICE)
+            if not reader.grouped:
+                return
         ends = {partition: reader.ends(partition)[1] for partition in assigned}
         while True:
             record = reader.take()

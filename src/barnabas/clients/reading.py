@@ -26,6 +26,7 @@ from barnabas.clients.errors import (
     RequestRefused,
     translated,
 )
+from barnabas.clients.limits import MAX_INT64, within
 from barnabas.clients.patterns import as_posix
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V
 from barnabas.clients.serializers import from_bytes
@@ -75,7 +76,7 @@ class Reader(Generic[K, V]):
         self._kafka = kafka
         self._client = client
         self.auto_commit = auto_commit
-        self._grouped = grouped
+        self.grouped = grouped
         self._incremental = incremental
         self._reset = reset
         self._read_key = from_bytes(key_deserializer)
@@ -88,6 +89,8 @@ class Reader(Generic[K, V]):
         """Offsets that are to be committed, automatically or without anybody waiting: `commit` repeats them."""
         self._reached: dict[tuple[str, int], int] = {}
         self._in_hand: Sequence[ConsumerRecord[K, V]] = ()
+        self._chosen = False
+        """Whether it was said what to read."""
 
     # Handing out
 
@@ -135,6 +138,8 @@ class Reader(Generic[K, V]):
             return True
         if self.closed:
             raise ClientClosed("the consumer is closed")
+        if not self._chosen:
+            raise InvalidClientConfig("there is nothing to read: give topics, or call subscribe() or assign()")
         wanted = limit or self.max_records
         try:
             found = self._client.consume(wanted, 0)
@@ -282,7 +287,7 @@ class Reader(Generic[K, V]):
                 raise translated(error.args[0], "store offsets") from error
 
     def _need_group(self, doing: str) -> None:
-        if not self._grouped:
+        if not self.grouped:
             raise InvalidClientConfig(f"to {doing}, a consumer needs a group: give group_id=")
 
     # What is read
@@ -301,7 +306,7 @@ class Reader(Generic[K, V]):
         if not wanted:
             raise InvalidClientConfig("no topics are given")
         self.done()
-        if not self._grouped:
+        if not self.grouped:
             partitions = self._all_partitions(wanted)
             self.assign({partition: start(partition) if start else None for partition in partitions})
             if on_assign is not None:
@@ -332,6 +337,7 @@ class Reader(Generic[K, V]):
                 told(partitions)
 
         self._forget_all()
+        self._chosen = True
         names = [_for_librdkafka(topic) for topic in wanted]
         try:
             self._client.subscribe(names, on_assign=assigned, on_revoke=revoked, on_lost=lost)
@@ -341,15 +347,17 @@ class Reader(Generic[K, V]):
     def unsubscribe(self) -> None:
         """Read nothing any more."""
         self.done()
-        if self._grouped:
+        if self.grouped:
             self._client.unsubscribe()
         self._client.unassign()
         self._forget_all()
+        self._chosen = False
 
     def assign(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Read these partitions from these offsets; None: from the committed offset, or from where a reset goes."""
         self.done()
         self._forget_all()
+        self._chosen = True
         places = [self._place(partition, offset) for partition, offset in offsets.items()]
         self._ask("assign partitions", self._client.assign, places)
 
@@ -359,7 +367,9 @@ class Reader(Generic[K, V]):
 
     def _place(self, partition: TopicPartition, offset: int | None) -> Any:
         if offset is None:
-            offset = self._kafka.OFFSET_INVALID if self._grouped else self._reset
+            offset = self._kafka.OFFSET_INVALID if self.grouped else self._reset
+        else:
+            within(f"offset of {partition}", offset, BEGINNING, MAX_INT64)
         return self._kafka.TopicPartition(*partition, offset)
 
     def _all_partitions(self, topics: list[str | re.Pattern[str]]) -> list[TopicPartition]:
@@ -392,8 +402,8 @@ class Reader(Generic[K, V]):
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at this offset."""
+        place = self._place(partition, offset)
         self._forget([partition])
-        place = self._kafka.TopicPartition(*partition, offset)
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:

@@ -56,6 +56,10 @@ Acks: TypeAlias = Literal["all", 0, 1, -1, "0", "1", "-1"]
 Compression: TypeAlias = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 WhenFull: TypeAlias = Literal["block", "raise", "discard"]
 
+SERIALIZE: Final = (
+    ". Give key_serializer= or value_serializer= for anything but bytes and str, as JSON of "
+    "barnabas.clients.serializers"
+)
 MAX_BLOCK: Final = 60.0
 SLICE: Final = 0.2
 """How long a call into librdkafka may keep Ctrl-C waiting, in seconds."""
@@ -176,9 +180,12 @@ class ProducerBase(Generic[K, V]):
         try:
             self._client.produce(*arguments)
         except TypeError as error:
-            raise SerializationFailed(
-                f"record for {arguments[0]}: {error}. Give key_serializer= or value_serializer= for anything but "
-                "bytes and str, as JSON of barnabas.clients.serializers"
+            next_step = SERIALIZE if "bytes-like" in str(error) else ""
+            raise SerializationFailed(f"record for {arguments[0]}: {error}{next_step}") from error
+        except OverflowError as error:
+            topic, partition, timestamp = arguments[0], arguments[3], arguments[6]
+            raise InvalidClientConfig(
+                f"record for {topic}: no broker takes partition {partition} with timestamp {timestamp}: {error}"
             ) from error
         except self._kafka.KafkaException as error:
             raise translated(error.args[0], f"record for {arguments[0]}") from error

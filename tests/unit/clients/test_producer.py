@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.clients.aio import AsyncConsumer, AsyncProducer
 from barnabas.clients.consumer import Consumer
-from barnabas.clients.errors import BufferFull, InvalidClientConfig, NotDelivered
+from barnabas.clients.errors import BufferFull, InvalidClientConfig, NotDelivered, SerializationFailed
 from barnabas.clients.producer import Producer
 from tests.support.processes import free_port
 
@@ -112,3 +112,36 @@ def test_nor_does_one_of_asyncio() -> None:
                     raise AssertionError("the block has begun")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"partition": 2**40}, "no broker takes partition 1099511627776 with timestamp 0"),
+        ({"timestamp": 2**70}, f"no broker takes partition -1 with timestamp {2**70}"),
+    ],
+)
+def test_numbers_beyond_those_of_a_record_are_refused(unreachable: Producer, record: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidClientConfig, match=f"^record for t: {told}"):
+        unreachable.send("t", "x", **record)
+
+
+def test_only_keys_and_values_are_told_to_be_serialized(unreachable: Producer) -> None:
+    with pytest.raises(SerializationFailed, match="Give key_serializer= or value_serializer="):
+        unreachable.send("t", 5)  # type: ignore[arg-type]
+    with pytest.raises(SerializationFailed) as caught:
+        unreachable.send("t", "x", headers={"a": 5})  # type: ignore[arg-type]
+    assert "serializer" not in str(caught.value)
+
+
+@pytest.mark.parametrize("seconds", [1e12, float("nan"), float("inf")])
+def test_times_that_cannot_be_waited_are_refused(seconds: float) -> None:
+    with pytest.raises(InvalidClientConfig, match=f"^{seconds} seconds are no time".replace("+", r"\+")):
+        Producer("127.0.0.1:1", delivery_timeout=seconds)
+
+
+def test_what_librdkafka_refuses_is_one_line() -> None:
+    with pytest.raises(InvalidClientConfig) as caught:
+        Producer("127.0.0.1:1", linger=-1)
+    assert "is outside allowed range" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -82,6 +82,8 @@ class AsyncConsumer(ConsumerBase[K, V]):
         reader = self._reader
         while not (assigned := await self.assignment()):
             await self._fetch(SLICE)
+            if not reader.grouped:
+                return
         ends = {partition: (await self.ends(partition))[1] for partition in assigned}
         while True:
             record = reader.take()
