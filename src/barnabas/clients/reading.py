@@ -91,6 +91,8 @@ class Reader(Generic[K, V]):
         self._in_hand: Sequence[ConsumerRecord[K, V]] = ()
         self._chosen = False
         """Whether it was said what to read."""
+        self._sought: dict[tuple[str, int], int] = {}
+        """Where partitions were moved to of which nothing has come since."""
 
     # Handing out
 
@@ -149,7 +151,7 @@ class Reader(Generic[K, V]):
                     found = [message, *self._client.consume(wanted - 1, 0)] if wanted > 1 else [message]
         except self._kafka.KafkaException as error:
             raise translated(error.args[0], "read") from error
-        for message in found:
+        for message in self._not_astray(found) if self._sought else found:
             trouble = message.error()
             if trouble is not None and trouble.code() == trouble._PARTITION_EOF:
                 self._reached[message.topic(), message.partition()] = message.offset()
@@ -159,6 +161,24 @@ class Reader(Generic[K, V]):
             else:
                 self._buffer.append(message)
         return bool(self._buffer)
+
+    def _not_astray(self, messages: Iterable[Any]) -> list[Any]:
+        """What came from where partitions were moved to.
+
+        librdkafka seldom loses a seek that comes while a partition is just being begun with, and goes on with the place
+        at which it began. So a partition of which anything else comes first is moved once more, now that it is being
+        read. What comes then counts: the offset may be one that the log does not have.
+        """
+        kept, astray = [], set()
+        for message in messages:
+            place = (message.topic(), message.partition())
+            offset = self._sought.pop(place, None)
+            if offset is not None and message.offset() != offset:
+                astray.add(place)
+                self._move(TopicPartition(*place), offset)
+            if place not in astray:
+                kept.append(message)
+        return kept
 
     def done(self) -> None:
         """Everything that was handed out is processed: store its offsets for the next commit."""
@@ -402,8 +422,14 @@ class Reader(Generic[K, V]):
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at this offset."""
-        place = self._place(partition, offset)
+        self._place(partition, offset)
         self._forget([partition])
+        self._move(partition, offset)
+        if offset >= 0:
+            self._sought[partition] = offset
+
+    def _move(self, partition: TopicPartition, offset: int) -> None:
+        place = self._place(partition, offset)
         deadline = time.monotonic() + TIMEOUT
         while True:
             try:
@@ -496,6 +522,7 @@ class Reader(Generic[K, V]):
             self._next.pop(partition, None)
             self._first.pop(partition, None)
             self._reached.pop(partition, None)
+            self._sought.pop(partition, None)
             if partition in self._held:
                 self._held[partition] = []
         if self._buffer:
@@ -511,6 +538,7 @@ class Reader(Generic[K, V]):
     def _forget_all(self) -> None:
         self.mark_committed()
         self._reached.clear()
+        self._sought.clear()
         self._held.clear()
         self._buffer.clear()
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import InvalidClientConfig
-from barnabas.clients.reading import _for_librdkafka
+from barnabas.clients.reading import BEGINNING, Reader, _for_librdkafka
 from barnabas.model.ids import TopicPartition
 
 
@@ -64,3 +66,77 @@ def test_offsets_that_no_partition_has_are_refused() -> None:
                 consumer.seek(place, offset)
             with pytest.raises(InvalidClientConfig, match=f"^offset of t-0: {offset} is not from -2 to"):
                 consumer.assign({place: offset})
+
+
+class Message:
+    """What librdkafka hands out: a record, or that the end was reached."""
+
+    def __init__(self, offset: int, *, end: bool = False) -> None:
+        self._offset = offset
+        self._end = end
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> Any:
+        return SimpleNamespace(code=lambda: -191, _PARTITION_EOF=-191) if self._end else None
+
+
+class Client:
+    """A consumer of librdkafka that was moved, and hands out what a test says, a list at a time."""
+
+    def __init__(self, *found: list[Message]) -> None:
+        self.found = list(found)
+        self.moved: list[int] = []
+
+    def seek(self, place: Any) -> None:
+        self.moved.append(place.offset)
+
+    def consume(self, *_: object) -> list[Message]:
+        return self.found.pop(0)
+
+
+def read(client: Client) -> list[int]:
+    """Offsets that come after a move to 42, as long as some do."""
+    kafka = SimpleNamespace(
+        TopicPartition=confluent_kafka.TopicPartition, KafkaException=confluent_kafka.KafkaException
+    )
+    reader = Reader[bytes, bytes](
+        kafka,
+        client,
+        grouped=False,
+        incremental=False,
+        auto_commit=False,
+        reset=BEGINNING,
+        max_records=10,
+        key_deserializer=None,
+        value_deserializer=None,
+    )
+    reader._chosen = True
+    reader.seek(TopicPartition("t", 0), 42)
+    offsets = []
+    while client.found:
+        reader.fetch(0)
+        offsets += [message.offset() for message in reader._buffer]
+        reader._buffer.clear()
+    return offsets
+
+
+def test_a_move_that_librdkafka_lost_is_made_again() -> None:
+    lost = Client([Message(0), Message(1)], [Message(42), Message(43)])
+    assert (read(lost), lost.moved) == ([42, 43], [42, 42])
+    at_the_end = Client([Message(100, end=True)], [Message(42)])
+    assert (read(at_the_end), at_the_end.moved) == ([42], [42, 42])
+
+
+def test_a_move_is_made_again_only_once_and_only_if_it_was_lost() -> None:
+    kept = Client([Message(42), Message(43)], [Message(50)])
+    assert (read(kept), kept.moved) == ([42, 43, 50], [42])
+    gap = Client([Message(45), Message(46)], [Message(45), Message(46)])
+    assert (read(gap), gap.moved) == ([45, 46], [42, 42])
