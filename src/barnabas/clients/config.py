@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import InvalidClientConfig
 from barnabas.clients.limits import MAX_INT32
+from barnabas.clients.log_lines import Echo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP_SERVERS: Final = "localhost:9092"
 
 log = logging.getLogger("barnabas.clients")
+log.addFilter(Echo())
 
 _UNDERSCORES: Final = frozenset({"log_level", "error_cb", "throttle_cb", "stats_cb", "oauth_cb", "logger"})
 """Names that have underscores in librdkafka and confluent-kafka too."""
