@@ -45,6 +45,8 @@ def test_names_of_topics_and_groups(bootstrap: str, new_topic: TopicMaker) -> No
     for command in ("topics", "consume", "produce", "get-offsets", "configs", "producer-perf"):
         assert completed(command, *at, "--topic", topic[:-1]) == [topic]
     assert completed("groups", *at, "--group", topic[:-1]) == [f"{topic}-readers"]
+    for line in (("transactions", *at, "abort"), ("transactions", "abort", *at)):
+        assert completed(*line, "--topic", topic[:-1]) == [topic]
 
 
 def test_without_a_broker_nothing_is_completed_and_nothing_is_said() -> None:
