@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.files import read_properties
 from barnabas.cli.help import F, option
 
 if TYPE_CHECKING:
@@ -49,12 +50,12 @@ def load_config(
 ) -> BrokerConfig:
     """The broker's configuration, checked; raises ConfigError when it cannot be used."""
     from barnabas.model.config.broker import BrokerConfig
-    from barnabas.model.config.properties import parse_overrides, parse_properties
+    from barnabas.model.config.properties import parse_overrides
 
     properties: dict[str, str] = {}
     overrides = parse_overrides(settings)
     if config is not None:
-        properties = parse_properties(config.read_text(encoding="utf-8"))
+        properties = read_properties(config)
     else:
         if not any(key in overrides for key in LISTENER_KEYS):
             listen = listen or DEFAULT_LISTEN

@@ -15,6 +15,7 @@ import click
 
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_properties
 from barnabas.cli.help import Command, option
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
 from barnabas.clients.configs import DEFAULT_ENTITY, EntityType
@@ -203,9 +204,7 @@ def alter(cluster: Cluster, options: Options, added: dict[str, str]) -> None:
 def additions(options: Options) -> dict[str, str]:
     """What --add-config or --add-config-file sets."""
     if options.add_config_file is not None:
-        from barnabas.model.config.properties import parse_properties
-
-        return parse_properties(options.add_config_file.read_text(encoding="utf-8"))
+        return read_properties(options.add_config_file)
     return parse_additions(options.add_config) if options.add_config is not None else {}
 
 

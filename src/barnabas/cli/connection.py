@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_properties
 from barnabas.cli.help import F, option
 from barnabas.cli.numbers import POSITIVE32
 
@@ -121,8 +122,6 @@ def client_properties(command_config: Path | None) -> dict[str, str]:
     """What the file of --command-config says; the address comes from --bootstrap-server."""
     if command_config is None:
         return {}
-    from barnabas.model.config.properties import parse_properties
-
-    properties = parse_properties(command_config.read_text(encoding="utf-8"))
+    properties = read_properties(command_config)
     properties.pop("bootstrap.servers", None)
     return properties

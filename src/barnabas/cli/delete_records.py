@@ -11,6 +11,7 @@ import click
 
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_text
 from barnabas.cli.help import Command, option
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
 from barnabas.clients.errors import RequestRefused
@@ -45,7 +46,7 @@ from barnabas.model.ids import TopicPartition
 def command(offset_json_file: Path, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
     """Delete the oldest records of partitions, up to an offset. The flags are those of kafka-delete-records."""
     from_input = str(offset_json_file) == "-"
-    text = sys.stdin.read() if from_input else offset_json_file.read_text(encoding="utf-8")
+    text = sys.stdin.read() if from_input else read_text(offset_json_file)
     wanted = parse_offsets(text, "standard input" if from_input else str(offset_json_file))
 
     from barnabas.cli import connection

@@ -10,6 +10,7 @@ import click
 
 from barnabas.cli.connection import connection_options
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_text
 from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import INT32
 from barnabas.cli.output import json_option, print_json, remark
@@ -113,7 +114,7 @@ def read_partitions(file: Path) -> list[TopicPartition]:
     from barnabas.model.ids import TopicPartition
 
     try:
-        listed = json.loads(file.read_text(encoding="utf-8"))["partitions"]
+        listed = json.loads(read_text(file))["partitions"]
         found = [TopicPartition(str(one["topic"]), int(one["partition"])) for one in listed]
     except (ValueError, KeyError, TypeError) as error:
         raise click.UsageError(

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_text
 from barnabas.cli.help import Command, F, Group, option
 from barnabas.cli.output import remark
 
@@ -185,7 +186,7 @@ def _embedded(data: Path | None, store: Path | None, *, must_exist: bool) -> Met
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        tree = json.loads(sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8"))
+        tree = json.loads(sys.stdin.read() if str(file) == "-" else read_text(file))
     except ValueError as error:
         raise Failed(f"{file} is not JSON: {error}") from error
     if not isinstance(tree, dict):

@@ -119,8 +119,8 @@ class Avro:
         return value
 
     def _parsed(self, schema: str | Mapping[str, Any] | Path) -> Any:
-        text = schema.read_text(encoding="utf-8") if hasattr(schema, "read_text") else schema
         try:
+            text = schema.read_text(encoding="utf-8") if hasattr(schema, "read_text") else schema
             return self._avro.parse_schema(_json_or_name(text) if isinstance(text, str) else text)
         except (ValueError, KeyError, self._avro.schema.SchemaParseException) as error:
             raise InvalidClientConfig(f"not an Avro schema: {error}") from error

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeGuard
 import click
 
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_text
 from barnabas.cli.groups.columns import Column, print_columns
 from barnabas.cli.groups.listing import selected
 from barnabas.cli.groups.scope import partitions_of, require_led
@@ -219,7 +220,7 @@ def write_plan(rows: Collection[tuple[str, str, int, int]], *, with_group: bool)
 def read_plan(file: Path, group_ids: tuple[str, ...]) -> Plan:
     """The offsets in a file that --export wrote: lines with a group, or without if one --group is named."""
     plan: Plan = {}
-    with file.open(encoding="utf-8", newline="") as lines:
+    with StringIO(read_text(file), newline="") as lines:
         for number, line in enumerate(csv.reader(lines), 1):
             match line:
                 case []:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_text
 from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import INT64, POSITIVE32, POSITIVE64, Decimal
 from barnabas.cli.output import json_option, print_json
@@ -202,7 +203,7 @@ def make_payloads(
 def _from_file(path: Path, delimiter: str, say: Callable[[str], None]) -> Callable[[int], bytes]:
     say(f"Reading payloads from: {path.absolute()}")
     separator = "\n" if delimiter == "\\n" else delimiter
-    lines = [line.encode() for line in path.read_text(encoding="utf-8").split(separator) if line]
+    lines = [line.encode() for line in read_text(path).split(separator) if line]
     if not lines:
         raise click.UsageError(f"{path} holds no payloads.")
     say(f"Number of records read: {len(lines)}")

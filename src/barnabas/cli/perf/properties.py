@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from barnabas.cli.connection import DEFAULT_BOOTSTRAP_SERVER
+from barnabas.cli.files import read_properties
 from barnabas.cli.help import F, option
 from barnabas.cli.output import remark
 
@@ -47,8 +48,6 @@ def pairs(given: Iterable[str]) -> dict[str, str]:
 
 def from_files(old_flag: str, old_file: Path | None, new_file: Path | None) -> dict[str, Any]:
     """What the file of --command-config says, or that of Kafka's older flag, which gets a remark."""
-    from barnabas.model.config.properties import parse_properties
-
     if old_file is not None:
         if new_file is not None:
             raise click.UsageError(f"Give --command-config or {old_flag}, not both.")
@@ -56,7 +55,7 @@ def from_files(old_flag: str, old_file: Path | None, new_file: Path | None) -> d
     file = new_file or old_file
     if file is None:
         return {}
-    found: dict[str, Any] = parse_properties(file.read_text(encoding="utf-8"))
+    found: dict[str, Any] = read_properties(file)
     for name in _OF_BYTES:
         found.pop(name, None)
     return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_text
 from barnabas.clients.replicas import Replica
 from barnabas.model.ids import TopicPartition
 
@@ -98,7 +99,7 @@ def _repeated(values: Iterable[Any]) -> list[Any]:
 def _read(file: Path, key: str, example: str) -> list[dict[str, Any]]:
     form = f'{{"version": {VERSION}, "{key}": [{example}]}}'
     try:
-        document = json.loads(file.read_text(encoding="utf-8"))
+        document = json.loads(read_text(file))
         version = document.get("version", VERSION)
         listed = list(document.get(key, []))
         if not all(isinstance(one, dict) and "topic" in one for one in listed):

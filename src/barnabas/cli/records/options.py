@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from barnabas.cli.files import read_properties
 from barnabas.cli.help import F, option
 from barnabas.cli.output import remark
 from barnabas.cli.records.formats import NAMES
@@ -72,9 +73,7 @@ def one_file(new: Path | None, old: Path | None, new_flag: str, old_flag: str) -
     file = new or old
     if file is None:
         return {}
-    from barnabas.model.config.properties import parse_properties
-
-    return parse_properties(file.read_text(encoding="utf-8"))
+    return read_properties(file)
 
 
 def reach(bootstrap_server: str) -> None:

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 import click
 
 from barnabas.cli.failures import Failed
+from barnabas.cli.files import read_properties
 from barnabas.cli.help import Command, Group, option
 from barnabas.cli.numbers import Whole
 from barnabas.cli.zookeeper.servers import MAIN_CLASS, find_server
@@ -49,9 +50,7 @@ class Settings(NamedTuple):
 
 def read_settings(file: Path) -> Settings:
     """The settings of a file; raises Failed when ZooKeeper could not use it."""
-    from barnabas.model.config.properties import parse_properties
-
-    properties = parse_properties(file.read_text(encoding="utf-8"))
+    properties = read_properties(file)
     data = properties.get("dataDir", "").strip()
     port = (properties.get("clientPort") or properties.get("secureClientPort") or "").strip()
     if not data:
