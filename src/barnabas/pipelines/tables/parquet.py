@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
-from barnabas.pipelines.tables.destinations import Destination, is_remote, local_path, partition_folder
+from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path, partition_folder
 from barnabas.pipelines.tables.errors import Fenced, SchemaConflict, TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_json, upkeep_note
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
@@ -147,7 +147,8 @@ class ParquetTable(Table):
 
     def _look(self) -> Seen:
         last = self._manifest()
-        if last is None and self._root.exists() and any(each.name != OWN for each in self._root.iterdir()):
+        # Empty folders are nobody's: a crash in the first commit leaves those of its partitions.
+        if last is None and any(not name.startswith(f"{OWN}/") for name in files_below(self.location)):
             check_owner(None, "", self.location)
         return Seen(None if last is None else last.note, last)
 

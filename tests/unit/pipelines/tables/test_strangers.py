@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("name", ["mine.parquet", "day=2026-01-01/mine.parquet", "data/mine.parquet", "notes.txt"])
+@pytest.mark.parametrize(
+    "name", ["mine.parquet", "day=2026-01-01/mine.parquet", "data/mine.parquet", "notes.txt", ".hidden/.mine"]
+)
 def test_a_folder_with_files_of_others_is_refused(tmp_path: Path, kind: str, name: str) -> None:
     theirs = tmp_path / "lake" / "t" / name
     theirs.parent.mkdir(parents=True)
@@ -52,4 +55,21 @@ def test_what_a_load_left_before_its_first_commit_is_no_hindrance(tmp_path: Path
         written(table, rows(0, 10, kind="a/b"))
     with open_table(place, kind, partition_by=["kind"]) as table:
         add(table, 0, 10, kind="a/b")
+        assert numbers(table) == list(range(10))
+
+
+def test_a_crash_in_the_first_commit_of_plain_parquet_is_no_hindrance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    place = tmp_path / "lake" / "t"
+    with monkeypatch.context() as patch, open_table(str(place), "parquet", partition_by=["kind"]) as table:
+        patch.setattr(os, "link", crash)
+        with pytest.raises(KeyboardInterrupt):
+            add(table, 0, 10, kind="a")
+    assert (place / "kind=a").is_dir(), "the folder was made before the manifest"
+    with open_table(str(place), "parquet", partition_by=["kind"]) as table:
+        add(table, 0, 10, kind="a")
         assert numbers(table) == list(range(10))
