@@ -120,10 +120,12 @@ class Producer(ProducerBase[K, V]):
                 transactions.send_offsets(consumer.handed_out(), consumer.group_metadata())
             transactions.commit()
         except BaseException as error:
-            self._give_up(transactions, error)
-            self._shared.failures.forget()
-            if consumer is not None:
-                consumer.take_back()
+            try:
+                self._give_up(transactions, error)
+            finally:  # also if the abort fails: nothing of it was committed
+                self._shared.failures.forget()
+                if consumer is not None:
+                    consumer.take_back()
             raise
         if consumer is not None:
             consumer.mark_committed()

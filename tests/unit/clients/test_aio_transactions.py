@@ -1,15 +1,18 @@
-"""A task that is cancelled in a transaction: what is under way in a thread is over before anything else is asked."""
+"""Transactions that do not end well: what is under way in a thread is over before anything else is asked."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from barnabas.clients.aio import AsyncProducer
+from barnabas.clients.errors import ClientFailed
 from barnabas.clients.library import load_kafka
+from barnabas.clients.producer import Producer
 from barnabas.clients.transactions import Transactions
 from tests.support.processes import free_port
 
@@ -128,13 +131,14 @@ def test_a_commit_that_fails_after_the_cancel_is_aborted() -> None:
 
 def test_an_abort_that_is_under_way_is_waited_for() -> None:
     library = Librdkafka("abort")
+    reader: Any = Reader()
 
     async def work() -> None:
         async with AsyncProducer(f"127.0.0.1:{free_port()}", transactional_id="id", log_level=0) as producer:
             producer._transactions = Transactions(load_kafka(), library)
 
             async def transact() -> None:
-                async with producer.transaction():
+                async with producer.transaction(reader):
                     raise ZeroDivisionError
 
             task = asyncio.create_task(transact())
@@ -148,3 +152,35 @@ def test_an_abort_that_is_under_way_is_waited_for() -> None:
 
     asyncio.run(asyncio.wait_for(work(), 3 * DEADLINE))
     assert library.told[-2:] == ["abort", "abort is over"]
+    assert reader.taken_back == {("t", 0): 5}
+
+
+def abort_fails() -> Librdkafka:
+    kafka = load_kafka()
+    library = Librdkafka("abort", kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._STATE)))
+    library.let_go.set()
+    return library
+
+
+def test_an_abort_that_fails_takes_the_consumer_back_all_the_same() -> None:
+    reader: Any = Reader()
+
+    async def work() -> None:
+        async with AsyncProducer(f"127.0.0.1:{free_port()}", transactional_id="id", log_level=0) as producer:
+            producer._transactions = Transactions(load_kafka(), abort_fails())
+            with pytest.raises(ClientFailed, match="abort the transaction"):
+                async with producer.transaction(reader):
+                    raise ZeroDivisionError
+
+    asyncio.run(asyncio.wait_for(work(), 3 * DEADLINE))
+    assert reader.taken_back == {("t", 0): 5}
+
+
+def test_without_asyncio_too() -> None:
+    taken_back: list[bool] = []
+    reader: Any = SimpleNamespace(commits_by_itself=False, take_back=lambda: taken_back.append(True))
+    with Producer(f"127.0.0.1:{free_port()}", transactional_id="id", log_level=0) as producer:
+        producer._transactions = Transactions(load_kafka(), abort_fails())
+        with pytest.raises(ClientFailed, match="abort the transaction"), producer.transaction(reader):
+            raise ZeroDivisionError
+    assert taken_back == [True]

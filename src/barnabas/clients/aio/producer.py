@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.clients.aio.threads import in_thread
+from barnabas.clients.aio.threads import in_thread, to_the_end
 from barnabas.clients.config import log
 from barnabas.clients.delivery import delivery_error
 from barnabas.clients.errors import NotDelivered
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.clients.aio.consumer import AsyncConsumer
     from barnabas.clients.delivery import Failures
     from barnabas.clients.records import Headers
+    from barnabas.clients.transactions import Transactions
     from barnabas.model.errors import BarnabasError
 
 __all__ = ["AsyncDelivery", "AsyncProducer"]
@@ -199,17 +200,25 @@ class AsyncProducer(ProducerBase[K, V]):
                 await in_thread(transactions.send_offsets, consumer.handed_out(), group)
             await in_thread(commit)
         except BaseException as error:
-            await in_thread(self._give_up, transactions, error)
-            await asyncio.sleep(0)
-            self._shared.failures.forget()
-            if consumer is not None:
-                await consumer.take_back()
+            await to_the_end(asyncio.ensure_future(self._undo(transactions, error, consumer)))
             raise
 
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has now."""
         self._check_open()
         return await asyncio.to_thread(self._count, topic)
+
+    async def _undo(
+        self, transactions: Transactions, error: BaseException, consumer: AsyncConsumer[Any, Any] | None
+    ) -> None:
+        """Abort, and take the consumer back, also if the abort fails: nothing of it was committed."""
+        try:
+            await in_thread(self._give_up, transactions, error)
+            await asyncio.sleep(0)  # what was just collected is settled first
+        finally:
+            self._shared.failures.forget()
+            if consumer is not None:
+                await consumer.take_back()
 
     def _begin(self) -> asyncio.AbstractEventLoop:
         self._collected = deque[tuple[AsyncDelivery, "RecordMetadata | BarnabasError"]]()
