@@ -123,6 +123,11 @@ def _collector_at_rest() -> Iterator[None]:
             gc.enable()
 
 
+def _is_away(error: Any) -> bool:
+    """Whether no broker could be reached, which may pass."""
+    return error.code() in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE, error._TIMED_OUT)
+
+
 class _RangeReader:
     """One consumer on one partition, from the start of a range to its end."""
 
@@ -191,7 +196,7 @@ class _RangeReader:
             self._step_over()
         elif error.code() in (error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION, error.UNKNOWN_TOPIC_OR_PART):
             self._unknown_since = self._unknown_since or time.monotonic()
-        elif error.code() not in (error._TRANSPORT, error._ALL_BROKERS_DOWN, error._RESOLVE, error._TIMED_OUT):
+        elif not _is_away(error):
             raise translated(error, f"read {self._range}")
 
     def _watch(self, alive: float) -> None:
@@ -217,7 +222,10 @@ class _RangeReader:
         try:
             topics = self._consumer.list_topics(self._range.topic, ASK_SECONDS).topics
         except self._kafka.KafkaException as error:
-            raise translated(error.args[0], f"ask for {self._range.place}") from error
+            if not _is_away(error.args[0]):
+                raise translated(error.args[0], f"ask for {self._range.place}") from error
+            self._unknown_since = time.monotonic()  # asked again later, until nothing came for too long
+            return
         if self._range.partition in topics[self._range.topic].partitions:
             self._go_to(self._next)
             return

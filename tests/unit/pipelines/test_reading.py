@@ -6,10 +6,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
+from barnabas.clients.errors import RequestRefused
 from barnabas.pipelines import reading
-from barnabas.pipelines.errors import DataLost
+from barnabas.pipelines.errors import DataLost, ReadStalled
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.reading import read_range, reader_properties
 
@@ -60,6 +61,7 @@ class ScriptedConsumer:
         self.assigned: list[int] = []
         self.config: dict[str, object] = {}
         self.there = True
+        self.failures: deque[int] = deque()
 
     def assign(self, partitions: Sequence[Any]) -> None:
         self.assigned.append(partitions[0].offset)
@@ -74,6 +76,8 @@ class ScriptedConsumer:
     def list_topics(self, topic: str, timeout: float) -> Any:
         from confluent_kafka.admin import ClusterMetadata, PartitionMetadata, TopicMetadata
 
+        if self.failures:
+            raise KafkaException(KafkaError(self.failures.popleft()))
         metadata, found = ClusterMetadata(), TopicMetadata()
         found.partitions = {0: PartitionMetadata()} if self.there else {}
         metadata.topics = {topic: found}
@@ -131,6 +135,22 @@ def test_a_topic_that_stays_away_is_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     consumer = ScriptedConsumer([Message(5), UNKNOWN])
     consumer.there = False
     assert offsets(consumer, monkeypatch, {}, fail_on_data_loss=False) == [5]
+
+
+def test_a_broker_that_is_away_when_asked_for_a_topic_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = ScriptedConsumer([Message(5), UNKNOWN], [Message(6)])
+    back.failures.extend([KafkaError._TRANSPORT, KafkaError._TIMED_OUT])
+    assert offsets(back, monkeypatch, {}) == [5, 6]
+    assert not back.failures
+    monkeypatch.setattr(reading, "STALL_SECONDS", 0.5)
+    gone = ScriptedConsumer([Message(5), UNKNOWN])
+    gone.failures.extend([KafkaError._TRANSPORT] * 100)
+    with pytest.raises(ReadStalled, match="t-0 gave nothing for"):
+        offsets(gone, monkeypatch, {})
+    refused = ScriptedConsumer([Message(5), UNKNOWN])
+    refused.failures.append(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+    with pytest.raises(RequestRefused, match="ask for t-0"):
+        offsets(refused, monkeypatch, {})
 
 
 def test_an_end_before_the_next_offset_counts_only_if_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
