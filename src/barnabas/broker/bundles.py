@@ -7,6 +7,7 @@ is replicated. One by one, questions to the same broker would wait for each othe
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
 
 Question = TypeVar("Question")
 
+logger = logging.getLogger(__name__)
+
 MOST: Final = 100
 """Questions in one request: each may name many partitions, and requests have a bound."""
 
 
 class Bundles(Generic[Question]):
-    """What is to be asked of each broker; `ask` sends a bundle, waits, tells whoever asked, and raises nothing."""
+    """What is to be asked of each broker; `ask` sends a bundle, waits, and tells whoever asked."""
 
     def __init__(self, ask: Callable[[int, list[Question]], Coroutine[Any, Any, None]]) -> None:
         self._ask = ask
@@ -39,7 +42,10 @@ class Bundles(Generic[Question]):
             while waiting:
                 bundle = waiting[:MOST]
                 del waiting[:MOST]
-                await self._ask(broker_id, bundle)
+                try:
+                    await self._ask(broker_id, bundle)
+                except Exception:  # a mistake of ours; the next bundle is asked all the same
+                    logger.exception("not everybody was told what broker %d answered", broker_id)
         finally:
             del self._tasks[broker_id]
 

@@ -180,7 +180,10 @@ class MarkerWriter:
                         codes[result.producer_id, topic.name, partition.partition_index] = partition.error_code
         for partitions, markers, _, done in questions:
             for tp in partitions:
-                done(tp, codes.get((markers.producer_id, *tp), missing))
+                try:
+                    done(tp, codes.get((markers.producer_id, *tp), missing))
+                except Exception:  # a mistake of ours; the others of the bundle are told all the same
+                    logger.exception("the marker in %s is not counted", tp)
 
     async def stop(self) -> None:
         """Leave the rest to the coordinator's next start."""

@@ -342,6 +342,7 @@ class ReplicaManager:
             self._stop_following(tp)
         if log.is_open:
             log.assign_epoch(image.leader_epoch, log.log_end_offset)  # one that is not open notes it later
+        unsynced = log.flush_required  # asked once: a thread may sync it meanwhile, and then nobody would count that
         leader = PartitionLeader(
             broker_id=self._broker_id,
             leader_epoch=image.leader_epoch,
@@ -351,10 +352,10 @@ class ReplicaManager:
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
             now=asyncio.get_running_loop().time(),
-            counted=log.recovery_point if log.flush_required else None,
+            counted=log.recovery_point if unsynced else None,
         )
         partition = self._partitions[tp] = Partition(self, tp, log, leader)
-        if log.flush_required:
+        if unsynced:
             partition.sync()
         self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
         watcher = self._leadership.get(topic.name)

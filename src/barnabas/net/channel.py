@@ -99,6 +99,9 @@ class Channel:
                         )
                 except (OSError, TimeoutError) as error:
                     raise ChannelBroken(f"{self.host}:{self.port} cannot be reached: {error}") from error
+                if self._closed:  # meanwhile
+                    self.close()
+                    raise ChannelBroken(f"the channel to {self.host}:{self.port} is closed")
             return self._link
 
 

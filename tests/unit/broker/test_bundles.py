@@ -66,3 +66,24 @@ def test_a_bundle_has_a_bound() -> None:
         await brokers.bundles.stop()
 
     asyncio.run(story())
+
+
+def test_a_mistake_in_one_bundle_leaves_the_next_to_be_asked() -> None:
+    async def story() -> None:
+        asked: list[list[int]] = []
+
+        async def ask(broker_id: int, questions: list[int]) -> None:
+            asked.append(questions)
+            await asyncio.sleep(0)
+            if questions == [1]:
+                raise ValueError("a mistake")
+
+        several = Bundles(ask)
+        several.add(2, 1)
+        await asyncio.sleep(0)
+        several.add(2, 2)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert asked == [[1], [2]]
+
+    asyncio.run(story())

@@ -369,6 +369,23 @@ def test_a_sync_that_ends_after_the_next_append_leaves_that_to_be_committed(
     run(tmp_path, story)
 
 
+def test_a_sync_that_ends_while_a_leadership_begins_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", flush_messages="1")
+        monkeypatch.setattr(broker.logs, "flush_through", lambda log, offset: Future())
+        send(broker, 12, batch(), acks=0)
+        monkeypatch.undo()
+        due = iter((True, False))
+        monkeypatch.setattr(Log, "flush_required", property(lambda log: next(due, False)))
+        now_led(broker, topic, leader_epoch=1)
+        leader = broker.replicas.find("t", 0).leader
+        async with asyncio.timeout(10):
+            while leader.high_watermark < 3:
+                await asyncio.sleep(0)
+
+    run(tmp_path, story)
+
+
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("sync_is_due", [True, False])
 def test_what_waits_for_the_disk_waits_on_in_a_new_leader_epoch(

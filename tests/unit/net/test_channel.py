@@ -165,6 +165,15 @@ async def test_a_peer_that_talks_nonsense_is_hung_up_on(size: int, correlation_i
             await ask(channel, b"a")
 
 
+async def test_a_channel_that_is_closed_while_it_connects_is_closed() -> None:
+    async with peer(echo) as channel:
+        asking = asyncio.create_task(channel.ask(1, 0, (b"x",), flexible=False, seconds=60))
+        await asyncio.sleep(0)
+        channel.close()
+        with pytest.raises(ChannelBroken, match="closed"):
+            await asyncio.wait_for(asking, 10)
+
+
 async def test_nobody_there() -> None:
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
