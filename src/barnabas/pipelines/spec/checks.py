@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import BarnabasError
-from barnabas.pipelines.client_properties import client_properties
-from barnabas.pipelines.errors import InvalidOption
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.flows import flow_to, ordered, views_made, views_read, views_written
+from barnabas.pipelines.spec.kafka_properties import property_problems
 from barnabas.pipelines.spec.model import (
     AVAILABLE_NOW,
     BAD,
@@ -96,10 +95,8 @@ def _settings(pipeline: Pipeline) -> Iterator[Problem]:
         yield Problem(
             place.at("kafka"), 'the broker is not named: add `"bootstrap.servers" = "localhost:9092"` to [kafka]'
         )
-    try:
-        client_properties(pipeline.kafka)
-    except InvalidOption as error:
-        yield Problem(place.at("kafka"), str(error))
+    for problem in property_problems(pipeline.kafka):
+        yield Problem(place.at("kafka"), problem)
     if pipeline.trigger != AVAILABLE_NOW:
         try:
             milliseconds(pipeline.trigger)

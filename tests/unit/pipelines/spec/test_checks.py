@@ -63,7 +63,9 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
     [
         ({"name": "a b"}, 'the name "a b" may have'),
         ({"kafka": {}}, "the broker is not named"),
-        ({"kafka": {"auto.offset.reset": "latest"}}, "option kafka.auto.offset.reset cannot be set"),
+        ({"kafka": {"auto.offset.reset": "latest"}}, '"auto.offset.reset" cannot be set in [kafka]: `start` of a'),
+        ({"kafka": {"enable.auto.commit": "true"}}, "by each sink, to a group of its own"),
+        ({"kafka": {"interceptor.classes": "a.B", "sasl.jaas.config": "a.B"}}, "names a login module that only Java"),
         ({"trigger": "soon"}, 'the trigger is a length of time or "available-now": "soon" is no length of time'),
         ({"metrics": "a topic"}, '"a topic" cannot be the name of a topic'),
         ({"sources": []}, "there is no source"),
