@@ -113,17 +113,20 @@ class Producer(ProducerBase[K, V]):
         """
         transactions = self._transactional(consumer)
         self._check_open()
+        begun = False
         try:
             transactions.begin()
+            begun = True
             yield
             if consumer is not None:
                 transactions.send_offsets(consumer.handed_out(), consumer.group_metadata())
             transactions.commit()
         except BaseException as error:
             try:
-                self._give_up(transactions, error)
+                self._give_up(transactions, error, begun=begun)
             finally:  # also if the abort fails: nothing of it was committed
-                self._shared.failures.forget()
+                if begun:
+                    self._shared.failures.forget()
                 if consumer is not None:
                     consumer.take_back()
             raise

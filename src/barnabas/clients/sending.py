@@ -239,11 +239,14 @@ class ProducerBase(Generic[K, V]):
                 raise BrokerSilent(f"{topic} has no partitions after {self._max_block:g} s: {found.error}")
             time.sleep(0.02)
 
-    def _give_up(self, transactions: Transactions, error: BaseException) -> None:
-        """Abort a transaction after an error. Of a fenced producer's records nothing will ever come."""
+    def _give_up(self, transactions: Transactions, error: BaseException, *, begun: bool) -> None:
+        """Abort a transaction after an error. Of a fenced producer's records nothing will ever come.
+
+        `begun`: the block that failed has begun it. What is open otherwise belongs to another block, which goes on.
+        """
         fenced = isinstance(error, ProducerFenced)
         try:
-            if transactions.open and not fenced:
+            if begun and transactions.open and not fenced:
                 transactions.abort()
         except ProducerFenced:
             fenced = True

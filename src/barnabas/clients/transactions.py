@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.errors import ProducerFenced, TransactionAborted, translated
+from barnabas.clients.errors import ClientFailed, ProducerFenced, TransactionAborted, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +36,8 @@ class Transactions:
 
     def begin(self) -> None:
         """Begin one; the first time, take the transactional id over from earlier producers that had it."""
+        if self.open:
+            raise ClientFailed("_STATE", "begin a transaction: this producer is in one already, and has one at a time")
         if not self._registered:
             self._call("register the transactional id", lambda: self._client.init_transactions(SLICE))
             self._registered = True

@@ -155,6 +155,33 @@ def test_an_abort_that_is_under_way_is_waited_for() -> None:
     assert reader.taken_back == {("t", 0): 5}
 
 
+def test_a_second_block_fails_and_leaves_the_open_one_alone() -> None:
+    library, ours, theirs = Librdkafka("nothing"), Reader(), Reader()
+
+    async def work(reader: Any, other: Any) -> None:
+        async with AsyncProducer(f"127.0.0.1:{free_port()}", transactional_id="id", log_level=0) as producer:
+            producer._transactions = Transactions(load_kafka(), library)
+            async with producer.transaction(reader):
+                with pytest.raises(ClientFailed, match="this producer is in one already"):
+                    async with producer.transaction(other):
+                        raise AssertionError("the block has begun")
+
+    asyncio.run(asyncio.wait_for(work(ours, theirs), 3 * DEADLINE))
+    assert library.told == ["init", "begin", "offsets", "commit"]
+    assert (ours.taken_back, theirs.taken_back) == ({}, {("t", 0): 5})
+
+
+def test_nor_does_one_without_asyncio_touch_it() -> None:
+    library = Librdkafka("nothing")
+    with Producer(f"127.0.0.1:{free_port()}", transactional_id="id", log_level=0) as producer:
+        producer._transactions = Transactions(load_kafka(), library)
+        with producer.transaction():
+            with pytest.raises(ClientFailed, match="this producer is in one already"), producer.transaction():
+                raise AssertionError("the block has begun")
+            assert producer._transactions.open
+    assert library.told == ["init", "begin", "commit"]
+
+
 def abort_fails() -> Librdkafka:
     kafka = load_kafka()
     library = Librdkafka("abort", kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._STATE)))

@@ -187,20 +187,27 @@ class AsyncProducer(ProducerBase[K, V]):
         transactions = self._transactional(consumer)
         self._check_open()
 
+        begun = False
+
+        def begin() -> None:
+            nonlocal begun
+            transactions.begin()
+            begun = True  # here, not in the task, which may be cancelled meanwhile
+
         def commit() -> None:
             transactions.commit()
             if consumer is not None:
                 consumer.mark_committed()
 
         try:
-            await in_thread(transactions.begin)
+            await in_thread(begin)
             yield
             if consumer is not None:
                 group = await consumer.group_metadata()
                 await in_thread(transactions.send_offsets, consumer.handed_out(), group)
             await in_thread(commit)
         except BaseException as error:
-            await to_the_end(asyncio.ensure_future(self._undo(transactions, error, consumer)))
+            await to_the_end(asyncio.ensure_future(self._undo(transactions, error, consumer, begun=begun)))
             raise
 
     async def partitions(self, topic: str) -> int:
@@ -209,14 +216,20 @@ class AsyncProducer(ProducerBase[K, V]):
         return await asyncio.to_thread(self._count, topic)
 
     async def _undo(
-        self, transactions: Transactions, error: BaseException, consumer: AsyncConsumer[Any, Any] | None
+        self,
+        transactions: Transactions,
+        error: BaseException,
+        consumer: AsyncConsumer[Any, Any] | None,
+        *,
+        begun: bool,
     ) -> None:
         """Abort, and take the consumer back, also if the abort fails: nothing of it was committed."""
         try:
-            await in_thread(self._give_up, transactions, error)
+            await in_thread(self._give_up, transactions, error, begun=begun)
             await asyncio.sleep(0)  # what was just collected is settled first
         finally:
-            self._shared.failures.forget()
+            if begun:
+                self._shared.failures.forget()
             if consumer is not None:
                 await consumer.take_back()
 
