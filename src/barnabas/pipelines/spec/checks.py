@@ -53,6 +53,8 @@ _SCHEMAS: Final = {
     "avro": 'the schema of its Avro: schema = "order.avsc"',
     "protobuf": 'the message of its Protobuf: schema = "order.proto:shop.Order", or a .desc file that protoc made',
 }
+_Used = tuple[str | None, ...]
+"""What only one sink may have: its name, and what tells it from others of that name, which may be secret."""
 
 
 def problems_of(pipelines: Sequence[Pipeline]) -> list[Problem]:
@@ -320,21 +322,28 @@ def _window_closes(sink: Sink, pipeline: Pipeline) -> Iterator[Problem]:
 
 def _one_table_each(pipelines: Sequence[Pipeline]) -> Iterator[Problem]:
     """Two sinks in one table would each take the other's rows for its own; the same holds for checkpoints."""
-    tables: dict[str, list[Sink]] = defaultdict(list)
-    checkpoints: dict[str, list[Sink]] = defaultdict(list)
+    tables: dict[_Used, list[Sink]] = defaultdict(list)
+    checkpoints: dict[_Used, list[Sink]] = defaultdict(list)
     for pipeline in pipelines:
         for sink in pipeline.sinks:
             if isinstance(sink, TableSink):
                 catalog = "" if sink.catalog == "default" else f" of the catalog {sink.catalog}"
-                tables[pipeline.table(sink.table, sink.format).rstrip("/") + catalog].append(sink)
+                name = pipeline.table(sink.table, sink.format).rstrip("/") + catalog
+                tables[name, *_catalog_options(sink, name)].append(sink)
             if (checkpoint := pipeline.checkpoint(sink)) is not None:
-                checkpoints[checkpoint.rstrip("/")].append(sink)
+                checkpoints[checkpoint.rstrip("/"),].append(sink)
     yield from _shared(tables, "table", lambda sink: sink.place.at("table"))
     yield from _shared(checkpoints, "checkpoint", lambda sink: sink.place.at("checkpoint"))
 
 
-def _shared(uses: dict[str, list[Sink]], what: str, place: Callable[[Sink], Place]) -> Iterator[Problem]:
-    for name, sinks in uses.items():
+def _catalog_options(sink: TableSink, table: str) -> tuple[str | None, ...]:
+    """Which catalog the options of a sink name; a table in a folder has one beside it, whatever they say."""
+    in_catalog = sink.format == "iceberg" and "/" not in table
+    return tuple(map(sink.options.get, ("uri", "warehouse"))) if in_catalog else ()
+
+
+def _shared(uses: dict[_Used, list[Sink]], what: str, place: Callable[[Sink], Place]) -> Iterator[Problem]:
+    for (name, *_), sinks in uses.items():
         for sink in sinks[1:]:
             yield Problem(
                 place(sink),

@@ -157,6 +157,14 @@ def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
     assert len(found) == 1 and "tables/all, which sink" in found[0]
     shop = replace(TABLE, table="shop.orders", format="iceberg")
     assert told(pipeline(sinks=[shop, replace(shop, name="main", catalog="main")])) == []
+    first, second = (replace(shop, name=name, options={"uri": f"http://me:secret@{name}"}) for name in ("a", "b"))
+    assert told(pipeline(sinks=[shop, first, second])) == []
+    (again,) = told(pipeline(sinks=[first, replace(first, name="b")]))
+    assert "shop.orders, which sink" in again and "secret" not in again
+    stores = [replace(shop, name=name, options={"uri": "http://c", "warehouse": name}) for name in ("a", "b")]
+    assert told(pipeline(sinks=stores)) == []
+    folders = [replace(each, table="tables/orders") for each in stores]
+    assert len(told(pipeline(sinks=folders))) == 1, "a folder's catalog is beside it, whatever the options say"
     assert any('pipeline "p" is also made' in each for each in told(pipeline(), pipeline()))
 
 
