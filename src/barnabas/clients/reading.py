@@ -151,7 +151,10 @@ class Reader(Generic[K, V]):
                     found = [message, *self._client.consume(wanted - 1, 0)] if wanted > 1 else [message]
         except self._kafka.KafkaException as error:
             raise translated(error.args[0], "read") from error
-        for message in self._not_astray(found) if self._sought else found:
+        astray = self._astray(found) if self._sought else {}
+        for message in found:
+            if astray and (message.topic(), message.partition()) in astray:
+                continue
             trouble = message.error()
             if trouble is not None and trouble.code() == trouble._PARTITION_EOF:
                 self._reached[message.topic(), message.partition()] = message.offset()
@@ -160,25 +163,29 @@ class Reader(Generic[K, V]):
                 logger.warning("this consumer was too slow for its group: %s", trouble.str())
             else:
                 self._buffer.append(message)
+        for place, offset in astray.items():  # last: where that fails, what came of other partitions is kept
+            self._move(TopicPartition(*place), offset)
+            del self._sought[place]
         return bool(self._buffer)
 
-    def _not_astray(self, messages: Iterable[Any]) -> list[Any]:
-        """What came from where partitions were moved to.
+    def _astray(self, messages: Iterable[Any]) -> dict[tuple[str, int], int]:
+        """Partitions of which something came that is not from where they were moved to, with that offset.
 
         librdkafka seldom loses a seek that comes while a partition is just being begun with, and goes on with the place
         at which it began. So a partition of which anything else comes first is moved once more, now that it is being
         read. What comes then counts: the offset may be one that the log does not have.
         """
-        kept, astray = [], set()
+        astray: dict[tuple[str, int], int] = {}
         for message in messages:
             place = (message.topic(), message.partition())
-            offset = self._sought.pop(place, None)
-            if offset is not None and message.offset() != offset:
-                astray.add(place)
-                self._move(TopicPartition(*place), offset)
-            if place not in astray:
-                kept.append(message)
-        return kept
+            offset = self._sought.get(place)
+            if offset is None or place in astray:
+                continue
+            if message.offset() == offset:
+                del self._sought[place]
+            else:
+                astray[place] = offset
+        return astray
 
     def done(self) -> None:
         """Everything that was handed out is processed: store its offsets for the next commit."""

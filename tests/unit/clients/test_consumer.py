@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 
 from barnabas.clients.consumer import Consumer
-from barnabas.clients.errors import InvalidClientConfig
+from barnabas.clients.errors import ClientFailed, InvalidClientConfig
 from barnabas.clients.reading import BEGINNING, Reader, _for_librdkafka
 from barnabas.model.ids import TopicPartition
 
@@ -71,15 +71,16 @@ def test_offsets_that_no_partition_has_are_refused() -> None:
 class Message:
     """What librdkafka hands out: a record, or that the end was reached."""
 
-    def __init__(self, offset: int, *, end: bool = False) -> None:
+    def __init__(self, offset: int, partition: int = 0, *, end: bool = False) -> None:
         self._offset = offset
+        self._partition = partition
         self._end = end
 
     def topic(self) -> str:
         return "t"
 
     def partition(self) -> int:
-        return 0
+        return self._partition
 
     def offset(self) -> int:
         return self._offset
@@ -94,16 +95,19 @@ class Client:
     def __init__(self, *found: list[Message]) -> None:
         self.found = list(found)
         self.moved: list[int] = []
+        self.refused: Exception | None = None
 
     def seek(self, place: Any) -> None:
+        if self.refused is not None:
+            raise self.refused
         self.moved.append(place.offset)
 
     def consume(self, *_: object) -> list[Message]:
         return self.found.pop(0)
 
 
-def read(client: Client) -> list[int]:
-    """Offsets that come after a move to 42, as long as some do."""
+def moved_reader(client: Client) -> Reader[bytes, bytes]:
+    """One that was moved to 42 in partition 0."""
     kafka = SimpleNamespace(
         TopicPartition=confluent_kafka.TopicPartition, KafkaException=confluent_kafka.KafkaException
     )
@@ -120,6 +124,12 @@ def read(client: Client) -> list[int]:
     )
     reader._chosen = True
     reader.seek(TopicPartition("t", 0), 42)
+    return reader
+
+
+def read(client: Client) -> list[int]:
+    """Offsets that come after a move to 42, as long as some do."""
+    reader = moved_reader(client)
     offsets = []
     while client.found:
         reader.fetch(0)
@@ -140,3 +150,16 @@ def test_a_move_is_made_again_only_once_and_only_if_it_was_lost() -> None:
     assert (read(kept), kept.moved) == ([42, 43, 50], [42])
     gap = Client([Message(45), Message(46)], [Message(45), Message(46)])
     assert (read(gap), gap.moved) == ([45, 46], [42, 42])
+
+
+def test_a_move_that_fails_costs_no_records_of_other_partitions_and_is_still_to_be_made() -> None:
+    client = Client([Message(7, 1), Message(0), Message(8, 1)], [Message(1)])
+    reader = moved_reader(client)
+    client.refused = confluent_kafka.KafkaException(confluent_kafka.KafkaError(confluent_kafka.KafkaError._FAIL))
+    with pytest.raises(ClientFailed, match="seek t-0 to 42"):
+        reader.fetch(0)
+    assert [(message.partition(), message.offset()) for message in reader._buffer] == [(1, 7), (1, 8)]
+    reader._buffer.clear()
+    client.refused = None
+    assert not reader.fetch(0)
+    assert client.moved == [42, 42]
