@@ -46,6 +46,8 @@ KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
 groups: questions about groups are never answered then, and when the brokers are away again, the process is aborted."""
 HAS_RECOVERY = 0x020A0000
 """The version of librdkafka (2.10) that brought this, and the property that stops it."""
+BROKER_DEFAULT = -1
+"""As a number of partitions or replicas of a new topic, Kafka's word for what the broker is set to."""
 NO_TOPIC_ID = "A" * 22
 _URL_SAFE = str.maketrans("+/", "-_")
 """librdkafka writes ids in plain base64, Kafka in the form that is safe in addresses and file names."""
@@ -223,8 +225,10 @@ class Admin:
             kwargs["replica_assignment"] = [list(replicas) for replicas in topic.assignment]
             kwargs["num_partitions"] = len(topic.assignment)
         else:
-            kwargs["num_partitions"] = _count("partitions", topic.name, topic.partitions, MOST_PARTITIONS)
-            kwargs["replication_factor"] = _count("replicas", topic.name, topic.replication_factor, MOST_REPLICAS)
+            kwargs["num_partitions"] = _count_or_default("partitions", topic.name, topic.partitions, MOST_PARTITIONS)
+            kwargs["replication_factor"] = _count_or_default(
+                "replicas", topic.name, topic.replication_factor, MOST_REPLICAS
+            )
         futures = self._client.create_topics([self._kafka.admin.NewTopic(topic.name, **kwargs)], **self._deadlines())
         self._result(futures[topic.name])
 
@@ -382,9 +386,13 @@ class Admin:
         return BrokerSilent(f"{self._bootstrap_servers} takes connections but gave no answer within {deadline:g} s")
 
 
-def _count(what: str, topic: str, number: int | None, most: int) -> int:
-    """How many of them are wanted, in librdkafka's terms; None leaves it to the broker."""
-    return -1 if number is None else within(f"{what} of {topic}", number, 1, most)
+def _count_or_default(what: str, topic: str, number: int | None, most: int) -> int:
+    """How many of them are wanted; None leaves it to the broker, as does Kafka's own word for that."""
+    return BROKER_DEFAULT if number is None or number == BROKER_DEFAULT else _count(what, topic, number, most)
+
+
+def _count(what: str, topic: str, number: int, most: int) -> int:
+    return within(f"{what} of {topic}", number, 1, most)
 
 
 def _group(group: str) -> str:

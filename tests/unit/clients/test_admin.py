@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import socket
 import sys
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -95,6 +97,8 @@ def admin() -> Iterator[Admin]:
             lambda admin: admin.create_topic(NewTopic(name="t", replication_factor=30_000)),
             "replicas of t: 30000 is not from 1 to 10000",
         ),
+        (lambda admin: admin.create_topic("t", -2), "partitions of t: -2 is not from 1 to 100000"),
+        (lambda admin: admin.create_partitions("t", -1), "partitions of t: -1 is not from 1 to 100000"),
         (lambda admin: admin.create_partitions("t", 10**9), "partitions of t: 1000000000 is not from 1 to 100000"),
         (lambda admin: admin.end_offsets([TopicPartition("t", -1)]), "partition of t: -1 is not from 0 to 2147483647"),
         (
@@ -118,6 +122,23 @@ def test_numbers_that_no_broker_could_take_are_refused_with_their_range(
     with pytest.raises(InvalidClientConfig) as caught:
         ask(admin)
     assert str(caught.value) == told
+
+
+@pytest.mark.parametrize("number", [None, -1])
+def test_the_brokers_defaults_can_be_asked_for_by_kafkas_number(
+    admin: Admin, number: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def create_topics(topics: list[Any], **_: float) -> dict[str, Future[None]]:
+        asked.extend((topic.num_partitions, topic.replication_factor) for topic in topics)
+        done = Future[None]()
+        done.set_result(None)
+        return {topic.topic: done for topic in topics}
+
+    monkeypatch.setattr(admin, "_client", SimpleNamespace(create_topics=create_topics))
+    admin.create_topic(NewTopic(name="t", partitions=number, replication_factor=number))
+    assert asked == [(-1, -1)]
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("nan")])
