@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 
-from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.runner.decoding import as_text, from_decoder, from_json
+from barnabas.pipelines.spec.decoders import decoder_of
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.model import (
     BAD,
@@ -77,11 +77,11 @@ def _topic_views(spark: SparkSession, pipeline: Pipeline, source: TopicSource, s
         return {source.name: _with_watermark(records, source.watermark)}
     if source.decode == "string":
         return {source.name: _with_watermark(as_text(records), source.watermark)}
-    assert source.schema is not None, "the check has seen to it"
     if source.decode == "json":
+        assert source.schema is not None, "the check has seen to it"
         views = from_json(records, source.schema)
     else:
-        views = from_decoder(records, choose_decoder(source.decode, pipeline.located(source.schema)))
+        views = from_decoder(records, decoder_of(source, pipeline))
     return {source.name: _with_watermark(views.rows, source.watermark), f"{source.name}{BAD}": views.bad}
 
 

@@ -22,9 +22,11 @@ from barnabas.pipelines.spec.model import (
     BAD_RECORDS,
     DECODINGS,
     FILE_FORMATS,
+    FRAMINGS,
     MODES,
     STARTS,
     TABLE_FORMATS,
+    WITH_FRAMING,
     WITH_SCHEMA,
     FileSource,
     FunctionStep,
@@ -137,6 +139,9 @@ def _topic_source(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
         if not _TOPIC.fullmatch(topic):
             yield Problem(source.place.at("topic"), f'"{topic}" cannot be the name of a topic')
     yield from _one_of(source.decode, DECODINGS, "decode", source.place)
+    yield from _one_of(source.framing, FRAMINGS, "framing", source.place)
+    if source.framing != "auto" and source.decode not in WITH_FRAMING:
+        yield Problem(source.place.at("framing"), f"{where} has a framing, which is for {', '.join(WITH_FRAMING)}")
     yield from _one_of(source.start, STARTS, "start", source.place)
     yield from _one_of(source.bad, BAD_RECORDS, "bad", source.place)
     yield from _schema(source, pipeline)
@@ -153,11 +158,11 @@ def _schema(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(source.place.at("schema"), f"{where} has a schema, which is for {', '.join(WITH_SCHEMA)}")
     elif not source.schema:
         yield Problem(source.place.at("decode"), f"{where} needs {_SCHEMAS[source.decode]}")
-    elif source.decode != "json":
-        from barnabas.pipelines.decode.choosing import choose_decoder
+    elif source.decode != "json" and source.framing in FRAMINGS:
+        from barnabas.pipelines.spec.decoders import decoder_of
 
         try:
-            choose_decoder(source.decode, pipeline.located(source.schema))
+            decoder_of(source, pipeline)
         except BarnabasError as error:
             yield Problem(source.place.at("schema"), f"{where}: {error}")
 

@@ -36,6 +36,9 @@ AVAILABLE_NOW: Final = "available-now"
 DECODINGS: Final = ("raw", "string", "json", "avro", "protobuf")
 WITH_SCHEMA: Final = ("json", "avro", "protobuf")
 """Decodings that may fail: they need a schema, and have a view of bad records."""
+WITH_FRAMING: Final = ("avro", "protobuf")
+"""Decodings before whose values a schema registry's id may be."""
+FRAMINGS: Final = ("auto", "none", "confluent")
 FILE_FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg")
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 STARTS: Final = ("earliest", "latest")
@@ -69,6 +72,8 @@ class TopicSource:
     schema: str | None = None
     """Of JSON the fields, as Spark writes them: `id BIGINT, at TIMESTAMP`; otherwise a file: `order.avsc`,
     `order.proto:shop.Order` or `order.desc:shop.Order`."""
+    framing: str = "auto"
+    """Whether a schema registry's id comes before Avro and Protobuf: `confluent`, `none`, or as it looks."""
     bad: str = "keep"
     """What becomes of values that do not fit the schema: a sink has to keep them, unless they are to be dropped."""
     start: str = "earliest"

@@ -81,6 +81,7 @@ _TOPIC_SOURCE: Final[_Keys] = {
     "pattern": ("pattern", _text),
     "decode": ("decode", _text),
     "schema": ("schema", _text),
+    "framing": ("framing", _text),
     "bad": ("bad", _text),
     "start": ("start", _text),
     "watermark": ("watermark", _watermark),

@@ -90,6 +90,8 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
         ({"sinks": [replace(TABLE, options={"a": "b"})]}, 'sink "all" has options, which are for delta and iceberg'),
         ({"sinks": [replace(TABLE, catalog="main")]}, 'sink "all" has a catalog, which is for iceberg'),
         ({"sources": [replace(ORDERS, start="end")]}, 'start is "end". There is earliest, latest.'),
+        ({"sources": [replace(ORDERS, framing="avro")]}, 'framing is "avro". There is auto, none, confluent.'),
+        ({"sources": [replace(ORDERS, framing="none")]}, '"orders" has a framing, which is for avro, protobuf'),
         ({"sources": [replace(ORDERS, schema=None)]}, 'source "orders" needs the fields of its JSON'),
         ({"sources": [replace(ORDERS, decode="raw")]}, '"orders" has a schema, which is for json, avro, protobuf'),
         ({"sources": [replace(ORDERS, decode="avro", schema=None)]}, 'source "orders" needs the schema of its Avro'),
