@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
+    from barnabas.clients.groups import Groups
+
 DEFAULT_TIMEOUT = 10.0
 CONNECT_TIMEOUT = 3.0
 METADATA_TIMEOUT = 5.0
@@ -41,11 +43,6 @@ LEADER_IS_ELSEWHERE = frozenset(
     }
 )
 """Answers after which the same question is asked of another leader."""
-KEEPS_BROKERS = {"metadata.recovery.strategy": "none"}
-"""When all brokers are away, librdkafka lets go of them and begins anew, but remembers the old ones as coordinators of
-groups: questions about groups are never answered then, and when the brokers are away again, the process is aborted."""
-HAS_RECOVERY = 0x020A0000
-"""The version of librdkafka (2.10) that brought this, and the property that stops it."""
 BROKER_DEFAULT = -1
 """As a number of partitions or replicas of a new topic, Kafka's word for what the broker is set to."""
 NO_TOPIC_ID = "A" * 22
@@ -126,8 +123,9 @@ class Admin:
         load("confluent_kafka.admin", "clients")
         self._kafka = load_kafka()
         found = {"log_level": 0, "logger": None, **properties(bootstrap_servers, config, kafka_properties, {})}
-        if self._kafka.libversion()[1] >= HAS_RECOVERY:
-            found = {**KEEPS_BROKERS, **found}
+        self._properties = {
+            name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
+        }
         self._client = open_client(self._kafka.admin, "AdminClient", found)
         connect(bootstrap_servers, min(timeout, CONNECT_TIMEOUT)).socket.close()
 
@@ -296,20 +294,26 @@ class Admin:
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """What a group has committed; empty if there is no such group."""
-        asked = [self._kafka.ConsumerGroupTopicPartitions(_group(group))]
-        futures = self._client.list_consumer_group_offsets(asked, request_timeout=self._timeout)
-        found = self._result(futures[group]).topic_partitions
-        return {TopicPartition(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
+        name = _group(group)
+        with self._groups() as groups:
+            found = groups.committed([name])[name]
+        return {partition: committed.offset for partition, committed in found.items()}
 
     def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group that has no members. Raises RequestRefused if it has some."""
         if not offsets:
             return
-        asked = [self._kafka.ConsumerGroupTopicPartitions(_group(group), self._places(offsets, least=0))]
-        futures = self._client.alter_consumer_group_offsets(asked, request_timeout=self._timeout)
-        for each in self._result(futures[group]).topic_partitions:
-            if each.error is not None:
-                raise self._translated(each.error, self._timeout)
+        name = _group(group)
+        self._places(offsets, least=0)
+        with self._groups() as groups:
+            groups.commit(name, offsets)
+
+    def _groups(self) -> Groups:
+        """Groups, without librdkafka: it aborts the process when a coordinator goes away while it is asked (#5397)."""
+        from barnabas.clients.groups import Groups
+        from barnabas.clients.wire import Cluster
+
+        return Groups(Cluster(self._bootstrap_servers, properties=self._properties, timeout=self._timeout))
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False

@@ -55,7 +55,7 @@ def test_what_is_not_there_is_told(bootstrap: str, unused_topic: str) -> None:
 
 
 def test_groups_are_asked_again_after_all_brokers_were_away() -> None:
-    """librdkafka alone asks the broker that it has let go, in vain, and aborts the process when that happens again."""
+    """librdkafka would ask the broker that it has let go, in vain, or abort the process."""
     with Broker() as broker, ExitStack() as stack:
         admins = [stack.enter_context(Admin(broker.bootstrap_servers, timeout=4)) for _ in range(4)]
         admins[0].create_topic("orders", 1)

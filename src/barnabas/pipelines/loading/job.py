@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import METADATA, Decoder
@@ -327,7 +327,7 @@ class LoadJob:
         self._shown |= new
         try:
             self._view.commit(self._settings.group, new)
-        except (BrokerUnreachable, RequestRefused) as error:
+        except BarnabasError as error:
             log.warning("the group %s does not show the progress: %s", self._settings.group, error)
 
     @contextmanager
