@@ -217,6 +217,7 @@ def a_new_request_for_an_old_group(p: Play) -> None:
 
 
 def more_than_a_batch_holds(p: Play) -> None:
+    grouped(p)  # long before it is subscribed to: Kafka's coordinator takes a moment to see a topic, and counts that
     names = [f"{number:04}".ljust(240, "x") for number in range(4_600)]
     beat(p, "A", "A", 0, subscribed_topic_names=names, **JOIN)
     describe(p)
