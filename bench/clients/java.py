@@ -7,6 +7,7 @@ the records that wait in the producer's buffer when the warm-up ends would be se
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import re
@@ -25,6 +26,8 @@ _SUMMARY: Final = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec .*99\.9
 _FLAGS: Final = ("-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """With the optimizing compiler the tool needs ten seconds to come up to speed on two cores, without it one."""
 _PAYLOADS: Final = 1_000
+DISTINCT_BYTES: Final = 32 << 20
+"""Values of that many bytes are more than the dictionary of any writer of columns holds."""
 _DEADLINE: Final = 900
 
 
@@ -39,15 +42,18 @@ class Produce:
     acks: str = "1"
     settings: tuple[str, ...] = ()
     """Further properties of the producer."""
+    payloads: int = _PAYLOADS
+    """How many different records there are."""
 
     def start(self, port: int, folder: Path) -> subprocess.Popen[str]:
         """Start the tool; `rate` reads what it says."""
+        made = payload_file(folder, self.size, self.payloads) if self.size else json_file(folder, self.payloads)
         command = [
             jars.program("java"), *_FLAGS, "-cp", jars.classpath(KAFKA),
             "org.apache.kafka.tools.ProducerPerformance",
             "--bootstrap-server", f"127.0.0.1:{port}", "--topic", self.topic,
             "--num-records", str(self.records), "--throughput", "-1",
-            "--payload-file", str(payload_file(folder, self.size) if self.size else json_file(folder)),
+            "--payload-file", str(made),
             "--command-property", f"acks={self.acks}", *self.settings,
         ]  # fmt: skip
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -97,9 +103,9 @@ def parse_consumed(output: str, status: int, records: int) -> float:
     return float(told["fetch.nMsg.sec"])
 
 
-def json_file(folder: Path) -> Path:
+def json_file(folder: Path, payloads: int) -> Path:
     """A file with JSON objects of about 120 bytes, one on a line."""
-    path = folder / "payloads-json.txt"
+    path = folder / f"payloads-json-{payloads}.txt"
     if not path.exists():
         chance = random.Random(7)
         rows = (
@@ -110,17 +116,16 @@ def json_file(folder: Path) -> Path:
                 "paid": chance.random() < 0.5,
                 "note": "".join(chance.choices(string.ascii_lowercase, k=50)),
             }
-            for number in range(_PAYLOADS)
+            for number in range(payloads)
         )
         path.write_text("\n".join(map(json.dumps, rows)))
     return path
 
 
-def payload_file(folder: Path, size: int) -> Path:
+def payload_file(folder: Path, size: int, payloads: int = _PAYLOADS) -> Path:
     """A file with lines of this size."""
-    path = folder / f"payloads-{size}.txt"
+    path = folder / f"payloads-{size}-{payloads}.txt"
     if not path.exists():
         chance = random.Random(size)
-        letters = string.ascii_letters + string.digits
-        path.write_text("\n".join("".join(chance.choices(letters, k=size)) for _ in range(_PAYLOADS)))
+        path.write_bytes(b"\n".join(base64.b64encode(chance.randbytes(size))[:size] for _ in range(payloads)))
     return path

@@ -1,4 +1,4 @@
-"""Spark processes that wait for their turns: ours, and Spark's own connector with a Spark that it is released for."""
+"""Spark processes that wait for their turns: ours, and Spark's own connector in the same version of Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from tests.support import jars, old_spark
+from tests.support import jars
 
 from bench import measure
 
@@ -30,14 +30,18 @@ class SparkSide:
     """A Spark process with one job; it is idle between its runs."""
 
     def __init__(self, who: str, port: int, topic: str, what: str, decode: str, folder: Path) -> None:
-        if who == "connector":
-            python, with_jars = (
-                str(old_spark.python()),
-                ",".join(map(str, sorted(jars.spark_connector().glob("*.jar")))),
-            )
-        else:
-            python, with_jars = sys.executable, ""
-        words = [python, str(_SCRIPT), who, f"127.0.0.1:{port}", topic, what, decode, str(folder), with_jars]
+        with_jars = sorted(map(str, jars.newest_spark_connector().glob("*.jar"))) if who == "connector" else []
+        words = [
+            sys.executable,
+            str(_SCRIPT),
+            who,
+            f"127.0.0.1:{port}",
+            topic,
+            what,
+            decode,
+            str(folder),
+            ",".join(with_jars),
+        ]
         self._log = (folder.parent / f"{folder.name}.log").open("w")
         self._child = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True, start_new_session=True

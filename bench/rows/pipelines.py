@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from bench.brokers import Barnabas
-from bench.clients.java import Produce
+from bench.clients.java import DISTINCT_BYTES, Produce
 from bench.clients.spark import SparkSide
 from bench.lab import PARTITIONS, show
 from bench.results import Better, Kind, Metric, Target
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from bench.lab import Lab, Samples, Scale
 
+JSON_BYTES: Final = 120
 SIDES: Final = {"Kafka": "connector", "Barnabas": "barnabas"}
 MEMORY: Final = Metric("family", "memory of Spark", "MB", Kind.MEMORY, Better.LOWER, Target(1.5), "memory of Spark")
 
@@ -35,7 +36,7 @@ class PipelineRow(Row):
     what: str
     """`count`, or the table's format; the connector always writes Parquet."""
     size: int | None
-    """Bytes of a record; None for JSON of about 120."""
+    """Bytes of a record; None for JSON of about 120. No value comes often, or Spark would write it once."""
     records: Callable[[Scale], int]
     target: float = 1.2
     partitions: int = PARTITIONS
@@ -53,7 +54,8 @@ class PipelineRow(Row):
             broker.start()
             stack.callback(broker.kill)
             topic = lab.create_topic(broker, self.partitions)
-            Produce(topic, records, self.size or 0).run(broker.port, lab.folder)
+            produce = Produce(topic, records, self.size or 0, payloads=DISTINCT_BYTES // (self.size or JSON_BYTES))
+            produce.run(broker.port, lab.folder)
             decode = "bytes" if self.size else "json"
             sides = {
                 name: stack.enter_context(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,6 +33,13 @@ def pipe(frame: DataFrame, kafka: Kafka, checkpoint: Path, **options: object) ->
     running = Running(writer.trigger(availableNow=True).start)
     running.finish()
     return str(running.query.id)
+
+
+def forget(kafka: Kafka, *groups: str) -> None:
+    """What the cluster does with the offsets of a group when they expire."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    for future in admin.delete_consumer_groups(list(groups)).values():
+        future.result(30)
 
 
 def test_rows_of_a_batch_become_records(spark: SparkSession, kafka: Kafka) -> None:
@@ -78,13 +87,28 @@ def test_an_exactly_once_stream_writes_each_row_once_however_often_an_epoch_runs
     copy()
     assert written() == list(range(40))
 
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    for future in admin.delete_consumer_groups([group_of(query)]).values():
-        future.result(30)
+    forget(kafka, group_of(query))
     kafka.send(source, b"40", partition=0)
     with pytest.raises(StreamingQueryException, match=r"MarkerRefused: .*no note that epoch .* was written"):
         copy()
     assert written() == list(range(40))
+
+
+def test_a_first_epoch_whose_notes_may_have_expired_is_refused(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    source, target, checkpoint = kafka.topic(), kafka.topic(), tmp_path / "checkpoint"
+    kafka.send(source, b"a", b"b")
+    frame = read_stream(spark, kafka, subscribe=source, startingOffsets="earliest").select("value")
+    query = pipe(frame, kafka, checkpoint, topic=target, deliveryGuarantee="exactly-once")
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink()
+    forget(kafka, group_of(query), f"{group_of(query)}-0")
+    began = (checkpoint / "offsets" / "0").stat().st_mtime - timedelta(days=8).total_seconds()
+    os.utime(checkpoint / "offsets" / "0", (began, began))
+    with pytest.raises(StreamingQueryException, match=r"MarkerRefused: the first epoch .* 8 days.* kept for 7 days"):
+        pipe(frame, kafka, checkpoint, topic=target, deliveryGuarantee="exactly-once")
+    assert kafka.values(target) == ["a", "b"]
 
 
 def test_an_at_least_once_stream_and_rows_that_cannot_be_written(

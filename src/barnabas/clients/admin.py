@@ -176,8 +176,21 @@ class Admin:
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, list[ConfigValue]]:
         """Every setting of each topic, in the order in which the broker tells them."""
+        return self._configs(self._kafka.admin.ResourceType.TOPIC, names)
+
+    def broker_setting(self, name: str) -> dict[int, str]:
+        """What a setting is at each broker that is up; brokers that do not know it are left out."""
+        found = self._configs(self._kafka.admin.ResourceType.BROKER, map(str, sorted(self.live_brokers())))
+        return {
+            int(broker): setting.value
+            for broker, settings in found.items()
+            for setting in settings
+            if setting.name == name and setting.value is not None
+        }
+
+    def _configs(self, kind: Any, names: Iterable[str]) -> dict[str, list[ConfigValue]]:
         admin = self._kafka.admin
-        resources = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in names]
+        resources = [admin.ConfigResource(kind, name) for name in names]
         if not resources:
             return {}
         futures = self._client.describe_configs(resources, request_timeout=self._timeout)

@@ -8,6 +8,7 @@ through the restart of a broker.
 from __future__ import annotations
 
 import time
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -98,6 +99,11 @@ class ClusterView:
     def commit(self, group: str, offsets: Offsets) -> None:
         """Commit for a group that has no members. Raises RequestRefused if it has some."""
         self._asked(lambda: self._admin.commit_group_offsets(group, offsets))
+
+    def offsets_retention(self) -> timedelta:
+        """How long the cluster keeps offsets of a group without members; the shortest time that a broker says."""
+        minutes = self._asked(lambda: self._admin.broker_setting("offsets.retention.minutes"))
+        return timedelta(minutes=min(map(int, minutes.values())))
 
     def _of_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
         return sorted(

@@ -26,6 +26,8 @@ class SinkOptions:
     topic: str | None
     """Where all rows go; without it a column says so."""
     exactly_once: bool
+    checkpoint: str | None = None
+    """Where a stream keeps its checkpoint, if an option says so."""
 
 
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
@@ -33,5 +35,8 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     options = GivenOptions.of(given, KNOWN, WITHOUT_EFFECT)
     guarantee = options.one_of("deliveryGuarantee", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE)
     return SinkOptions(
-        client=options.client(), topic=options.text("topic") or None, exactly_once=guarantee == EXACTLY_ONCE
+        client=options.client(),
+        topic=options.text("topic") or None,
+        exactly_once=guarantee == EXACTLY_ONCE,
+        checkpoint=options.text("checkpointLocation"),
     )

@@ -57,9 +57,14 @@ class BarnabasSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """For `df.writeStream`; with the output mode complete, each epoch's rows are appended too."""
         _need_streams()
+        from barnabas.pipelines.first_epoch import check_first_epoch
         from barnabas.pipelines.stream_sink import StreamWriter
 
-        return StreamWriter(sink_options(self.options), schema)
+        options = sink_options(self.options)
+        writer = StreamWriter(options, schema)
+        if options.exactly_once:
+            check_first_epoch(options)
+        return writer
 
 
 def _need_streams() -> None:

@@ -1,0 +1,54 @@
+"""Whether an exactly-once sink may still trust that there is no note of a query's first epoch.
+
+Each other epoch has the note of the one before it, which is older: if that is there, no younger one has expired. The
+first has none. But Spark writes `offsets/0` into the checkpoint before the epoch runs for the first time: as long as
+that file is younger than the time for which the cluster keeps offsets, no note of the epoch can have expired.
+
+This runs on the driver, without Spark's own access to files: a checkpoint elsewhere is not looked at.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from barnabas.pipelines.cluster import ClusterView
+from barnabas.pipelines.errors import MarkerRefused
+from barnabas.pipelines.tables.destinations import is_remote, local_path
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.sink_options import SinkOptions
+
+SHORTEST_RETENTION: Final = timedelta(minutes=1)
+"""The least that `offsets.retention.minutes` can be."""
+
+
+def check_first_epoch(options: SinkOptions) -> None:
+    """Raises MarkerRefused if the first epoch began so long ago that its notes may have expired."""
+    age = unfinished_for(options.checkpoint)
+    if age is None or age < SHORTEST_RETENTION:
+        return
+    with ClusterView(options.client) as cluster:
+        kept = cluster.offsets_retention()
+    if age >= kept:
+        raise MarkerRefused(
+            f"the first epoch of the checkpoint {options.checkpoint} began {age} ago and was never finished. Notes of "
+            f"what was written are kept for {kept} (offsets.retention.minutes), so nobody knows what was, and nothing "
+            "is written now. Look what the topic has, and begin with a new checkpoint behind it"
+        )
+
+
+def unfinished_for(checkpoint: str | None) -> timedelta | None:
+    """How long ago the first epoch began that was never finished; None if it was, did not begin, or cannot be seen."""
+    if checkpoint is None or is_remote(checkpoint):
+        return None
+    folder = local_path(checkpoint)
+    try:
+        began = (folder / "offsets" / "0").stat().st_mtime
+    except OSError:
+        return None
+    commits = folder / "commits"
+    if commits.is_dir() and any(each.name.isdecimal() for each in commits.iterdir()):
+        return None
+    return timedelta(seconds=round(time.time() - began))
