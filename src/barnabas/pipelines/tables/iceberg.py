@@ -170,13 +170,15 @@ class IcebergTable(Table):
         return self._existing().scan().to_arrow()
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Replace small files by larger ones in one snapshot. Raises TableError if the table has moved on meanwhile."""
-        seen, table = self._look()
-        note = owned(seen, self.location)
-        there = {task.file.file_path: task.file for task in table.scan().plan_files()}
+        """Replace small files by larger ones in one snapshot, also while a load adds others.
+
+        Raises TableError if another job replaces them meanwhile.
+        """
+        note, table = self._look()
+        owned(note, self.location)
         files = [
             DataFile(path, file.record_count, file.file_size_in_bytes, _values(self.partition_by, file))
-            for path, file in there.items()
+            for path, file in _whole_files(table).items()
         ]
         small = small_files(files, target_bytes)
         if not small:
@@ -184,17 +186,27 @@ class IcebergTable(Table):
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         destination = self.destination()
         written = rewrite(small, destination, plain_schema(schema), target_bytes)
+        self._insisting(partial(self._replace, small, written, destination))
+        return Compaction(len(small), len(written))
+
+    def _replace(self, small: Sequence[DataFile], written: Sequence[DataFile], destination: Destination) -> None:
+        """Put files in the place of others, in the table as it is now."""
+        note, table = self._look()
+        there = _whole_files(table)
+        if all(file.path in there for file in written):  # the outcome of an earlier try was not seen
+            return
+        if not all(file.path in there for file in small):
+            raise TableError(f"{self.location}: another job has replaced files that were being merged: try again")
         try:
             with table.transaction() as transaction:
-                _put_note(transaction, upkeep_note(note))
+                _put_note(transaction, upkeep_note(owned(note, self.location)))
                 with transaction.update_snapshot().overwrite() as update:
                     for file in small:
                         update.delete_data_file(there[file.path])
                     for file in written:
                         update.append_data_file(_described(file, transaction, destination))
-        except CommitFailedException as error:
-            raise TableError(f"{self.location} was changed while its files were merged: try again") from error
-        return Compaction(len(small), len(written))
+        except (CommitFailedException, CommitStateUnknownException) as error:
+            raise Conflict(str(error)) from error
 
     def expire(self, older_than: timedelta) -> int:
         """Forget old snapshots. Their files are orphans then, and go with those."""
@@ -318,6 +330,11 @@ def _beside(location: str) -> tuple[Catalog, str]:
 def _partitions(table: Loaded) -> list[str]:
     schema = table.schema()
     return [schema.find_field(field.source_id).name for field in table.spec().fields]
+
+
+def _whole_files(table: Loaded) -> dict[str, IcebergFile]:
+    """The data files of which no row was deleted; others are left to the engine that wrote delete files for them."""
+    return {task.file.file_path: task.file for task in table.scan().plan_files() if not task.delete_files}
 
 
 def _partition_values(file: DataFile) -> list[Any]:

@@ -54,7 +54,7 @@ def test_versions_of_delta_stay_as_long_as_they_were_asked_to(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("kind", "look"), [("delta", "_open"), ("iceberg", "_load")])
-@pytest.mark.parametrize("change", ["expire", "evolve"])
+@pytest.mark.parametrize("change", ["expire", "evolve", "compact"])
 def test_a_load_may_commit_meanwhile(
     tmp_path: Path, kind: str, look: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +73,8 @@ def test_a_load_may_commit_meanwhile(
         monkeypatch.setattr(type(table), look, overtaken)
         if change == "expire":
             table.expire(NO_TIME)
+        elif change == "compact":
+            assert table.compact(1 << 20).merged >= 2
         else:
             table.evolve(SCHEMA.append(pa.field("more", pa.string())))
             assert "more" in (table.schema() or SCHEMA).names

@@ -1,0 +1,161 @@
+"""Upkeep of Iceberg tables beside others: rows that somebody deleted stay deleted, and each file is replaced once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
+from pyiceberg.table import Table as Loaded
+from pyiceberg.typedef import Record
+
+from barnabas.pipelines.tables import iceberg
+from barnabas.pipelines.tables.errors import TableError
+from barnabas.pipelines.tables.iceberg import IcebergTable
+from barnabas.pipelines.tables.notes import Note, upkeep_note
+from barnabas.pipelines.tables.rewriting import rewrite
+from tests.support.tables import add, numbers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyiceberg.partitioning import PartitionSpec
+
+
+MB = 1 << 20
+FILE_PATH = 2147483546
+"""The id that Iceberg's specification gives to the column which names a file."""
+
+
+class Deletes(ManifestWriterV2):
+    """A manifest of delete files, which pyiceberg reads and never writes."""
+
+    def content(self) -> ManifestContent:
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+def delete_first_row(table: IcebergTable, path: str) -> None:
+    """Delete the first row of a file as an engine does that merges on read."""
+    loaded = table._load()
+    assert loaded is not None
+    deletes = f"{loaded.location()}/data/deletes.parquet"
+    pq.write_table(pa.table({"file_path": [path], "pos": [0]}), deletes)
+    file = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES,
+        file_path=deletes,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=1,
+        spec_id=0,
+        lower_bounds={FILE_PATH: path.encode()},
+        upper_bounds={FILE_PATH: path.encode()},
+    )
+    with loaded.transaction() as transaction, transaction.update_snapshot().fast_append() as update:
+
+        def writer(spec: PartitionSpec) -> Deletes:
+            return Deletes(spec, update.schema(), update.new_manifest_output(), update.snapshot_id, "deflate")
+
+        update.new_manifest_writer = writer  # type: ignore[method-assign]
+        update.append_data_file(file)
+
+
+def files(table: IcebergTable) -> list[str]:
+    loaded = table._load()
+    assert loaded is not None
+    return sorted(task.file.file_path for task in loaded.scan().plan_files())
+
+
+def test_deleted_rows_stay_deleted(tmp_path: Path) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        add(table, 0, 10)
+        [first] = files(table)
+        add(table, 10, 20)
+        add(table, 20, 30)
+        delete_first_row(table, first)
+        assert numbers(table) == list(range(1, 30))
+        assert table.compact(MB).merged == 2
+        assert first in files(table)
+        assert numbers(table) == list(range(1, 30))
+
+
+def test_rows_that_are_deleted_meanwhile_stay_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        add(table, 0, 10)
+        [first] = files(table)
+        add(table, 10, 20)
+        real = rewrite
+
+        def slow(*given: Any) -> Any:
+            delete_first_row(table, first)
+            return real(*given)
+
+        monkeypatch.setattr(iceberg, "rewrite", slow)
+        with pytest.raises(TableError, match="another job has replaced files"):
+            table.compact(MB)
+        assert numbers(table) == list(range(1, 20))
+
+
+def test_a_load_may_commit_just_before_the_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written anew for that, and the note is that of the load."""
+    with IcebergTable(str(tmp_path / "numbers")) as table, IcebergTable(str(tmp_path / "numbers")) as load:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        real = upkeep_note
+
+        def overtaken(note: Note) -> Note:
+            monkeypatch.setattr(iceberg, "upkeep_note", real)
+            add(load, 20, 30, other=1.5)
+            return real(note)
+
+        monkeypatch.setattr(iceberg, "upkeep_note", overtaken)
+        done = table.compact(MB)
+        assert (done.merged, done.into) == (2, 1)
+        assert len(list((tmp_path / "numbers" / "data").glob("*.parquet"))) == 4
+        assert numbers(table) == list(range(30))
+        position = table.position("p")
+        assert position is not None
+        assert position.version == 3
+        add(load, 30, 40)
+        assert numbers(table) == list(range(40))
+
+
+def test_of_two_compactions_one_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        real = rewrite
+
+        def overtaken(*given: Any) -> Any:
+            monkeypatch.setattr(iceberg, "rewrite", real)
+            table.compact(MB)
+            return real(*given)
+
+        monkeypatch.setattr(iceberg, "rewrite", overtaken)
+        with pytest.raises(TableError, match="another job has replaced files"):
+            table.compact(MB)
+        assert numbers(table) == list(range(20))
+
+
+def test_a_compaction_whose_outcome_is_unknown_is_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        real = Loaded._do_commit
+
+        def deaf(self: Loaded, *given: Any, **named: Any) -> None:
+            monkeypatch.setattr(Loaded, "_do_commit", real)
+            real(self, *given, **named)
+            raise CommitStateUnknownException("nobody answered")
+
+        monkeypatch.setattr(Loaded, "_do_commit", deaf)
+        done = table.compact(MB)
+        assert (done.merged, done.into) == (2, 1)
+        assert numbers(table) == list(range(20))
