@@ -26,10 +26,10 @@ def write(frame: DataFrame, kafka: Kafka, mode: str = "append", **options: objec
     writer.options(**texts(options)).save()
 
 
-def pipe(frame: DataFrame, kafka: Kafka, checkpoint: Path, **options: object) -> str:
+def pipe(frame: DataFrame, kafka: Kafka, checkpoint: Path, mode: str = "append", **options: object) -> str:
     """Write what a stream has now, wait until it is done, and return the id of the query."""
     writer = frame.writeStream.format("barnabas").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
-    writer = writer.option("checkpointLocation", str(checkpoint)).options(**texts(options))
+    writer = writer.outputMode(mode).option("checkpointLocation", str(checkpoint)).options(**texts(options))
     running = Running(writer.trigger(availableNow=True).start)
     running.finish()
     return str(running.query.id)
@@ -66,7 +66,7 @@ def test_an_exactly_once_stream_writes_each_row_once_however_often_an_epoch_runs
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
     source, target, checkpoint = kafka.topic(partitions=2), kafka.topic(partitions=2), tmp_path / "checkpoint"
-    wanted: dict[str, object] = {"topic": target, "deliveryGuarantee": "exactly-once"}
+    wanted: dict[str, Any] = {"topic": target, "deliveryGuarantee": "exactly-once"}
 
     def copy(**options: object) -> str:
         frame = read_stream(spark, kafka, subscribe=source, startingOffsets="earliest", **options)
@@ -111,17 +111,18 @@ def test_a_first_epoch_whose_notes_may_have_expired_is_refused(
     assert kafka.values(target) == ["a", "b"]
 
 
-def test_an_at_least_once_stream_and_rows_that_cannot_be_written(
+def test_an_at_least_once_stream_in_complete_mode_and_rows_that_cannot_be_written(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
     source, target = kafka.topic(), kafka.topic()
-    kafka.send(source, b"a", b"b")
-    frame = read_stream(spark, kafka, subscribe=source, startingOffsets="earliest")
-    pipe(frame.selectExpr("key", "upper(string(value)) AS value"), kafka, tmp_path / "checkpoint", topic=target)
-    assert kafka.values(target) == ["A", "B"]
-    rows = spark.createDataFrame([("too large" * 200_000,)], "value STRING")
+    kafka.send(source, b"a", b"b", b"a")
+    frame = read_stream(spark, kafka, subscribe=source, startingOffsets="earliest").groupBy("value").count()
+    rows = frame.selectExpr("value AS key", "concat(upper(string(value)), count) AS value").coalesce(1)
+    pipe(rows, kafka, tmp_path / "checkpoint", "complete", topic=target)
+    assert sorted(map(str, kafka.values(target))) == ["A2", "B1"]
+    large = spark.createDataFrame([("too large" * 200_000,)], "value STRING")
     with pytest.raises(PySparkException, match="SinkRefused: nothing says where rows go"):
-        write(rows, kafka)
+        write(large, kafka)
     with pytest.raises(PySparkException, match=f"NotWritten: topic {target}: .*too large"):
-        write(rows, kafka, topic=target)
-    assert kafka.values(target) == ["A", "B"]
+        write(large, kafka, topic=target)
+    assert len(kafka.values(target)) == 2

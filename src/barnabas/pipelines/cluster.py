@@ -19,6 +19,7 @@ from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import TopicMissing
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.pipelines.offsets import Offsets
@@ -61,9 +62,7 @@ class ClusterView:
     def partitions(self, selection: Selection) -> list[TopicPartition]:
         """The partitions that are to be read now, sorted. Raises TopicMissing, except for a pattern."""
         if selection.pattern is not None:
-            names = self._asked(self._admin.topic_names)
-            topics = [name for name in names if name not in INTERNAL_TOPICS and selection.pattern.fullmatch(name)]
-            return self._of_topics(topics)
+            return self._of_matching(selection.pattern)
         if selection.topics:
             return self._of_topics(selection.topics)
         there = set(self._of_topics(sorted({partition.topic for partition in selection.assigned})))
@@ -96,9 +95,26 @@ class ClusterView:
         """What a group has committed; empty if there is no such group."""
         return self._asked(lambda: self._admin.group_offsets(group))
 
-    def commit(self, group: str, offsets: Offsets) -> None:
-        """Commit for a group that has no members. Raises RequestRefused if it has some."""
-        self._asked(lambda: self._admin.commit_group_offsets(group, offsets))
+    def commit(self, group: str, offsets: Offsets, *, patience: float | None = None) -> None:
+        """Commit for a group that has no members. Raises RequestRefused if it has some.
+
+        `patience` is for those who have better to do than to wait for the group's coordinator.
+        """
+        self._asked(lambda: self._admin.commit_group_offsets(group, offsets), patience)
+
+    def _of_matching(self, pattern: re.Pattern[str]) -> list[TopicPartition]:
+        """The partitions of topics that match; one that is deleted between the two questions does not."""
+        deadline = time.monotonic() + self._patience
+        while True:
+            names = self._asked(self._admin.topic_names)
+            try:
+                return self._of_topics(
+                    name for name in names if name not in INTERNAL_TOPICS and pattern.fullmatch(name)
+                )
+            except TopicMissing:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
 
     def offsets_retention(self) -> timedelta:
         """How long the cluster keeps offsets of a group without members; the shortest time that a broker says."""
@@ -150,8 +166,8 @@ class ClusterView:
                     raise
             time.sleep(RETRY_SECONDS)
 
-    def _asked(self, ask: Callable[[], T]) -> T:
-        deadline = time.monotonic() + self._patience
+    def _asked(self, ask: Callable[[], T], patience: float | None = None) -> T:
+        deadline = time.monotonic() + (self._patience if patience is None else patience)
         while True:
             try:
                 return ask()

@@ -12,14 +12,15 @@ offsets; other copies of it, made from the same options, read in tasks. What has
   `progressGroup`. Spark's own `commit` comes later: only when there is another batch with data.
 - **Offsets only grow.** A new leader may not know the newest offsets yet, so an end below the start is asked for again
   for a while before it counts as loss.
-- **A partition that is new begins at its beginning**: `start` lacks it, and `offsets.between` takes that for 0.
+- **A partition that is new begins at its beginning**: `start` lacks it, and `offsets.between` takes that for 0. What
+  retention has removed of it is a loss, as in Spark, but counts for no limit.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
@@ -30,15 +31,15 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.clients.errors import RequestRefused
+from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.cluster import ClusterView
-from barnabas.pipelines.errors import DataLost
+from barnabas.pipelines.errors import DataLost, TopicMissing
 from barnabas.pipelines.offsets import between, from_nested, limited, nested
 from barnabas.pipelines.positions import moves, offsets_at
 from barnabas.pipelines.tasks import read_task, tasks, wanted_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -53,6 +54,10 @@ DISCOVERY_SECONDS: Final = 1.0
 SHORT_SECONDS: Final = 10.0
 """How long a partition may say that it ends before the start: a new leader needs a moment to know better."""
 RETRY_SECONDS: Final = 0.2
+GROUP_SECONDS: Final = 10.0
+"""How long a group's coordinator is waited for, and how long one that took no progress is left alone."""
+
+T = TypeVar("T")
 
 log = logging.getLogger("barnabas.pipelines")
 
@@ -71,9 +76,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         """Where a run with Trigger.AvailableNow ends."""
         self._ends: Offsets | None = None
-        self._waiting_since = time.monotonic()
-        """When the last batch with data was planned."""
+        self._triggered = float("-inf")
+        """When a batch last was large enough, or late enough; the first one is late, as in Spark."""
         self._committed: Offsets | None = None
+        self._next_commit = float("-inf")
 
     # What Spark asks for beside the driver
 
@@ -81,9 +87,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a query without a checkpoint begins; the same whenever it is asked."""
         if self._initial is None:
             options, cluster = self._options, self._view()
-            partitions = self._discover()
             late = options.too_late_is_end
-            self._initial = offsets_at(options.starting, partitions, cluster, too_late_is_end=late)
+            self._initial = self._of_found(
+                lambda partitions: offsets_at(options.starting, partitions, cluster, too_late_is_end=late)
+            )
         return nested(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -96,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the partitions end now."""
-        self._target = self._view().latest(self._discover())
+        self._target = self._of_found(self._view().latest)
 
     def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:
         """Where the next batch ends: `start` if there is none. Everything before `start` is done."""
@@ -106,13 +113,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._pinned = True
             return start
         self._ends = ends = self._available(begin)
-        if self._too_little(begin, ends, limit):
+        if isinstance(limit, ReadAllAvailable):
+            return nested(ends)
+        counted = begin | self._view().earliest(ends.keys() - begin.keys())
+        if self._too_little(counted, ends):
             return start
-        if isinstance(limit, ReadMaxRows):
-            ends = limited(begin, ends, limit.max_rows)
-        if ends != begin:
-            self._waiting_since = time.monotonic()
-        return nested(ends)
+        return nested(limited(counted, ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else ends)
 
     def reportLatestOffset(self) -> Nested | None:
         """Where the partitions ended when the last batch was planned: Spark shows it beside what it has read."""
@@ -150,49 +156,81 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._discovered = now
         return self._partitions
 
-    def _available(self, begin: Offsets) -> dict[TopicPartition, int]:
-        """How far a batch may go: to the ends of all partitions, and not past the target of this run."""
-        if self._target is None:
-            return self._ends_from(begin, self._discover())
-        ends, target = self._ends_from(begin, list(self._target)), self._target
-        return {each: max(begin.get(each, 0), min(ends[each], target[each])) for each in target}
-
-    def _ends_from(self, begin: Offsets, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """The ends of partitions, none of which lies before `begin` unless records were lost."""
-        if gone := sorted(begin.keys() - set(partitions)):
-            self._lost(f"{', '.join(map(str, gone))} is not read or not there any more, after records of it were")
+    def _of_found(self, ask: Callable[[list[TopicPartition]], T]) -> T:
+        """What is asked of the partitions to read. A topic of a pattern that was deleted meanwhile is left out."""
         deadline = time.monotonic() + SHORT_SECONDS
         while True:
-            ends = self._view().latest(partitions)
-            short = [each for each in partitions if ends[each] < begin.get(each, 0)]
+            try:
+                return ask(self._discover())
+            except TopicMissing:
+                self._discovered = float("-inf")
+                if self._options.selection.pattern is None or time.monotonic() > deadline:
+                    raise
+            time.sleep(RETRY_SECONDS)
+
+    def _available(self, begin: Offsets) -> dict[TopicPartition, int]:
+        """How far a batch may go: to the ends of all partitions, and not past the target of this run.
+
+        An end that lies before `begin` is where reading goes on, since the records between are lost.
+        """
+        ends, target = self._ends_from(begin), self._target
+        if target is None:
+            return ends
+        return {
+            each: end if end < begin.get(each, 0) else max(begin.get(each, 0), min(end, target[each]))
+            for each, end in ends.items()
+        }
+
+    def _ends_from(self, begin: Offsets) -> dict[TopicPartition, int]:
+        """The ends of the partitions of this run, none of which lies before `begin` unless records were lost."""
+        deadline = time.monotonic() + SHORT_SECONDS
+        while True:
+            ends = self._of_found(lambda found: self._view().latest(filter(self._is_wanted, found)))
+            short = [each for each in sorted(ends) if ends[each] < begin.get(each, 0)]
             if not short:
-                return ends
+                break
             if time.monotonic() > deadline:
                 first = short[0]
                 self._lost(
                     f"{first} ends at offset {ends[first]}, and {begin[first]} was to be read next: the topic was made "
                     "anew or its log was cut off"
                 )
-                return ends
+                break
             time.sleep(RETRY_SECONDS)
+        self._notice_gone(begin, ends)
+        return ends
 
-    def _too_little(self, begin: Offsets, ends: Offsets, limit: ReadLimit) -> bool:
+    def _is_wanted(self, partition: TopicPartition) -> bool:
+        """Whether it is read in this run: with Trigger.AvailableNow, new partitions are left to the next."""
+        return self._target is None or partition in self._target
+
+    def _notice_gone(self, begin: Offsets, ends: Offsets) -> None:
+        wanted = begin.keys() | (self._target or {}).keys()
+        if gone := sorted(wanted - ends.keys()):
+            self._lost(f"{', '.join(map(str, gone))} is not read or not there any more, after records of it were")
+            self._target = self._target and {each: self._target[each] for each in ends}
+
+    def _too_little(self, begin: Offsets, ends: Offsets) -> bool:
         wanted = self._options.min_offsets
-        if wanted is None or isinstance(limit, ReadAllAvailable) or self._target is not None:
+        if wanted is None or self._target is not None:
             return False
-        if time.monotonic() - self._waiting_since > self._options.max_delay:
-            return False
-        return sum(each.size for each in between(begin, ends)) < wanted
+        now = time.monotonic()
+        is_late = now - self._triggered >= self._options.max_delay
+        if not is_late and sum(each.size for each in between(begin, ends)) < wanted:
+            return True
+        self._triggered = now
+        return False
 
     def _commit(self, done: Mapping[TopicPartition, int]) -> None:
         group = self._options.progress_group
-        if group is None or done == self._committed:
+        if group is None or done == self._committed or time.monotonic() < self._next_commit:
             return
         try:
-            self._view().commit(group, done)
-        except RequestRefused as error:
+            self._view().commit(group, done, patience=GROUP_SECONDS)
+            self._committed = done
+        except BarnabasError as error:
             log.warning("progress was not committed to the group %s: %s", group, error)
-        self._committed = done
+            self._next_commit = time.monotonic() + GROUP_SECONDS
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

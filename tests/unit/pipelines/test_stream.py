@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from barnabas.clients.errors import RequestRefused
+from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import stream
-from barnabas.pipelines.errors import DataLost
+from barnabas.pipelines.errors import DataLost, TopicMissing
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.rows import record_schema
 from barnabas.pipelines.source_options import stream_options
@@ -30,28 +31,32 @@ ALL = ReadAllAvailable()
 
 
 class Numbers:
-    """Partitions by their ends; all begin at 0."""
+    """Partitions by their ends; all begin at 0, or where `firsts` says."""
 
     def __init__(self, ends: dict[TopicPartition, int]) -> None:
         self.ends = ends
+        self.firsts: dict[TopicPartition, int] = {}
         self.groups: dict[str, list[Offsets]] = {}
-        self.refuses = False
+        self.refusal: Exception | None = None
 
     def partitions(self, _: Selection) -> list[TopicPartition]:
         return sorted(self.ends)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 0)
+        return {partition: self.firsts.get(partition, 0) for partition in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {partition: self.ends[partition] for partition in partitions}
+        wanted = list(partitions)
+        if gone := set(wanted) - self.ends.keys():
+            raise TopicMissing(f"there is no {gone}")
+        return {partition: self.ends[partition] for partition in wanted}
 
     def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {partition: min(when, self.ends[partition]) for partition, when in moments.items()}
 
-    def commit(self, group: str, offsets: Offsets) -> None:
-        if self.refuses:
-            raise RequestRefused(ErrorCode.unknown_member_id, "the group has members")
+    def commit(self, group: str, offsets: Offsets, *, patience: float) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         self.groups.setdefault(group, []).append(offsets)
 
     def close(self) -> None:
@@ -125,12 +130,15 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_little_waits_for_more_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Numbers({A: 5})
     patient = reader(monkeypatch, cluster, startingOffsets="earliest", minOffsetsPerTrigger=6)
-    assert patient.latestOffset(at(0), ReadMinRows(6)) == at(0)
-    assert patient.latestOffset(at(0), ALL) == at(5), "all that is there was asked for"
-    cluster.ends[A] = 6
-    assert patient.latestOffset(at(0), ReadMinRows(6)) == at(6)
+    assert patient.latestOffset(at(0), ReadMinRows(6)) == at(5), "the first batch waits for nothing, as in Spark"
+    cluster.ends[A] = 10
+    assert patient.latestOffset(at(5), ReadMinRows(6)) == at(5)
+    assert patient.latestOffset(at(5), ALL) == at(10), "all that is there was asked for"
+    cluster.ends[A] = 11
+    assert patient.latestOffset(at(5), ReadMinRows(6)) == at(11)
     hasty = reader(monkeypatch, cluster, startingOffsets="earliest", minOffsetsPerTrigger=99, maxTriggerDelay="0s")
-    assert hasty.latestOffset(at(0), ReadMinRows(99)) == at(6)
+    for _ in range(2):
+        assert hasty.latestOffset(at(0), ReadMinRows(99)) == at(11)
 
 
 def test_available_now_ends_where_the_topic_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +158,12 @@ def test_new_partitions_begin_at_their_beginning(monkeypatch: pytest.MonkeyPatch
     assert source.partitions(at(10), at(10, 3)) == [RangeTask(OffsetRange("t", 1, 0, 3))]
 
 
+def test_what_was_removed_of_a_new_partition_counts_for_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 10, B: 1_000_000})
+    cluster.firsts[B] = 999_990
+    assert reader(monkeypatch, cluster).latestOffset(at(10), ReadMaxRows(4)) == at(10, 999_994)
+
+
 def test_an_end_before_the_start_and_a_partition_that_is_gone_are_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataLost, match="t-0 ends at offset 4, and 9 was to be read next"):
         reader(monkeypatch, Numbers({A: 4})).latestOffset(at(9), ALL)
@@ -157,6 +171,48 @@ def test_an_end_before_the_start_and_a_partition_that_is_gone_are_losses(monkeyp
         reader(monkeypatch, Numbers({A: 9})).latestOffset(at(9, 9), ALL)
     careless = reader(monkeypatch, Numbers({A: 4}), failOnDataLoss="false")
     assert careless.latestOffset(at(9, 9), ALL) == at(4)
+
+
+def test_available_now_goes_on_at_the_new_end_of_a_topic_that_was_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 4})
+    source = reader(monkeypatch, cluster, failOnDataLoss="false")
+    source.prepareForTriggerAvailableNow()
+    assert source.latestOffset(at(9), ALL) == at(4)
+    cluster.ends[A] = 12
+    assert source.latestOffset(at(4), ALL) == at(4), "what came later is left to the next run"
+
+
+def test_available_now_does_not_go_back_to_a_target_that_a_new_leader_told_too_low(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Numbers({A: 4})
+    source = reader(monkeypatch, cluster)
+    source.prepareForTriggerAvailableNow()
+    cluster.ends[A] = 9
+    assert source.latestOffset(at(9), ALL) == at(9)
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_topic_of_a_pattern_that_is_deleted_is_a_loss_and_no_missing_topic(
+    monkeypatch: pytest.MonkeyPatch, available_now: bool
+) -> None:
+    monkeypatch.setattr(stream, "DISCOVERY_SECONDS", 60)
+    monkeypatch.setattr(stream, "SHORT_SECONDS", 60)
+    for careful in (True, False):
+        cluster = Numbers({A: 5, B: 9})
+        source = reader(
+            monkeypatch, cluster, subscribe="", subscribePattern="t", startingOffsets="earliest", failOnDataLoss=careful
+        )
+        if available_now:
+            source.prepareForTriggerAvailableNow()
+        assert source.latestOffset(source.initialOffset(), ALL) == at(5, 9)
+        del cluster.ends[B]
+        if careful:
+            with pytest.raises(DataLost, match="t-1 is not read or not there any more"):
+                source.latestOffset(at(3, 9), ALL)
+        else:
+            assert source.latestOffset(at(3, 9), ALL) == at(5)
+            assert source.latestOffset(at(5), ALL) == at(5)
 
 
 def test_progress_is_committed_when_the_next_batch_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,10 +224,23 @@ def test_progress_is_committed_when_the_next_batch_is_asked_for(monkeypatch: pyt
     assert cluster.groups == {"g": [{A: 4}, {A: 10}]}
 
 
-def test_a_group_that_has_members_does_not_stop_the_stream(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    "refusal",
+    [RequestRefused(ErrorCode.unknown_member_id, "the group has members"), BrokerUnreachable("nobody is there")],
+)
+def test_a_group_that_takes_no_progress_does_not_stop_the_stream_and_is_asked_again_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, refusal: Exception
 ) -> None:
     cluster = Numbers({A: 10})
-    cluster.refuses = True
-    assert reader(monkeypatch, cluster, progressGroup="g").latestOffset(at(4), ALL) == at(10)
-    assert "progress was not committed to the group g: the group has members" in caplog.text
+    cluster.refusal = refusal
+    source = reader(monkeypatch, cluster, progressGroup="g")
+    for _ in range(3):
+        assert source.latestOffset(at(4), ALL) == at(10)
+    assert caplog.text.count(f"progress was not committed to the group g: {refusal}") == 1
+    cluster.refusal = None
+    source.latestOffset(at(4), ALL)
+    assert not cluster.groups, "it is left alone for a while"
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    source.latestOffset(at(4), ALL)
+    assert cluster.groups == {"g": [{A: 4}]}

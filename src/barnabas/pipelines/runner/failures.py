@@ -13,7 +13,8 @@ from typing import Final
 
 _OURS: Final = re.compile(r"\bbarnabas\.(?P<module>[\w.]+)\.(?P<name>[A-Z]\w+): (?P<text>[^\n]+)")
 _PASSING: Final = frozenset({"ReadStalled", "ReplayChecked", "NotWritten"})
-_ANALYSIS: Final = re.compile(r"\b(AnalysisException|ParseException)\b")
+_REFUSED_BY_SPARK: Final = re.compile(r"\b(AnalysisException|ParseException|requirement failed)\b")
+"""What Spark will not do however often it is asked; a failed requirement names no class."""
 _LINE_LENGTH: Final = 300
 
 
@@ -36,4 +37,4 @@ def understood(error: BaseException) -> Failure:
         lasts = last["module"].startswith("pipelines") and last["name"] not in _PASSING
         return Failure(last["text"], not lasts)
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return Failure(first[:_LINE_LENGTH], not _ANALYSIS.search(whole))
+    return Failure(first[:_LINE_LENGTH], not _REFUSED_BY_SPARK.search(whole))

@@ -1,7 +1,8 @@
 """Reports every batch: a line in the log, a JSON record in the topic of metrics, how far it came in a consumer group.
 
 Spark tells of a batch as soon as it is done, so the group has the last one too, however a run ends. What cannot be sent
-is no reason to stop: a warning says so, and the log has the figures.
+is no reason to stop: a warning says so, and the log has the figures. One thread of Spark's tells all listeners, so
+none may wait long: what a group did not take at once is tried again with the next batch, and at the end.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from barnabas.pipelines.offsets import Offsets
 
 LAST_SECONDS: Final = 10.0
+GROUP_SECONDS: Final = 1.0
+"""How long a group's coordinator is waited for while other listeners wait."""
 
 log = logging.getLogger("barnabas.pipelines.metrics")
 
@@ -44,6 +47,7 @@ class BatchListener(StreamingQueryListener):
         self._topic = topic
         self._cluster = cluster
         self._group = group
+        self._unshown: Offsets = {}
         self._ended = threading.Event()
         self._producer: Producer[Any, Any] | None = None
         if topic is not None:
@@ -66,7 +70,7 @@ class BatchListener(StreamingQueryListener):
         progress = json.loads(event.progress.json)
         metrics = measured(progress)
         log.info("batch %s", metrics.line())
-        self._show(read_upto(progress))
+        self._show(read_upto(progress), GROUP_SECONDS)
         if self._producer is None or self._topic is None:
             return
         try:
@@ -74,9 +78,11 @@ class BatchListener(StreamingQueryListener):
         except BarnabasError as error:
             log.warning("metrics of batch %s were not sent to %s: %s", metrics.batch, self._topic, error)
 
-    def _show(self, offsets: Offsets) -> None:
+    def _show(self, offsets: Offsets, patience: float) -> None:
+        self._unshown = offsets
         try:
-            self._cluster.commit(self._group, offsets)
+            self._cluster.commit(self._group, offsets, patience=patience)
+            self._unshown = {}
         except BarnabasError as error:
             log.warning("the group %s does not show the progress: %s", self._group, error)
 
@@ -86,6 +92,8 @@ class BatchListener(StreamingQueryListener):
 
     def close(self) -> None:
         """Send what waits; what cannot be sent is in the log."""
+        if self._unshown:
+            self._show(self._unshown, LAST_SECONDS)
         if self._producer is None:
             return
         try:

@@ -42,7 +42,10 @@ FRAMINGS: Final = ("auto", "none", "confluent")
 FILE_FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg")
 TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 STARTS: Final = ("earliest", "latest")
-MODES: Final = ("append", "update")
+MODES: Final = ("append", "complete")
+"""What a topic gets of an aggregation: rows once they are final, or all of them in each batch. Spark has no updates
+alone for sinks in Python.
+"""
 BAD_RECORDS: Final = ("keep", "drop")
 BAD: Final = "_bad"
 """What the view of a decoded source's bad records adds to its name."""

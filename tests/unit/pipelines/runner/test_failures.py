@@ -40,5 +40,12 @@ def test_other_failures_are_told_by_their_first_line_and_pass() -> None:
     assert understood(KeyboardInterrupt()) == Failure("KeyboardInterrupt", True)
 
 
-def test_what_spark_cannot_analyse_does_not_pass() -> None:
-    assert not understood(RuntimeError("org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN]")).passes
+@pytest.mark.parametrize(
+    "text",
+    [
+        "org.apache.spark.sql.AnalysisException: [UNRESOLVED_COLUMN]",
+        "[STREAM_FAILED] Query [id = 1] terminated with exception: requirement failed: no Update mode",
+    ],
+)
+def test_what_spark_refuses_does_not_pass(text: str) -> None:
+    assert not understood(RuntimeError(text)).passes

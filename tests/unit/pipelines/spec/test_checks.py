@@ -116,6 +116,8 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
         ({"sinks": [TopicSink(name="t", reads="orders", topic="t")]},
          'sink "t" needs a checkpoint, because it writes to a topic'),
         ({"sinks": [TopicSink(name="t", reads="orders", topic="t", checkpoint="c", mode="all")]}, 'mode is "all"'),
+        ({"sinks": [TopicSink(name="t", reads="orders", topic="t", checkpoint="c", mode="update")]},
+         'mode is "update". There is append, complete'),
         ({"sinks": [TopicSink(name="t", reads="orders", topic="t", checkpoint="c", encode="raw", key="id")]},
          "name the column `key` in the view instead"),
         ({"sinks": [replace(TABLE, checkpoint="c"), replace(TABLE, name="b", table="b", checkpoint="c")]},

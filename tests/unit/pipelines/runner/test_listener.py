@@ -1,0 +1,45 @@
+"""What becomes of the progress that a group does not take while Spark's one thread for listeners waits."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from barnabas.clients.errors import BrokerUnreachable
+from barnabas.model.ids import TopicPartition
+from barnabas.pipelines.runner.listener import GROUP_SECONDS, BatchListener
+from tests.unit.pipelines.runner.test_metrics import PROGRESS
+
+if TYPE_CHECKING:
+    from barnabas.pipelines.offsets import Offsets
+
+READ = {TopicPartition("orders", 0): 400, TopicPartition("orders", 1): 100}
+
+
+class Coordinator:
+    """Takes commits, unless it is away."""
+
+    def __init__(self) -> None:
+        self.away = True
+        self.patience: list[float] = []
+        self.groups: dict[str, Offsets] = {}
+
+    def commit(self, group: str, offsets: Offsets, *, patience: float) -> None:
+        self.patience.append(patience)
+        if self.away:
+            raise BrokerUnreachable("nobody is there")
+        self.groups[group] = offsets
+
+
+def test_what_a_group_did_not_take_at_once_it_gets_at_the_end() -> None:
+    coordinator: Any = Coordinator()
+    listener = BatchListener({}, None, coordinator, "g")
+    event: Any = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(PROGRESS)))
+    listener.onQueryProgress(event)
+    assert coordinator.patience == [GROUP_SECONDS], "other listeners wait for this one"
+    coordinator.away = False
+    listener.close()
+    assert coordinator.groups == {"g": READ}
+    listener.close()
+    assert len(coordinator.patience) == 2, "it has everything"
