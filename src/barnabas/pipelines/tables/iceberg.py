@@ -5,11 +5,13 @@ table's metadata only if nobody else did, and a snapshot has to follow the one t
 would add the rows again, so they are off: after a conflict the table is loaded again, looked at, and then decided upon.
 
 A table is `namespace.table` in a catalog of pyiceberg's configuration, or a folder such as `lake/orders`: then the
-catalog is the SQLite file `lake/iceberg.db`, and the table in it `default.orders`.
+catalog is the SQLite file `lake/iceberg.db`, and the table in it `default.orders`. If that file is lost, the table is
+found again by its metadata.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from dataclasses import replace
@@ -42,6 +44,7 @@ from pyiceberg.types import DateType, TimestampType, TimestamptzType
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path
 from barnabas.pipelines.tables.errors import TableError, UnusableTarget
+from barnabas.pipelines.tables.iceberg_metadata import NOTE, TIDY, last_metadata, metadata_in, unneeded_metadata
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
@@ -62,13 +65,14 @@ if TYPE_CHECKING:
 
     from barnabas.pipelines.tables.contract import PartitionValues
 
-NOTE: Final = "barnabas.note"
 NAME_MAPPING: Final = "schema.name-mapping.default"
 NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 COUNTS: Final = MetricsMode(MetricModeTypes.COUNTS)
 TIMES: Final = (DateType, TimestampType, TimestamptzType)
 _OURS: Final = re.compile(r"data/part-[0-9a-f-]{36}\.parquet|metadata/.*")
 """What a load leaves that did not get to its first commit."""
+
+log = logging.getLogger("barnabas.pipelines")
 
 
 class IcebergTable(Table):
@@ -90,6 +94,11 @@ class IcebergTable(Table):
             self._name = tuple(location.split("."))
             self._catalog = _configured(catalog, options)
         else:
+            if options:
+                raise UnusableTarget(
+                    f"{location} is a folder, whose catalog lies beside it: {', '.join(options)} would set nothing. "
+                    "Options are for the catalog of namespace.table."
+                )
             self._catalog, self._place = _beside(location)
             self._name = ("default", Path(self._place).name)
         table = self._load()
@@ -108,13 +117,24 @@ class IcebergTable(Table):
     def _look(self) -> Seen:
         table = self._load()
         if table is None:
-            root = self._root()
-            if not is_remote(root) and any(not _OURS.fullmatch(name) for name in files_below(root)):
-                check_owner(None, "", self.location)
+            self._refuse_strangers()
             return Seen(None, None)
         if NOTE not in table.properties:
             check_owner(None, "", self.location)
         return Seen(from_text(table.properties[NOTE]), table)
+
+    def _refuse_strangers(self) -> None:
+        root = self._root()
+        if is_remote(root):
+            return
+        metadata = metadata_in(local_path(root))
+        if any(not _OURS.fullmatch(name) for name in files_below(root)) or any(each.note is None for each in metadata):
+            check_owner(None, "", self.location)
+        if any(each.note is not None and each.note.version > 1 for each in metadata):
+            raise UnusableTarget(
+                f"the catalog has no {self.location}, but its files are at {root}: name its last metadata file with "
+                "pyiceberg's Catalog.register_table, or empty the folder to load everything again"
+            )
 
     def schema(self) -> pa.Schema | None:
         """The table's columns."""
@@ -209,15 +229,15 @@ class IcebergTable(Table):
             raise Conflict(str(error)) from error
 
     def expire(self, older_than: timedelta) -> int:
-        """Forget old snapshots. Their files are orphans then, and go with those."""
+        """Forget old snapshots, except those with a name. Their files are orphans then, and go with those."""
         return self._insisting(partial(self._expire, older_than))
 
     def _expire(self, older_than: timedelta) -> int:
-        table = self._existing()
+        table = self._listed()
         oldest = (time.time() - older_than.total_seconds()) * 1000
-        current = table.metadata.current_snapshot_id
+        kept = {reference.snapshot_id for reference in table.refs().values()}
         old = [each.snapshot_id for each in table.snapshots() if each.timestamp_ms < oldest]
-        old = [number for number in old if number != current]
+        old = [number for number in old if number not in kept]
         if old:
             try:
                 table.maintenance.expire_snapshots().by_ids(old).commit()
@@ -226,19 +246,28 @@ class IcebergTable(Table):
         return len(old)
 
     def remove_orphans(self, older_than: timedelta, *, but: Collection[str] = ()) -> int:
-        """Remove data files that no snapshot names. Raises UnusableTarget where files cannot be listed."""
-        table = self._existing()
-        if is_remote(table.location()):
-            raise UnusableTarget(
-                f"files at {table.location()} are not listed by pyiceberg: use your engine's procedure"
-            )
+        """Remove files that no snapshot names, data and metadata. Raises UnusableTarget where they cannot be listed."""
+        table = self._listed()
         oldest = time.time() - older_than.total_seconds()
         named = {local_path(path) for path in [*table.inspect.all_files().column("file_path").to_pylist(), *but]}
-        folder = local_path(table.location()) / "data"
-        old = [path for path in folder.rglob("*.parquet") if path not in named and path.stat().st_mtime < oldest]
+        data = (local_path(table.location()) / "data").rglob("*.parquet")
+        nobodys = [*(path for path in data if path not in named), *unneeded_metadata(table)]
+        old = [path for path in nobodys if path.stat().st_mtime < oldest]
         for path in old:
             path.unlink()
         return len(old)
+
+    def _listed(self) -> Loaded:
+        """The table, if it is a load's and its files can be listed, so that old ones can be told and removed."""
+        note, table = self._look()
+        owned(note, self.location)
+        if is_remote(table.location()):
+            raise UnusableTarget(
+                f"files at {table.location()} are not listed by pyiceberg, so that those of old snapshots would stay: "
+                "use your engine's procedures (expire_snapshots, remove_orphan_files)"
+            )
+        found: Loaded = table
+        return found
 
     def _append(self, table: Loaded | None, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
         destination = self.destination()
@@ -276,12 +305,26 @@ class IcebergTable(Table):
         try:
             return self._catalog.load_table(self._name)
         except NoSuchTableError:
-            return None
+            return self._found_again()
         except FileNotFoundError as error:
             raise UnusableTarget(
                 f"the catalog has {'.'.join(self._name)}, and its files are gone ({error}): restore them, or remove it "
                 "from the catalog"
             ) from error
+
+    def _found_again(self) -> Loaded | None:
+        """The table of a folder that its catalog does not know, because that was lost: it is told of it again."""
+        folder = None if self._place is None else Path(self._place)
+        found = [] if folder is None else metadata_in(folder)
+        if folder is None or not found or any(each.note is None for each in found):
+            return None
+        last = last_metadata(found, folder)
+        self._catalog.create_namespace_if_not_exists(self._name[:-1])
+        log.warning("%s was not in its catalog: it goes on with %s", self.location, last.path.name)
+        try:
+            return self._catalog.register_table(self._name, str(last.path))
+        except TableAlreadyExistsError:  # somebody else found it, or made it, at the same moment
+            return self._catalog.load_table(self._name)
 
     def _existing(self) -> Loaded:
         table = self._load()
@@ -382,7 +425,9 @@ def _statistics(footer: Any, metadata: TableMetadata) -> DataFileStatistics:
 
 
 def _put_note(transaction: Transaction, note: Note) -> None:
-    transaction.set_properties({NOTE: note.to_text(), **NO_RETRIES})
+    known = transaction.table_metadata.properties
+    unset = {name: value for name, value in TIDY.items() if name not in known}
+    transaction.set_properties({NOTE: note.to_text(), **NO_RETRIES, **unset})
 
 
 def _map_names(transaction: Transaction) -> None:

@@ -1,27 +1,29 @@
-"""Upkeep of Iceberg tables beside others: rows that somebody deleted stay deleted, and each file is replaced once."""
+"""Upkeep of Iceberg tables: what others did to them stays as it is, and what nobody needs any more goes."""
 
 from __future__ import annotations
 
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestWriterV2
 from pyiceberg.table import Table as Loaded
 from pyiceberg.typedef import Record
 
 from barnabas.pipelines.tables import iceberg
-from barnabas.pipelines.tables.errors import TableError
+from barnabas.pipelines.tables.errors import ForeignTable, TableError, UnusableTarget
 from barnabas.pipelines.tables.iceberg import IcebergTable
 from barnabas.pipelines.tables.notes import Note, upkeep_note
 from barnabas.pipelines.tables.rewriting import rewrite
-from tests.support.tables import add, numbers
+from tests.support.tables import NO_TIME, add, numbers
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyiceberg.partitioning import PartitionSpec
 
 
@@ -159,3 +161,94 @@ def test_a_compaction_whose_outcome_is_unknown_is_looked_up(tmp_path: Path, monk
         done = table.compact(MB)
         assert (done.merged, done.into) == (2, 1)
         assert numbers(table) == list(range(20))
+
+
+def metadata(table: IcebergTable) -> dict[str, int]:
+    """How many files of each sort the table's metadata is made of."""
+    folder = Path(table.location) / "metadata"
+    return {
+        "versions": len(list(folder.glob("*.metadata.json"))),
+        "lists": len(list(folder.glob("snap-*.avro"))),
+        "manifests": len([path for path in folder.glob("*.avro") if not path.name.startswith("snap-")]),
+    }
+
+
+def test_the_metadata_of_forgotten_snapshots_goes(tmp_path: Path) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        for start in range(0, 250, 10):
+            add(table, start, start + 10)
+        assert metadata(table) == {"versions": 21, "lists": 25, "manifests": 25}, "old versions go by themselves"
+        unfinished = tmp_path / "numbers" / "metadata" / "00024-unfinished.metadata.json"
+        unfinished.write_text("{")
+        table.compact(MB)
+        assert table.expire(NO_TIME) == 25
+        assert table.remove_orphans(timedelta(hours=1)) == 0, "these go by age only, too"
+        assert table.remove_orphans(NO_TIME) > 70
+        # What is left of manifests: one of the file that all rows are in, one that tells which files it replaced.
+        assert metadata(table) == {"versions": 21, "lists": 1, "manifests": 2}
+        assert numbers(table) == list(range(250))
+        add(table, 250, 260)
+        assert numbers(table) == list(range(260))
+
+
+def test_what_somebody_set_for_metadata_is_kept(tmp_path: Path) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        add(table, 0, 10)
+        loaded = table._load()
+        assert loaded is not None
+        name = "write.metadata.previous-versions-max"
+        with loaded.transaction() as transaction:
+            transaction.set_properties({name: "3"})
+        add(table, 10, 20)
+        loaded = table._load()
+        assert loaded is not None
+        assert loaded.properties[name] == "3"
+
+
+def test_snapshots_with_a_name_are_not_forgotten(tmp_path: Path) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        add(table, 0, 10)
+        loaded = table._load()
+        assert loaded is not None
+        named = loaded.metadata.current_snapshot_id
+        assert named is not None
+        loaded.manage_snapshots().create_tag(named, "first").commit()
+        add(table, 10, 20)
+        add(table, 20, 30)
+        assert table.expire(NO_TIME) == 1
+        table.remove_orphans(NO_TIME)
+        loaded = table._load()
+        assert loaded is not None
+        assert loaded.scan(snapshot_id=named).to_arrow().num_rows == 10
+
+
+def test_a_table_that_nobody_loaded_is_left_alone(tmp_path: Path) -> None:
+    catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{tmp_path / 'iceberg.db'}", warehouse=str(tmp_path))
+    catalog.create_namespace("default")
+    data = pa.table({"n": [1]})
+    theirs = catalog.create_table("default.numbers", data.schema)
+    for _ in range(3):
+        theirs.append(data)
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        for change in (
+            partial(table.compact, MB),
+            partial(table.expire, NO_TIME),
+            partial(table.remove_orphans, NO_TIME),
+        ):
+            with pytest.raises(ForeignTable, match="no pipeline has loaded"):
+                change()
+    assert len(catalog.load_table("default.numbers").snapshots()) == 3
+    catalog.close()
+
+
+def test_where_files_cannot_be_listed_no_snapshot_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with IcebergTable(str(tmp_path / "numbers")) as table:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        with monkeypatch.context() as patched:
+            patched.setattr(iceberg, "is_remote", lambda _: True)
+            with pytest.raises(UnusableTarget, match="use your engine's procedures"):
+                table.expire(NO_TIME)
+        loaded = table._load()
+        assert loaded is not None
+        assert len(loaded.snapshots()) == 2
