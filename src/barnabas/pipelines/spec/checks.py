@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.spec.durations import milliseconds
-from barnabas.pipelines.spec.flows import flow_to, ordered, views_made, views_read, views_written
+from barnabas.pipelines.spec.flows import (
+    flow_to,
+    ordered,
+    views_found,
+    views_made,
+    views_of,
+    views_read,
+    views_written,
+)
 from barnabas.pipelines.spec.kafka_properties import property_problems
 from barnabas.pipelines.spec.model import (
     AVAILABLE_NOW,
@@ -42,7 +50,7 @@ from barnabas.pipelines.spec.source_options import option_problems
 from barnabas.pipelines.spec.sql import SqlProblem, examine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from barnabas.pipelines.spec.model import Source, Step
     from barnabas.pipelines.spec.places import Place
@@ -119,7 +127,8 @@ def _names(pipeline: Pipeline) -> Iterator[Problem]:
     for each in (*views, *pipeline.sinks):
         if not _NAME.fullmatch(each.name):
             yield Problem(each.place, f'the name "{each.name}" may have letters, digits and _ only')
-    yield from _named_twice([(f'view "{each.name}"', each.name.lower(), each.place) for each in views])
+    named = [(name, each.place) for each in views for name in views_of(each)]
+    yield from _named_twice([(f'view "{name}"', name.lower(), place) for name, place in named])
     yield from _named_twice([(f'sink "{each.name}"', each.name.lower(), each.place) for each in pipeline.sinks])
 
 
@@ -253,18 +262,30 @@ def _unknown_views(pipeline: Pipeline) -> Iterator[Problem]:
     names = [each.name for each in (*pipeline.sources, *pipeline.steps)]
     for step in pipeline.steps:
         key = "sql" if isinstance(step, SqlStep) and step.reads is None else "reads"
-        for view in dict.fromkeys(views_read(step)):
+        reads = dict.fromkeys(views_read(step))
+        for view in reads:
             if view.lower() not in made:
                 others = [name for name in names if name != step.name]
                 yield Problem(
                     step.place.at(key),
                     f'step "{step.name}" reads "{view}", which nobody makes.{suggestion(view, others)}',
                 )
+        if isinstance(step, SqlStep):
+            yield from _left_out(step, set(map(str.lower, reads)), made)
     for sink in pipeline.sinks:
         if sink.reads.lower() not in made:
             yield Problem(
                 sink.place.at("from"),
                 f'sink "{sink.name}" writes "{sink.reads}", which nobody makes.{suggestion(sink.reads, names)}',
+            )
+
+
+def _left_out(step: SqlStep, named: set[str], made: Mapping[str, object]) -> Iterator[Problem]:
+    """Views that a query reads beside those that `reads` names: what is remembered of them would not be known."""
+    for view in dict.fromkeys(views_found(step)):
+        if view.lower() in made and view.lower() not in named:
+            yield Problem(
+                step.place.at("reads"), f'step "{step.name}" reads "{view}", and its `reads` does not name it; add it'
             )
 
 

@@ -21,6 +21,7 @@ from barnabas.pipelines.spec.model import (
     Pipeline,
     Sink,
     Source,
+    SqlStep,
     Step,
     TopicSource,
 )
@@ -54,9 +55,18 @@ class Flow:
 
 
 def views_read(step: Step) -> Sequence[str]:
-    """The views that a step reads, as they are written; none if its query cannot be understood."""
-    if isinstance(step, FunctionStep) or step.reads is not None:
-        return step.reads or ()
+    """The views that a step reads, as they are written, each as often as it is read; none that only Spark finds."""
+    if isinstance(step, FunctionStep):
+        return step.reads
+    found = views_found(step)
+    if step.reads is None:
+        return found
+    times = Counter(map(str.lower, step.reads)) | Counter(map(str.lower, found))
+    return [view for view in dict.fromkeys(step.reads) for _ in range(times[view.lower()])]
+
+
+def views_found(step: SqlStep) -> Sequence[str]:
+    """What the words of a step's query say that it reads; nothing if they cannot be understood."""
     try:
         return examine(step.sql).reads
     except SqlProblem:
@@ -65,12 +75,13 @@ def views_read(step: Step) -> Sequence[str]:
 
 def views_made(pipeline: Pipeline) -> dict[str, Source | Step]:
     """Who makes each view, by its name in small letters: that is how Spark compares them."""
-    made: dict[str, Source | Step] = {}
-    for source in pipeline.sources:
-        made[source.name.lower()] = source
-        if isinstance(source, TopicSource) and source.decode in WITH_SCHEMA:
-            made[f"{source.name}{BAD}".lower()] = source
-    return made | {step.name.lower(): step for step in pipeline.steps}
+    return {view.lower(): each for each in (*pipeline.sources, *pipeline.steps) for view in views_of(each)}
+
+
+def views_of(element: Source | Step) -> list[str]:
+    """The views that a source or a step makes."""
+    has_bad = isinstance(element, TopicSource) and element.decode in WITH_SCHEMA
+    return [element.name, f"{element.name}{BAD}"] if has_bad else [element.name]
 
 
 def views_written(pipeline: Pipeline) -> set[str]:

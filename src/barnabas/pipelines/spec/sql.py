@@ -93,7 +93,7 @@ class Query:
     """What is known of a query."""
 
     reads: tuple[str, ...]
-    """The relations it reads, each as often as it stands there."""
+    """The relations it reads, each as often as Spark reads it: one that stands in a WITH, as often as that is used."""
     keeps_state: str | None
     """The words by which a stream has to remember rows, as `GROUP BY`; None if there are none."""
     joins: bool
@@ -124,10 +124,12 @@ def examine(sql: str) -> Query:
     if tokens[0].upper not in _QUERY_WORDS | {"("}:
         raise SqlProblem(f"a step is a query, and this begins with {tokens[0].text}; begin with SELECT or WITH", 0)
     _check_brackets(tokens)
-    own = _named_within(tokens)
-    reads = tuple(name for name in _relations(tokens) if name.lower() not in own)
+    relations, within = list(_relations(tokens)), _named_within(tokens)
+    reads = list(_reads(relations, within, range(len(tokens))))
+    reads += [name for index, name in relations if name not in reads and _meant(name, index, within) is None]
     words = [token.upper for token in tokens]
-    return Query(reads, _keeps_state(tokens, words), "JOIN" in words or len(reads) > 1 + words.count("UNION"))
+    joins = "JOIN" in words or _asks_within(words) or len(reads) > 1 + words.count("UNION")
+    return Query(tuple(reads), _keeps_state(tokens, words), joins)
 
 
 def _tokens(sql: str) -> Iterator[_Token]:
@@ -158,9 +160,19 @@ def _check_brackets(tokens: Sequence[_Token]) -> None:
         raise SqlProblem(f"a {opened[-1].text} is opened here and never closed", opened[-1].line)
 
 
-def _named_within(tokens: Sequence[_Token]) -> frozenset[str]:
-    """The names that `WITH name AS (...)` gives: `name AS (` stands nowhere else in a query."""
-    found = set()
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """A query that `WITH name AS (...)` names, and where it stands."""
+
+    name: str
+    body: range
+    is_recursive: bool
+
+
+def _named_within(tokens: Sequence[_Token]) -> list[_Within]:
+    """The queries that `WITH` names: `name AS (` stands nowhere else in a query."""
+    found = []
+    is_recursive = any(token.upper == "RECURSIVE" for token in tokens)
     for index, token in enumerate(tokens):
         if token.upper != "AS" or index + 1 >= len(tokens) or tokens[index + 1].upper != "(":
             continue
@@ -168,8 +180,38 @@ def _named_within(tokens: Sequence[_Token]) -> frozenset[str]:
         if before >= 0 and tokens[before].upper == ")":
             before = _opening(tokens, before) - 1
         if before >= 1 and tokens[before].is_name and tokens[before - 1].upper in ("WITH", "RECURSIVE", ","):
-            found.add(tokens[before].text.lower())
-    return frozenset(found)
+            body = range(index + 2, _closing(tokens, index + 1))
+            found.append(_Within(tokens[before].text.lower(), body, is_recursive))
+    return found
+
+
+def _reads(relations: Sequence[tuple[int, str]], within: Sequence[_Within], part: range) -> Iterator[str]:
+    """The relations of a part of a query; where one is a query that WITH names, those of that query."""
+    inner = [each.body for each in within if each.body.start in part and each.body != part]
+    for index, name in relations:
+        if index not in part or any(index in body for body in inner):
+            continue
+        meant = _meant(name, index, within)
+        if meant is None:
+            yield name
+        elif index not in meant.body:
+            yield from _reads(relations, within, meant.body)
+
+
+def _meant(name: str, index: int, within: Sequence[_Within]) -> _Within | None:
+    """Which query of a WITH a name stands for; only those before it are known, and its own if that is recursive."""
+    for each in reversed(within):
+        if each.name == name.lower() and each.body.start < index and (each.is_recursive or index not in each.body):
+            return each
+    return None
+
+
+def _asks_within(words: Sequence[str]) -> bool:
+    """Whether a condition has a query of its own, as `id IN (SELECT ...)`: that is a join, too."""
+    return any(
+        word in ("IN", "EXISTS") and words[index + 1 : index + 2] == ["("] and words[index + 2] in _QUERY_WORDS
+        for index, word in enumerate(words)
+    )
 
 
 def _opening(tokens: Sequence[_Token], closing: int) -> int:
@@ -181,8 +223,17 @@ def _opening(tokens: Sequence[_Token], closing: int) -> int:
     return 0
 
 
-def _relations(tokens: Sequence[_Token]) -> Iterator[str]:
-    """Names at the places where a relation may stand."""
+def _closing(tokens: Sequence[_Token], opening: int) -> int:
+    depth = 0
+    for index in range(opening, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[index].upper, 0)
+        if depth == 0:
+            return index
+    return len(tokens)
+
+
+def _relations(tokens: Sequence[_Token]) -> Iterator[tuple[int, str]]:
+    """Names at the places where a relation may stand, with their places."""
     expected = False
     in_from = [False]
     calls = [False]
@@ -202,7 +253,7 @@ def _relations(tokens: Sequence[_Token]) -> Iterator[str]:
         elif expected and token.is_name and word not in ("LATERAL", "STREAM", "TABLE", "VALUES"):
             name, index = _dotted(tokens, index)
             if index + 1 >= len(tokens) or tokens[index + 1].upper != "(":
-                yield name
+                yield index, name
             expected = False
         elif (word == "FROM" and not calls[-1] and not _is_distinct_from(tokens, index)) or word == "JOIN":
             expected = in_from[-1] = True

@@ -24,6 +24,13 @@ from barnabas.pipelines.spec.sql import SqlProblem, examine
         ("SELECT * FROM range(10) CROSS JOIN orders", ["orders"]),
         ("FROM orders |> WHERE amount > 1 |> JOIN customers USING (id)", ["orders", "customers"]),
         ("VALUES (1, 2)", []),
+        ("WITH e AS (SELECT * FROM events) SELECT * FROM e a JOIN e b", ["events", "events"]),
+        ("WITH e AS (SELECT * FROM x), f AS (SELECT * FROM E, y) SELECT * FROM f UNION ALL SELECT * FROM f JOIN e",
+         ["x", "y", "x", "y", "x"]),
+        ("WITH e AS (WITH d AS (SELECT * FROM deep) SELECT * FROM d) SELECT * FROM e, e", ["deep", "deep"]),
+        ("WITH orders AS (SELECT * FROM orders WHERE x) SELECT * FROM orders", ["orders"]),
+        ("WITH RECURSIVE r AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r", []),
+        ("WITH unused AS (SELECT * FROM a) SELECT * FROM b", ["b", "a"]),
     ],
 )  # fmt: skip
 def test_a_query_reads_what_stands_where_a_relation_stands(sql: str, reads: list[str]) -> None:
@@ -53,6 +60,8 @@ def test_relations_side_by_side_are_joined_and_those_of_a_union_are_not() -> Non
     assert examine("SELECT * FROM a, b").joins
     assert examine("SELECT * FROM a JOIN b").joins
     assert not examine("SELECT * FROM a UNION ALL SELECT * FROM b").joins
+    assert examine("SELECT * FROM a WHERE x IN (SELECT 1 UNION ALL SELECT x FROM b)").joins
+    assert not examine("SELECT * FROM a WHERE x IN (1, 2) UNION ALL SELECT * FROM b").joins
 
 
 @pytest.mark.parametrize(
