@@ -72,8 +72,11 @@ def supervise(queries: Sequence[Query], stop: Event, *, now: Callable[[], float]
     watched = [_Watched(query, now) for query in queries]
     try:
         while not all(each.is_done for each in watched):
+            waiting = [each for each in watched if each.is_due]
             for each in watched:
-                each.look(may_start=not any(query.is_starting for query in queries))
+                each.look()
+            if waiting and not any(query.is_starting for query in queries):
+                waiting[0].start()
             if stop.wait(LOOK_EVERY):
                 break
     finally:
@@ -91,20 +94,22 @@ class _Watched:
         self._due = now()
         self.is_done = False
 
-    def look(self, *, may_start: bool) -> None:
-        """See what became of it, and start it if it is time to. Raises QueryFailed."""
-        if self.is_done:
-            return
+    @property
+    def is_due(self) -> bool:
+        """Whether it waits, and it is time to start it."""
+        return not self._runs and not self.is_done and self._now() >= self._due
+
+    def look(self) -> None:
+        """See what became of it. Raises QueryFailed."""
         if not self._runs:
-            if may_start and self._now() >= self._due:
-                self._start()
             return
-        if self._query.last_batch is not None:
+        if self._failures and self._query.last_batch is not None:
             self._failures = 0
         if not self._query.is_active:
             self._ended()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start it, or know when to try again. Raises QueryFailed."""
         try:
             self._query.start()
         except Exception as error:

@@ -13,8 +13,10 @@ from barnabas.pipelines.runner.table_sink import TableBatches, table_schema
 from barnabas.pipelines.runner.views import make_views
 from barnabas.pipelines.spec.flows import selection_of
 from barnabas.pipelines.tables.opening import open_table
+from barnabas.pipelines.tables.rules import check_topics
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import ExitStack
 
     import pyarrow as pa
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.cluster import ClusterView
     from barnabas.pipelines.offsets import Offsets
     from barnabas.pipelines.spec.flows import Flow
-    from barnabas.pipelines.spec.model import Pipeline, TableSink
+    from barnabas.pipelines.spec.model import Pipeline, TableSink, TopicSource
     from barnabas.pipelines.tables.contract import Position
     from barnabas.pipelines.tables.table import Table
 
@@ -64,23 +66,26 @@ class TableQuery:
         self._table.claim()
 
     def writer(self) -> DataStreamWriter:
-        """The query, ready to start. Raises TableError, CheckpointRefused."""
+        """The query, ready to start. Raises TopicMissing, TableError, CheckpointRefused."""
         position = self._table.position(self._pipeline.name)
         checkpoint = Checkpoint(self._spark, self._checkpoint_location())
         if self._flow.by_offsets:
             check_kept_by_offsets(position, self._table.location)
         else:
             check_checkpoint(position, checkpoint, self._table.location)
-        begun = {source.name: self._begun(source.name, position) for source in self._flow.topics}
+        begun = {source.name: self._begun(source, position) for source in self._flow.topics}
+        everywhere = {place: offset for offsets in begun.values() for place, offset in offsets.items()}
+        topic_ids = self._cluster.topic_ids(sorted({place.topic for place in everywhere}))
+        if position is not None:
+            check_topics(position, topic_ids, self._table.location)
         if self._flow.by_offsets:
             starts = {name: to_text(offsets) for name, offsets in begun.items()}
         else:
             starts = {source.name: source.start for source in self._flow.topics}
         frame = make_views(self._spark, self._pipeline, self._sink, self._flow, starts)
         schema = table_schema(frame)
-        everywhere = {place: offset for offsets in begun.values() for place, offset in offsets.items()}
-        if self._flow.by_offsets and position is None:
-            self._pin(schema, everywhere)
+        if self._flow.by_offsets:
+            self._pin(begun, position, topic_ids, schema)
         batches = TableBatches(
             self._table,
             self._pipeline.name,
@@ -102,17 +107,28 @@ class TableQuery:
         assert location is not None, "the check has seen to it"
         return location
 
-    def _begun(self, name: str, position: Position | None) -> dict[TopicPartition, int]:
-        source = next(each for each in self._flow.topics if each.name == name)
+    def _begun(self, source: TopicSource, position: Position | None) -> dict[TopicPartition, int]:
         partitions = self._cluster.partitions(selection_of(source))
         earliest = self._cluster.earliest(partitions)
         edge = earliest if source.start == "earliest" else self._cluster.latest(partitions)
         return where_to_begin(partitions, position, earliest, edge, by_pattern=source.pattern is not None)
 
-    def _pin(self, schema: pa.Schema, begun: Offsets) -> None:
-        """Note where a stream begins that begins at the end: a restart before its first batch would begin elsewhere."""
-        if all(source.start == "earliest" for source in self._flow.topics):
-            return
-        ids = self._cluster.topic_ids(sorted({place.topic for place in begun}))
-        ranges = [OffsetRange(*place, offset, offset) for place, offset in sorted(begun.items())]
-        self._table.commit(self._pipeline.name, ranges, ids, [], schema)
+    def _pin(
+        self,
+        begun: Mapping[str, Offsets],
+        position: Position | None,
+        topic_ids: Mapping[str, str],
+        schema: pa.Schema,
+    ) -> None:
+        """Note where sources begin that begin at the end: a restart before their first rows would begin elsewhere."""
+        late = [begun[source.name] for source in self._flow.topics if source.start != "earliest"]
+        ranges = [
+            OffsetRange(*place, offset, offset)
+            for offsets in late
+            for place, offset in sorted(offsets.items())
+            if position is None or place not in position.offsets
+        ]
+        if ranges or (late and position is None):
+            ids = {each.topic: topic_ids[each.topic] for each in ranges}
+            self._table.evolve(schema)
+            self._table.commit(self._pipeline.name, ranges, ids, [], schema)

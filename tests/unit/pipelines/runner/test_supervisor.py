@@ -80,6 +80,36 @@ def test_a_query_waits_until_the_one_before_has_made_its_sources() -> None:
     assert starts == [(1, 0), (1, 1)]
 
 
+def test_queries_that_run_are_asked_no_more_than_whether_they_do() -> None:
+    """Each question goes to Spark's process, ten times a second."""
+    asked: list[str] = []
+
+    class Asked(FakeQuery):
+        def __getattribute__(self, name: str) -> object:
+            if name in ("is_active", "is_starting", "last_batch"):
+                asked.append(name)
+            return super().__getattribute__(name)
+
+    queries = [Asked(name, (1, "goes on")) for name in "abc"]
+
+    class Looks(Event):
+        """All queries run after three looks; the fourth is the one that counts."""
+
+        looks = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.looks += 1
+            if self.looks == 3:
+                asked.clear()
+            elif self.looks == 4:
+                assert asked == ["is_active"] * 3
+            return self.looks == 4
+
+    stop = Looks()
+    supervise(queries, stop, now=Clock())
+    assert stop.looks == 4 and [query.starts for query in queries] == [1, 1, 1]
+
+
 def test_a_query_is_started_again_after_a_failure_that_passes() -> None:
     query = FakeQuery("a", (0, "does not start"), (0, OSError("reset")), (2, None))
     clock = Clock()
