@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -51,8 +52,9 @@ def test_the_example_runs_as_it_is_until_it_is_stopped(server: tuple[str, str], 
         )
         process.wait_for_output(r"batch query=orders\.revenue batch=1 ", 120)
         wait_until(lambda: all(each["lag"] == 0 for each in status(tmp_path, file, *server)), "all to be read", 60)
-        assert process.stop(90) == 0
-        assert "SIGTERM: stopping between batches" in process.output()
+        process.send(signal.SIGINT)
+        assert process.wait(90) == 0
+        assert "SIGINT: stopping between batches" in process.output()
 
     found = {name: DeltaTable(str(table)).to_pyarrow_table().to_pylist() for name, table in tables.items()}
     assert sorted(row["id"] for row in found["orders"]) == list(range(1, 9))

@@ -68,7 +68,7 @@ def test_a_day_of_orders_from_a_topic_to_a_picture(
             producer.send(topic, value)
     run_pipelines(pipelines(tmp_path, kafka.bootstrap_servers), spark=spark_process)
     with kafka.producer() as producer:
-        for value in (*day[400:], '{"id": "no number"}'):
+        for value in (*day[400:], '{"id": "no number"}', '{"id": 1} and more'):
             producer.send(topic, value)
     [again] = pipelines(tmp_path, kafka.bootstrap_servers)
     run_pipelines([again], spark=spark_process)
@@ -78,7 +78,7 @@ def test_a_day_of_orders_from_a_topic_to_a_picture(
     expected = {key: (count, round(sum, 2)) for key, (count, sum) in revenue(iter(day[:-1]), countries).items()}
     assert found == expected
     bad = sorted(bytes(row["value"]) for row in rows(tmp_path / "tables/bad_orders"))
-    assert bad == [b"this is no order", b'{"id": "no number"}']
+    assert bad == [b"this is no order", b'{"id": "no number"}', b'{"id": 1} and more']
 
     draw(tmp_path / TABLE, tmp_path / "revenue.png")
     assert (tmp_path / "revenue.png").read_bytes().startswith(PNG)

@@ -215,12 +215,11 @@ def run(
         with_changes(each, trigger=trigger, bootstrap_server=bootstrap_server) for each in load_pipelines(files)
     ]
     load("pyspark", "spark")
-    from barnabas.pipelines.runner.running import run_pipelines, stopped_by_signals
+    from barnabas.pipelines.runner.running import run_pipelines
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    with stopped_by_signals() as stop:
-        run_pipelines(pipelines, master=master, config=settings, stop=stop)
+    run_pipelines(pipelines, master=master, config=settings, by_signals=True)
 
 
 def chosen_trigger(every: str | None, *, available_now: bool) -> str | None:

@@ -1,6 +1,6 @@
-"""Records of a topic as rows: the columns of their values, and the place of each.
+"""Records of a topic as rows: the columns of their values, and the place of each, by the decoders of loads.
 
-Whatever decodes, a record becomes a row of the one view or of the other: bad records stop nothing and never vanish.
+A record becomes a row of the one view or of the other: bad records stop nothing and never vanish.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NO_VALUE: Final = "there is no value"
-_CORRUPT: Final = "_corrupt_record"
 
 
 class Views(NamedTuple):
@@ -34,32 +33,18 @@ class Views(NamedTuple):
     """The other records, as they came, with the reason."""
 
 
-def as_text(records: DataFrame) -> DataFrame:
-    """Values as text."""
-    return records.select(fn.col("value").cast("string").alias("value"), *_place())
-
-
-def from_json(records: DataFrame, schema: str) -> Views:
-    """JSON, read by Spark itself."""
-    parsed = fn.from_json(
-        fn.col("value").cast("string"),
-        f"{schema}, {_CORRUPT} STRING",
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
-    )
-    decoded = records.select(parsed.alias("_value"), "value", *_place())
-    good = fn.col("_value").isNotNull() & fn.col(f"_value.{_CORRUPT}").isNull()
-    rows = decoded.where(good).select("_value.*", *METADATA.names).drop(_CORRUPT)
-    reason = fn.when(fn.col("value").isNull(), NO_VALUE).otherwise("the value does not fit the schema")
-    return Views(rows, decoded.where(~good).select("value", reason.alias("reason"), *METADATA.names))
-
-
-def from_decoder(records: DataFrame, decoder: Decoder) -> Views:
-    """What the decoders of loads read. Each of the two views decodes all records, and keeps its part."""
+def decoded(records: DataFrame, decoder: Decoder) -> Views:
+    """What a decoder makes of records, as in a load. Each of the two views decodes all of them, and keeps its part."""
     taken = records.select(*COLUMNS)
     rows = taken.mapInArrow(partial(_rows, decoder), from_arrow_schema(decoder.schema, prefer_timestamp_ntz=True))
     dead = taken.mapInArrow(partial(_dead, decoder), from_arrow_schema(DEAD_SCHEMA))
-    fields = [name for name in decoder.schema.names if name not in METADATA.names]
+    fields = [_quoted(name) for name in decoder.schema.names if name not in METADATA.names]
     return Views(rows.select(*fields, *METADATA.names), dead.select("value", "reason", *_place()))
+
+
+def _quoted(name: str) -> str:
+    """A column whose name may have dots."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _place() -> list[Column]:
@@ -76,7 +61,7 @@ def _dead(decoder: Decoder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 
 
 def _decoded(decoder: Decoder, batch: pa.RecordBatch) -> Decoded:
-    """Rows and dead letters; a record without a value is no row here, as with JSON."""
+    """Rows and dead letters; a record without a value is no row here."""
     plain = batch.cast(record_schema(columns=COLUMNS))
     empty = {index: NO_VALUE for index, null in enumerate(plain.column("value").is_null().to_pylist()) if null}
     found = decoder.decode(without(plain, empty))

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.loading.job import ALONE
@@ -30,17 +30,20 @@ def run_pipelines(
     spark: SparkSession | None = None,
     master: str | None = None,
     config: Mapping[str, object] | None = None,
-    stop: threading.Event | None = None,
+    by_signals: bool = False,
 ) -> None:
-    """Run pipelines that were checked until all have read everything, or until `stop` is set. Raises QueryFailed.
+    """Run pipelines that were checked until all have read everything. Raises QueryFailed.
 
-    Without a session one is made, with `master` and `config`, and ended with the run.
+    Without a session one is made, with `master` and `config`, and ended with the run. With `by_signals`, SIGTERM and
+    SIGINT stop the queries between batches.
     """
     name = "-".join(each.name for each in pipelines)
     session = spark or spark_session(name, master=master, config={**_local_defaults(master), **(config or {})})
     try:
         queries = [SinkQuery(session, pipeline, sink) for pipeline in pipelines for sink in pipeline.sinks]
-        supervise(queries, stop or threading.Event())
+        # Only now: Spark takes SIGINT for itself when its context is made.
+        with stopped_by_signals() if by_signals else nullcontext(threading.Event()) as stop:
+            supervise(queries, stop)
     finally:
         if spark is None:
             session.stop()

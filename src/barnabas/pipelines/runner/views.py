@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
 
-from barnabas.pipelines.runner.decoding import as_text, from_decoder, from_json
+from barnabas.pipelines.runner.decoding import decoded
 from barnabas.pipelines.spec.decoders import decoder_of
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.model import (
@@ -75,13 +75,7 @@ def _topic_views(spark: SparkSession, pipeline: Pipeline, source: TopicSource, s
     records = spark.readStream.format("barnabas").options(**options).load()
     if source.decode == "raw":
         return {source.name: _with_watermark(records, source.watermark)}
-    if source.decode == "string":
-        return {source.name: _with_watermark(as_text(records), source.watermark)}
-    if source.decode == "json":
-        assert source.schema is not None, "the check has seen to it"
-        views = from_json(records, source.schema)
-    else:
-        views = from_decoder(records, decoder_of(source, pipeline))
+    views = decoded(records, decoder_of(source, pipeline))
     return {source.name: _with_watermark(views.rows, source.watermark), f"{source.name}{BAD}": views.bad}
 
 

@@ -31,6 +31,7 @@ from barnabas.pipelines.spec.model import (
     DECODINGS,
     FILE_FORMATS,
     FRAMINGS,
+    MAY_FAIL,
     MODES,
     STARTS,
     TABLE_FORMATS,
@@ -160,20 +161,27 @@ def _topic_source(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _schema(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
-    """Whether values can be decoded; a schema in a file is read."""
+    """Whether values can be decoded, and have the column of the watermark; a schema in a file is read."""
     where = f'source "{source.name}"'
     if source.decode not in WITH_SCHEMA:
         if source.schema:
             yield Problem(source.place.at("schema"), f"{where} has a schema, which is for {', '.join(WITH_SCHEMA)}")
     elif not source.schema:
         yield Problem(source.place.at("decode"), f"{where} needs {_SCHEMAS[source.decode]}")
-    elif source.decode != "json" and source.framing in FRAMINGS:
+    elif source.framing in FRAMINGS:
         from barnabas.pipelines.spec.decoders import decoder_of
 
         try:
-            decoder_of(source, pipeline)
+            columns = decoder_of(source, pipeline).schema.names
         except BarnabasError as error:
             yield Problem(source.place.at("schema"), f"{where}: {error}")
+            return
+        watermark = source.watermark
+        if watermark is not None and watermark.column.lower() not in map(str.lower, columns):
+            yield Problem(
+                source.place.at("watermark"),
+                f'{where} has no column "{watermark.column}" for its watermark.{suggestion(watermark.column, columns)}',
+            )
 
 
 def _file_source(source: FileSource, pipeline: Pipeline) -> Iterator[Problem]:
@@ -311,16 +319,16 @@ def _keeping(sink: Sink, pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _bad_records(pipeline: Pipeline) -> Iterator[Problem]:
-    """Whether values that do not fit their schema are kept, or somebody has said that they need not be."""
+    """Whether values that cannot be decoded are kept, or somebody has said that they need not be."""
     written = views_written(pipeline)
     for source in pipeline.sources:
-        if not isinstance(source, TopicSource) or source.decode not in WITH_SCHEMA or source.bad == "drop":
+        if not isinstance(source, TopicSource) or source.decode not in MAY_FAIL or source.bad == "drop":
             continue
         bad = f"{source.name}{BAD}"
         if source.name.lower() in written and bad.lower() not in written:
             yield Problem(
                 source.place.at("decode"),
-                f'values of source "{source.name}" that do not fit its schema would vanish: add a sink with '
+                f'values of source "{source.name}" that cannot be decoded would vanish: add a sink with '
                 f'from = "{bad}", or say bad = "drop"',
             )
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 def decoder_of(source: TopicSource, pipeline: Pipeline) -> Decoder:
-    """The decoder of a source whose schema is in a file. Raises InvalidOption, SchemaRefused."""
-    assert source.schema is not None, "the check has seen to it"
-    return choose_decoder(source.decode, pipeline.located(source.schema), source.framing)
+    """The decoder of a source whose values may not fit. Raises InvalidOption, SchemaRefused."""
+    schema = source.schema
+    if schema is not None and not (source.decode == "json" and " " in schema.strip()):
+        schema = pipeline.located(schema)
+    return choose_decoder(source.decode, schema, source.framing)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from barnabas.pipelines.selection import Selection
 from barnabas.pipelines.spec.model import (
     BAD,
-    WITH_SCHEMA,
+    MAY_FAIL,
     FunctionStep,
     Pipeline,
     Sink,
@@ -80,7 +80,7 @@ def views_made(pipeline: Pipeline) -> dict[str, Source | Step]:
 
 def views_of(element: Source | Step) -> list[str]:
     """The views that a source or a step makes."""
-    has_bad = isinstance(element, TopicSource) and element.decode in WITH_SCHEMA
+    has_bad = isinstance(element, TopicSource) and element.decode in MAY_FAIL
     return [element.name, f"{element.name}{BAD}"] if has_bad else [element.name]
 
 

@@ -35,7 +35,9 @@ AVAILABLE_NOW: Final = "available-now"
 """The trigger of a run that takes in what is there and ends."""
 DECODINGS: Final = ("raw", "string", "json", "avro", "protobuf")
 WITH_SCHEMA: Final = ("json", "avro", "protobuf")
-"""Decodings that may fail: they need a schema, and have a view of bad records."""
+"""Decodings that need a schema."""
+MAY_FAIL: Final = ("string", *WITH_SCHEMA)
+"""Decodings that not every value fits: they have a view of bad records."""
 WITH_FRAMING: Final = ("avro", "protobuf")
 """Decodings before whose values a schema registry's id may be."""
 FRAMINGS: Final = ("auto", "none", "confluent")
@@ -64,8 +66,8 @@ class TopicSource:
     """A view of the records of topics.
 
     `raw` gives the columns of Spark's Kafka source. `string` gives `value` as text; `json`, `avro` and `protobuf` give
-    the fields of `schema`; all of these add `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`. Values that do
-    not fit the schema are in a view of their own, `NAME_bad`, as they came.
+    the fields of `schema`; all of these add `_key`, `_topic`, `_partition`, `_offset` and `_timestamp`. Values that are
+    no text, or do not fit the schema, are in a view of their own, `NAME_bad`, as they came.
     """
 
     name: str
@@ -73,12 +75,12 @@ class TopicSource:
     pattern: str | None = None
     decode: str = "raw"
     schema: str | None = None
-    """Of JSON the fields, as Spark writes them: `id BIGINT, at TIMESTAMP`; otherwise a file: `order.avsc`,
-    `order.proto:shop.Order` or `order.desc:shop.Order`."""
+    """Of JSON the fields, as Spark writes them: `id BIGINT, at TIMESTAMP`, or a file with them; otherwise a file:
+    `order.avsc`, `order.proto:shop.Order` or `order.desc:shop.Order`."""
     framing: str = "auto"
     """Whether a schema registry's id comes before Avro and Protobuf: `confluent`, `none`, or as it looks."""
     bad: str = "keep"
-    """What becomes of values that do not fit the schema: a sink has to keep them, unless they are to be dropped."""
+    """What becomes of values that cannot be decoded: a sink has to keep them, unless they are to be dropped."""
     start: str = "earliest"
     """Where to begin when nothing was read before."""
     watermark: Watermark | None = None

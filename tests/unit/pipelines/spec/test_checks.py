@@ -95,6 +95,11 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
         ({"sources": [replace(ORDERS, framing="avro")]}, 'framing is "avro". There is auto, none, confluent.'),
         ({"sources": [replace(ORDERS, framing="none")]}, '"orders" has a framing, which is for avro, protobuf'),
         ({"sources": [replace(ORDERS, schema=None)]}, 'source "orders" needs the fields of its JSON'),
+        ({"sources": [replace(ORDERS, schema="id BIGIN, at TIMESTAMP")]},
+         'source "orders": line 1 of the schema: there is no type BIGIN: did you mean BIGINT?'),
+        ({"sources": [replace(ORDERS, schema="order.ddl")]}, "spec/order.ddl cannot be read"),
+        ({"sources": [replace(ORDERS, watermark=Watermark(column="att", delay="5 s"))]},
+         'source "orders" has no column "att" for its watermark. Did you mean "at"?'),
         ({"sources": [replace(ORDERS, decode="raw")]}, '"orders" has a schema, which is for json, avro, protobuf'),
         ({"sources": [replace(ORDERS, decode="avro", schema=None)]}, 'source "orders" needs the schema of its Avro'),
         ({"sources": [replace(ORDERS, decode="avro", schema="no.avsc")]}, "spec/no.avsc cannot be read"),
@@ -180,8 +185,8 @@ def test_values_that_do_not_fit_are_kept_unless_the_source_says_otherwise() -> N
     keeping = {"sources": [replace(ORDERS, bad="keep"), RETURNS]}
     bad = TableSink(name="bad", reads="orders_BAD", table="tables/bad")
     vanish = [
-        'values of source "orders" that do not fit its schema would vanish: add a sink with from = "orders_bad", or '
-        'say bad = "drop"'
+        'values of source "orders" that cannot be decoded would vanish: add a sink with from = "orders_bad", or say '
+        'bad = "drop"'
     ]
     assert told(pipeline(**keeping)) == vanish
     assert told(pipeline(**keeping, sinks=[TABLE, bad])) == []
@@ -189,6 +194,9 @@ def test_values_that_do_not_fit_are_kept_unless_the_source_says_otherwise() -> N
     assert told(pipeline(**keeping, steps=[step])) == vanish, "a step that no sink reads keeps nothing"
     assert told(pipeline(**keeping, steps=[step], sinks=[TABLE, replace(bad, reads="made")])) == []
     assert told(pipeline(**keeping, sinks=[replace(TABLE, reads="returns")])) == [], "its values are not asked for"
+    texts = {"sources": [replace(ORDERS, decode="string", schema=None, bad="keep")]}
+    assert told(pipeline(**texts)) == vanish, "not every value is UTF-8"
+    assert told(pipeline(**texts, sinks=[TABLE, bad])) == []
     assert 'bad is "dorp". Did you mean "drop"?' in told(pipeline(sources=[replace(ORDERS, bad="dorp")]))
 
 

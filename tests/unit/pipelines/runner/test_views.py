@@ -1,0 +1,59 @@
+"""Which views a source makes, and how its values are decoded for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
+
+import pyarrow as pa
+
+from barnabas.pipelines.rows import record_schema
+from barnabas.pipelines.runner import decoding, views
+from barnabas.pipelines.runner.decoding import Views
+from barnabas.pipelines.spec.flows import Flow
+from barnabas.pipelines.spec.model import Pipeline, TableSink, TopicSource
+
+if TYPE_CHECKING:
+    import pytest
+
+    from barnabas.pipelines.decode.contract import Decoded, Decoder
+
+
+def made_of(source: TopicSource, values: list[bytes | None], monkeypatch: pytest.MonkeyPatch) -> Decoded:
+    """What the views of a source hold, without Spark."""
+    used: list[Decoder] = []
+    made: list[str] = []
+
+    def decoded(_: object, decoder: Decoder) -> Views:
+        used.append(decoder)
+        return Views(*(view(name) for name in ("rows", "bad")))
+
+    def view(name: str) -> Any:
+        frame = MagicMock(name=name)
+        frame.createOrReplaceTempView = made.append
+        return frame
+
+    monkeypatch.setattr(views, "decoded", decoded)
+    sink = TableSink(name="all", reads=source.name, table="t")
+    pipeline = Pipeline(name="p", kafka={"bootstrap.servers": "x"}, sources=[source], sinks=[sink])
+    views.make_views(MagicMock(), pipeline, sink, Flow((), (source,), None), {source.name: "earliest"})
+    assert made == [source.name, f"{source.name}_bad"]
+    schema = record_schema(columns=decoding.COLUMNS)
+    records = [{"value": value, "topic": "t", "partition": 0, "offset": at} for at, value in enumerate(values)]
+    return decoding._decoded(used[0], pa.RecordBatch.from_pylist(records, schema=schema))
+
+
+def test_what_follows_an_object_of_json_makes_it_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = TopicSource(name="orders", topics=["t"], decode="json", schema="id BIGINT")
+    found = made_of(source, [b'{"id": 1}', b'{"id": 2} rubbish', b'{"id": 3}{"id": 4}', None], monkeypatch)
+    assert found.rows.column("id").to_pylist() == [1]
+    reasons = dict(zip(found.dead.column("offset").to_pylist(), found.dead.column("reason").to_pylist(), strict=True))
+    assert sorted(reasons) == [1, 2, 3]
+    assert "Extra data" in reasons[1] and "Extra data" in reasons[2] and reasons[3] == "there is no value"
+
+
+def test_what_is_no_text_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made_of(TopicSource(name="lines", topics=["t"], decode="string"), [b"a", b"\xff"], monkeypatch)
+    assert found.rows.column("value").to_pylist() == ["a"]
+    assert found.dead.column("value").to_pylist() == [b"\xff"]
+    assert found.dead.column("reason").to_pylist() == ["not UTF-8: invalid start byte at byte 0"]
