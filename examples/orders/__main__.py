@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Final
 from barnabas.cli.pipeline.command import write_example
 from barnabas.pipelines.runner.running import run_pipelines
 from barnabas.testing.broker import Broker
-from examples.orders.job import TABLE, load_customers, pipelines, produce
+from examples.orders.job import PICTURE, TABLE, clear, load_customers, pipelines, produce
 from examples.orders.picture import draw
 
 QUIET: Final = {
@@ -33,7 +32,7 @@ def main() -> None:
     folder: Path = arguments.folder
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    shutil.rmtree(folder, ignore_errors=True)
+    clear(folder)
     write_example(folder)
     print(f"1. the pipeline is in {folder / 'pipeline.toml'}")
     with Broker() as broker:
@@ -47,8 +46,8 @@ def main() -> None:
             config=QUIET,
         )
         print(f"3. joined, summed up by hour and loaded to Delta in {folder / 'tables'}, {since(began)}")
-    draw(folder / TABLE, folder / "revenue.png")
-    print(f"4. the picture: {folder / 'revenue.png'}")
+    draw(folder / TABLE, folder / PICTURE)
+    print(f"4. the picture: {folder / PICTURE}")
 
 
 def since(began: float) -> str:

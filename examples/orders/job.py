@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from typing import TYPE_CHECKING, Final
 
 from barnabas import Producer
+from barnabas.cli.pipeline.command import EXAMPLE_FILES
 from barnabas.clients import Admin, NewTopic
 from barnabas.pipelines.spec import Pipeline, load_pipelines
 from barnabas.pipelines.spec.model import AVAILABLE_NOW, with_changes
@@ -16,9 +18,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLE: Final = "tables/revenue"
+PICTURE: Final = "revenue.png"
 TOPIC: Final = "orders"
 PARTITIONS: Final = 1
 """One, so that the orders come nearly in order of time: with more, a watermark would have to wait for the slowest."""
+
+MARK: Final = ".demo"
+"""A file by which a folder is known as one of a demo."""
+MADE: Final = frozenset({*EXAMPLE_FILES, MARK, PICTURE, "checkpoints", "tables"})
+
+
+def clear(folder: Path) -> None:
+    """Make the folder, empty: what an earlier demo left is removed, and whatever else is there is left alone."""
+    there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if there and (MARK not in there or not there <= MADE):
+        raise SystemExit(f"{folder} holds what no demo made, so it is left as it is: name another folder.")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / MARK).touch()
 
 
 def load_customers(folder: Path) -> dict[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -219,6 +220,11 @@ key = "number"
     for found in (parquet, iceberg, [json.loads(record.value or b"") for record in records]):
         assert sorted(found, key=lambda row: row["number"]) == expected
     assert {record.key for record in records} == {str(number).encode() for number in range(5, 25)}
+
+    shutil.rmtree(tmp_path / "checkpoints/topic")
+    [pipeline] = load_pipelines([file])
+    with pytest.raises(QueryFailed, match=r"formats\.topic shows that this query has run before"):
+        run_pipelines([replace(pipeline, sinks=pipeline.sinks[2:])], spark=spark_process)
 
 
 def test_avro_and_protobuf_are_decoded_in_two_pipelines_of_one_session(

@@ -98,6 +98,16 @@ def check_checkpoint(position: Position | None, log: Log, table: str) -> None:
         )
 
 
+def check_topic_checkpoint(committed: Offsets, log: Log, group: str) -> None:
+    """Raise CheckpointRefused if a query to a topic has run before, as its group shows, and its checkpoint is gone."""
+    if committed and not log.has_batches():
+        raise CheckpointRefused(
+            f"the consumer group {group} shows that this query has run before, and the checkpoint {log.location} has "
+            "no finished batch: everything would be written to the topic again. Put the checkpoint back, or, to begin "
+            f"anew, remove the group: barnabas groups --delete --group {group}"
+        )
+
+
 def where_to_begin(
     partitions: Sequence[TopicPartition],
     position: Position | None,

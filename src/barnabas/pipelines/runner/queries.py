@@ -9,6 +9,7 @@ from pyspark.sql import functions as fn
 
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.runner.checkpoints import Checkpoint
+from barnabas.pipelines.runner.keeping import check_topic_checkpoint
 from barnabas.pipelines.runner.listener import BatchListener
 from barnabas.pipelines.runner.table_query import TableQuery
 from barnabas.pipelines.runner.views import make_views
@@ -56,16 +57,18 @@ class SinkQuery:
         flow = flow_to(self._pipeline, self._sink)
         if isinstance(self._sink, TableSink):
             return TableQuery(session, cluster, self._pipeline, self._sink, flow, self._resources).writer()
+        location = self._pipeline.checkpoint(self._sink)
+        assert location is not None, "the check has seen to it"
+        checkpoint = Checkpoint(session, location)
+        check_topic_checkpoint(cluster.committed(self.name), checkpoint, self.name)
         starts = {source.name: source.start for source in flow.topics}
         frame = make_views(session, self._pipeline, self._sink, flow, starts)
         options = {f"kafka.{name}": value for name, value in self._pipeline.kafka.items()}
-        location = self._pipeline.checkpoint(self._sink)
-        assert location is not None, "the check has seen to it"
         return (
             encoded(frame, self._sink)
             .writeStream.format("barnabas")
             .options(**options, topic=self._sink.topic, deliveryGuarantee="exactly-once")
-            .option("checkpointLocation", Checkpoint(session, location).address)
+            .option("checkpointLocation", checkpoint.address)
             .outputMode(self._sink.mode)
         )
 

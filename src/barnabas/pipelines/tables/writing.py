@@ -76,7 +76,11 @@ class TableWriter:
         if not batch.num_rows:
             return
         if unfit := unfit_rows(batch, self._destination):
-            raise SchemaConflict(f"{len(unfit)} rows have no place in the table: {next(iter(unfit.values()))}")
+            row, reason = next(iter(unfit.items()))
+            raise SchemaConflict(
+                f"{len(unfit)} rows have no place in the table: {reason}{_of_record(batch, row)}. Leave such rows out, "
+                "or keep them in a table that is not partitioned by it; nothing of this batch was added."
+            )
         self._waiting.append(fitted(batch, self._schema))
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= ROW_GROUP_BYTES:
@@ -167,6 +171,15 @@ class _File:
     def abandon(self) -> None:
         """Close the file as it is: nobody will read it."""
         self._stream.close()
+
+
+def _of_record(batch: pa.RecordBatch, row: int) -> str:
+    """Which record a row came from, if the row still says so."""
+    place = ("_topic", "_partition", "_offset")
+    if not set(place) <= set(batch.schema.names):
+        return ""
+    topic, partition, offset = (batch.column(name)[row].as_py() for name in place)
+    return f" (offset {offset} of {topic}-{partition})"
 
 
 def _worth_a_dictionary(schema: pa.Schema) -> list[str]:

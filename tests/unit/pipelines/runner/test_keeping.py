@@ -13,6 +13,7 @@ from barnabas.pipelines.runner.keeping import (
     CheckpointRefused,
     check_checkpoint,
     check_kept_by_offsets,
+    check_topic_checkpoint,
     key_of,
     where_to_begin,
 )
@@ -103,6 +104,13 @@ def test_a_checkpoint_and_the_table_that_it_filled_go_on() -> None:
 def test_a_checkpoint_that_would_count_other_batches_is_refused(position: Position | None, log: Log, text: str) -> None:
     with pytest.raises(CheckpointRefused, match=text):
         check_checkpoint(position, log, "t")
+
+
+def test_a_topic_is_not_written_again_because_a_checkpoint_is_gone() -> None:
+    check_topic_checkpoint({}, Log(own_id=None), "p.sink")
+    check_topic_checkpoint({FIRST: 3}, Log(finished=1), "p.sink")
+    with pytest.raises(CheckpointRefused, match=r"p\.sink shows .* remove the group: .* --delete --group p\.sink"):
+        check_topic_checkpoint({FIRST: 3}, Log(own_id=None), "p.sink")
 
 
 def test_a_pipeline_without_state_leaves_a_table_of_one_with_state_alone() -> None:

@@ -18,6 +18,7 @@ from barnabas.pipelines.tables.contract import DataFile, Outcome
 from barnabas.pipelines.tables.errors import SchemaConflict, TableError
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.unfit import unfit_rows
+from barnabas.pipelines.tables.writing import write_files
 from tests.support.tables import IDS, SCHEMA, add, content, numbers, one, rows, written
 
 if TYPE_CHECKING:
@@ -62,6 +63,15 @@ def test_a_load_makes_a_dead_letter_of_it(tmp_path: Path, kind: str, monkeypatch
         letters = sorted(content(kind, dead.location).to_pylist(), key=lambda row: row["offset"])
     assert [(row["offset"], row["value"]) for row in letters] == [(100, broken), (101, bad)]
     assert "305 bytes long, and 255 are possible" in letters[1]["reason"]
+
+
+def test_other_writers_are_told_which_record_has_no_place(tmp_path: Path) -> None:
+    names = pa.array(["a", "b" * 300])
+    places = {"_topic": ["orders"] * 2, "_partition": [3, 3], "_offset": [16, 17]}
+    rows = pa.record_batch({"name": names, **{name: pa.array(values) for name, values in places.items()}})
+    destination = open_table(str(tmp_path / "t"), "parquet", partition_by=["name"]).destination()
+    with pytest.raises(SchemaConflict, match=r"255 are possible \(offset 17 of orders-3\)\. Leave such rows out"):
+        write_files([rows], destination)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
