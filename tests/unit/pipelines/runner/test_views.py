@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 import pyarrow as pa
 
+from barnabas.pipelines.loading.task import COLUMNS
 from barnabas.pipelines.rows import record_schema
 from barnabas.pipelines.runner import decoding, views
 from barnabas.pipelines.runner.decoding import Views
@@ -38,7 +39,7 @@ def made_of(source: TopicSource, values: list[bytes | None], monkeypatch: pytest
     pipeline = Pipeline(name="p", kafka={"bootstrap.servers": "x"}, sources=[source], sinks=[sink])
     views.make_views(MagicMock(), pipeline, sink, Flow((), (source,), None), {source.name: "earliest"})
     assert made == [source.name, f"{source.name}_bad"]
-    schema = record_schema(columns=decoding.COLUMNS)
+    schema = record_schema(columns=COLUMNS)
     records = [{"value": value, "topic": "t", "partition": 0, "offset": at} for at, value in enumerate(values)]
     return decoding._decoded(used[0], pa.RecordBatch.from_pylist(records, schema=schema))
 
