@@ -133,9 +133,9 @@ def test_a_promise_that_was_not_kept_is_kept_at_the_next_start(
     with monkeypatch.context() as patch:
         real = LoadJob._commit
 
-        def dies(self: LoadJob, *given: Any) -> None:
+        def dies(self: LoadJob, *given: Any, **named: Any) -> None:
             patch.setattr(LoadJob, "_deliver", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-            real(self, *given)
+            real(self, *given, **named)
 
         patch.setattr(LoadJob, "_commit", dies)
         with pytest.raises(KeyboardInterrupt):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from pyspark.sql import SparkSession
+
     Opener = Callable[..., Table]
 
 
@@ -234,6 +236,18 @@ def test_partitions_hold_what_they_say(opened: Opener, by: Sequence[str]) -> Non
         assert numbers(table) == list(range(9))
     with pytest.raises(SchemaConflict, match="is partitioned by"):
         opened(partition_by=["n"])
+
+
+def test_spark_finds_what_a_folder_was_named_by(tmp_path: Path, spark: SparkSession) -> None:
+    texts = ["Köln", "日本 %C3", "a/b=c:d*[e]{f}^\"'\\?#\x01\x7f", "é", "", None]
+    batch = pa.record_batch({"n": list(range(len(texts))), "Größe": texts})
+    with open_table(str(tmp_path / "t"), "parquet", partition_by=["Größe"]) as table:
+        table.commit("p", one(0, len(texts)), IDS, written(table, batch), batch.schema)
+        expected = [*texts[:-2], None, None]
+        found = content("parquet", table.location, table.schema()).sort_by("n")
+    assert found.column("Größe").to_pylist() == expected
+    rows = spark.read.parquet(str(tmp_path / "t")).orderBy("n").collect()
+    assert [row["Größe"] for row in rows] == expected
 
 
 def test_a_column_to_partition_by_has_to_be_there(opened: Opener) -> None:

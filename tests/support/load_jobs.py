@@ -37,13 +37,14 @@ class MemoryTopic:
     """The topic `t`, a list of values for each partition; it answers what a load asks of a cluster."""
 
     def __init__(self, partitions: int = 1) -> None:
-        self.values: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.values: list[list[bytes | None]] = [[] for _ in range(partitions)]
+        self.id = "topic-one"
 
-    def send(self, *values: bytes, partition: int = 0) -> None:
+    def send(self, *values: bytes | None, partition: int = 0) -> None:
         self.values[partition] += values
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        return dict.fromkeys(topics, "topic-one")
+        return dict.fromkeys(topics, self.id)
 
     def partitions(self, _: Selection) -> list[TopicPartition]:
         return [TopicPartition(NAME, number) for number in range(len(self.values))]

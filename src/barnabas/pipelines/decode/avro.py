@@ -48,6 +48,8 @@ _WIDER: Final = {frozenset({"int", "long"}): "long", frozenset({"float", "double
 class Avro(ByRecord):
     """Decodes Avro; the schema's text travels, and is parsed where it is needed."""
 
+    kind = "avro"
+
     def __init__(self, schema: str, framing: Framing = Framing.AUTO) -> None:
         """Take the schema as JSON. Raises SchemaRefused."""
         self._text = schema

@@ -7,7 +7,7 @@ where there is one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 class ByRecord(ABC):
     """Decodes values one by one, to the columns of `value`."""
 
+    kind: ClassVar[str]
     evolves = False
 
     def __init__(self, value: pa.Schema, framing: Framing) -> None:

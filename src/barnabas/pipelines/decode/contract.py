@@ -64,6 +64,11 @@ class Decoder(Protocol):
     """One way to make rows of records. It can be pickled."""
 
     @property
+    def kind(self) -> str:
+        """What it is called, as in `--decode`: a table keeps to the decoder that made it."""
+        ...
+
+    @property
     def schema(self) -> pa.Schema:
         """The rows' schema as far as it is known; `decode` may add columns to it if the decoder evolves."""
         ...

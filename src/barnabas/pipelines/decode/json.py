@@ -53,6 +53,8 @@ class _Unlike(Exception):
 class Json:
     """Decodes JSON, by a given schema of values or by one that evolves."""
 
+    kind = "json"
+
     def __init__(self, schema: pa.Schema | None = None, framing: Framing = Framing.AUTO) -> None:
         self.evolves = schema is None
         self._made: frozenset[str] = frozenset()

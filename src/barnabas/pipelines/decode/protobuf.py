@@ -31,6 +31,8 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class Protobuf(ByRecord):
     """Decodes messages; the descriptors travel, and the class is made where it is needed."""
 
+    kind = "protobuf"
+
     def __init__(self, descriptors: bytes, message: str, framing: Framing = Framing.AUTO) -> None:
         """Take what `protobuf_files.read_descriptors` gives. Raises SchemaRefused."""
         self._descriptors = descriptors

@@ -21,7 +21,8 @@ class Plain:
     evolves = False
 
     def __init__(self, kind: pa.DataType, framing: Framing = Framing.NONE) -> None:
-        self._kind = kind
+        self.kind = "string" if pa.types.is_string(kind) else "bytes"
+        self._type = kind
         self._framed = framing is Framing.CONFLUENT
         self.schema: pa.Schema = row_schema(pa.schema([pa.field("value", kind)]))
 
@@ -36,7 +37,7 @@ class Plain:
         if self._framed:
             values, reasons = _unframed(values)
         try:
-            column = values.cast(self._kind)
+            column = values.cast(self._type)
         except pa.ArrowInvalid:
             column, others = _text(values)
             reasons = others | reasons

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 def agree(table: pa.Schema, results: Sequence[Done], again: Again) -> tuple[list[Done], pa.Schema]:
     """Results whose rows all have the schema that is given with them; tasks that inferred another one run again.
 
+    So do those whose rows had no place in the table's partitions, as `again` has to see to: it raises an error if there
+    is none by the schema that was agreed on.
+
     Whoever decodes again may find more: an object that was dead beside a number fits once the column is a STRUCT, and
     brings fields that nobody has seen. So the schemas are merged until all fit. What was agreed on stays, and there are
     only so many fields, so that ends.
@@ -28,8 +31,9 @@ def agree(table: pa.Schema, results: Sequence[Done], again: Again) -> tuple[list
     while True:
         merged = merge_schemas(agreed, [done.schema for done in found])
         agreed = merged.schema
-        if not merged.misfits:
+        misfits = [index for index, done in enumerate(found) if index in merged.misfits or not done.has_place]
+        if not misfits:
             return found, agreed
-        redone = again([found[index].range for index in merged.misfits], agreed)
-        for index, done in zip(merged.misfits, redone, strict=True):
+        redone = again([found[index].range for index in misfits], agreed)
+        for index, done in zip(misfits, redone, strict=True):
             found[index] = done

@@ -12,9 +12,32 @@ from barnabas.pipelines.tables.opening import open_table, table_of_dead_letters
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.pipelines.tables.contract import Position
     from barnabas.pipelines.tables.table import Table
 
 log = logging.getLogger("barnabas.pipelines")
+
+
+def check_letters(table: Position | None, dead: Position | None, topic_ids: Mapping[str, str], location: str) -> None:
+    """Raise ForeignTable unless the dead letters that are at a location are the table's own.
+
+    They came by commits of the table, so they are never ahead of it. Those of a table that was there before would be
+    taken for delivered, or be there twice.
+    """
+    if dead is None:
+        return
+    if table is None:
+        found = "the table is not there"
+    elif any(topic_ids.get(topic, id) != id for topic, id in dead.topic_ids.items()):
+        found = "the topic was deleted and made again since"
+    elif ahead := [place for place, offset in dead.offsets.items() if offset > table.offsets.get(place, 0)]:
+        found = f"they reach to offset {dead.offsets[ahead[0]]} of {ahead[0]}, and the table does not"
+    else:
+        return
+    raise ForeignTable(
+        f"{location} has dead letters of a table that was here before ({found}): move it away, or remove it, and start "
+        "again."
+    )
 
 
 def deliver(table: Table, dead: Table, pipeline: str, topic_ids: Mapping[str, str]) -> None:

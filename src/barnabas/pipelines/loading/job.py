@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.cluster import ClusterView
@@ -22,16 +22,17 @@ from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import METADATA, Decoder
 from barnabas.pipelines.errors import InvalidOption, PipelineError
 from barnabas.pipelines.loading.agreement import agree
-from barnabas.pipelines.loading.dead_letters import deliver
+from barnabas.pipelines.loading.dead_letters import check_letters, deliver
 from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Round, check_position, plan_round
 from barnabas.pipelines.loading.progress import LoadReport, Progress
-from barnabas.pipelines.loading.task import Done, Work, run_task
+from barnabas.pipelines.loading.same_decoder import check_decoder
+from barnabas.pipelines.loading.task import Done, Work, run_task, table_columns
 from barnabas.pipelines.offsets import OffsetRange, between, from_text
 from barnabas.pipelines.positions import AtOffsets, Edge, Position, moves, offsets_at
 from barnabas.pipelines.reading import reader_properties
 from barnabas.pipelines.selection import Selection
 from barnabas.pipelines.tables.contract import Outbox, Outcome
-from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict
+from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict, TopicReplaced
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 from barnabas.pipelines.tables.rules import check_topics
 from barnabas.pipelines.tables.schemas import without
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from barnabas.model.ids import TopicPartition
+    from barnabas.pipelines.tables.contract import Position as TablePosition
     from barnabas.pipelines.tables.table import Table
 
 SPARK: Final[Mapping[str, object]] = {
@@ -134,6 +136,25 @@ class LoadSettings:
     fail_on_data_loss: bool
 
 
+class Standing(NamedTuple):
+    """Where a load stands before a round."""
+
+    table: TablePosition | None
+    start: Mapping[TopicPartition, int]
+    """Where reading begins."""
+    end: Mapping[TopicPartition, int]
+
+    @property
+    def known(self) -> Mapping[TopicPartition, int]:
+        """What the table has."""
+        return {} if self.table is None else self.table.offsets
+
+    @property
+    def version(self) -> int:
+        """The number of the table's last commit."""
+        return 0 if self.table is None else self.table.version
+
+
 class LoadJob:
     """One load. Its tables are open, and are its own if the format can hold them."""
 
@@ -159,23 +180,24 @@ class LoadJob:
         self._began = time.monotonic()
 
     def begin(self) -> None:
-        """Check all that can be checked before Spark starts, and finish what an earlier run left."""
-        known, start, _ = self._look()
-        self._dead.position(self._pipeline)
+        """Check all that can be checked before Spark starts."""
+        stands = self._look()
+        if stands.table is not None:
+            columns = self._without_date(self._table.schema() or METADATA)
+            check_decoder(stands.table.decoder, columns, self._decoder, self._table.location)
         self._table.claim()
         if not self._decoder.evolves:
             self._table.destination().check_partition_columns(self._columns(self._decoder.schema))
             self._table.evolve(self._columns(self._decoder.schema))
-        if not known and moves(self._settings.starting):
-            self._pin(start)
-        self._deliver()
+        if stands.table is None and moves(self._settings.starting):
+            self._pin(stands.start)
 
     def _pin(self, start: Mapping[TopicPartition, int]) -> None:
         """Make the table, without rows: asked for again the start would be a later one, and nothing ever be loaded."""
         ranges = [OffsetRange(*place, offset, offset) for place, offset in sorted(start.items())]
         schema = self._columns(self._decoder.schema)
         try:
-            self._table.commit(self._pipeline, ranges, self._topic_ids, [], schema)
+            self._table.commit(self._pipeline, ranges, self._topic_ids, [], schema, decoder=self._decoder.kind, after=0)
         except SchemaConflict as error:
             raise InvalidOption(
                 f"a load that begins at the end has its table before its first record, and {error}. Give a schema, or "
@@ -201,7 +223,9 @@ class LoadJob:
 
     def _round(self, session: Callable[[], SparkSession], upto: Mapping[TopicPartition, int] | None) -> bool:
         """Load and commit once; whether there was anything."""
-        known, start, end = self._look()
+        stands = self._look()
+        self._deliver()
+        known, start, end = stands.known, stands.start, stands.end
         if upto is not None:
             end = {place: min(offset, upto.get(place, start[place])) for place, offset in end.items()}
         self._show_in_group(known)
@@ -217,17 +241,18 @@ class LoadJob:
             schema = self._columns(self._decoder.schema)
             if self._decoder.evolves:
                 results, schema = self._agreed(spark, results, counted)
-        self._commit(planned, results, schema)
+        self._commit(planned, results, schema, after=stands.version)
         return True
 
-    def _look(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int], dict[TopicPartition, int]]:
+    def _look(self) -> Standing:
         """What the table has, where reading begins, and where it ends. Raises TopicReplaced, DataLost and others."""
         self._topic_ids = self._view.topic_ids([self._settings.topic])
         partitions = self._view.partitions(Selection(topics=(self._settings.topic,)))
         position = self._table.position(self._pipeline)
         first, last = self._view.earliest(partitions), self._view.latest(partitions)
         if position is None:
-            return {}, offsets_at(self._settings.starting, partitions, self._view), last
+            self._check_letters(None)
+            return Standing(None, offsets_at(self._settings.starting, partitions, self._view), last)
         if set(position.topic_ids) != {self._settings.topic}:
             raise ForeignTable(
                 f"{self._table.location} holds the topic {', '.join(position.topic_ids)}, not {self._settings.topic}: "
@@ -235,7 +260,11 @@ class LoadJob:
             )
         check_topics(position, self._topic_ids, self._table.location)
         check_position(position.offsets, first, last, fail_on_data_loss=self._settings.fail_on_data_loss)
-        return dict(position.offsets), {**first, **position.offsets}, last
+        self._check_letters(position)
+        return Standing(position, {**first, **position.offsets}, last)
+
+    def _check_letters(self, position: TablePosition | None) -> None:
+        check_letters(position, self._dead.position(self._pipeline), self._topic_ids, self._dead.location)
 
     def _ends(self) -> dict[TopicPartition, int]:
         return self._view.latest(self._view.partitions(Selection(topics=(self._settings.topic,))))
@@ -250,11 +279,7 @@ class LoadJob:
 
     def _columns(self, rows: pa.Schema) -> pa.Schema:
         """The table's columns for rows of this schema."""
-        import pyarrow as pa
-
-        if DATE not in self._table.partition_by or DATE in rows.names:
-            return rows
-        return rows.append(pa.field(DATE, pa.date32()))
+        return table_columns(rows, self._table.partition_by)
 
     def _run_tasks(
         self, spark: SparkSession, pieces: Sequence[OffsetRange], decoder: Decoder, counted: Any
@@ -289,17 +314,36 @@ class LoadJob:
         base = METADATA if known is None else self._without_date(known)
 
         def again(pieces: Sequence[OffsetRange], agreed: pa.Schema) -> list[Done]:
+            self._check_place(agreed)
             return self._run_tasks(spark, pieces, self._decoder_for(agreed), counted)
 
         results, schema = agree(base, results, again)
+        self._check_place(schema)
         return results, self._columns(schema)
 
-    def _commit(self, planned: Round, results: Sequence[Done], schema: pa.Schema) -> None:
+    def _check_place(self, agreed: pa.Schema) -> None:
+        """Raise SchemaConflict unless records have shown what the table is partitioned by."""
+        try:
+            self._table.destination().check_partition_columns(self._columns(agreed))
+        except SchemaConflict as error:
+            raise SchemaConflict(f"the records that are there do not make a table: {error}. Give a schema.") from error
+
+    def _commit(self, planned: Round, results: Sequence[Done], schema: pa.Schema, *, after: int) -> None:
+        self._check_topic()
         self._table.evolve(schema)
         files = [file for done in results for file in done.files]
         dead_files = [file for done in results for file in done.dead_files]
         outbox = Outbox(self._dead_ranges(planned.ranges), dead_files) if dead_files else None
-        outcome = self._table.commit(self._pipeline, planned.ranges, self._topic_ids, files, schema, outbox=outbox)
+        outcome = self._table.commit(
+            self._pipeline,
+            planned.ranges,
+            self._topic_ids,
+            files,
+            schema,
+            outbox=outbox,
+            decoder=self._decoder.kind,
+            after=after,
+        )
         if outcome is Outcome.ALREADY:
             raise Fenced.by_twin(self._table.location, self._pipeline)
         self._deliver()
@@ -309,6 +353,15 @@ class LoadJob:
         self._dead_letters += sum(file.rows for file in dead_files)
         self._passed += sum(each.size for each in planned.ranges)
         self._show_in_group({each.place: each.end for each in planned.ranges})
+
+    def _check_topic(self) -> None:
+        """Raise TopicReplaced if what was read may be of another topic than the one that the round began with."""
+        now = self._view.topic_ids([self._settings.topic])
+        if now != self._topic_ids:
+            raise TopicReplaced(
+                f'the topic "{self._settings.topic}" was deleted and made again while it was read: load the new one '
+                f"into another table. Nothing of this batch was added to {self._table.location}."
+            )
 
     def _dead_ranges(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """What the dead-letter table moves past: all since its last letter, so that its ranges have no gaps."""
@@ -324,11 +377,12 @@ class LoadJob:
         new = {place: offset for place, offset in offsets.items() if self._shown.get(place) != offset}
         if not new:
             return
-        self._shown |= new
         try:
             self._view.commit(self._settings.group, new)
         except BarnabasError as error:
             log.warning("the group %s does not show the progress: %s", self._settings.group, error)
+        else:
+            self._shown |= new
 
     @contextmanager
     def _ticking(self, spark: SparkSession, lag: int) -> Iterator[Any]:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.decode.contract import Decoded, to_dead, without
 from barnabas.pipelines.reading import read_range
+from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.unfit import unfit_rows
-from barnabas.pipelines.tables.writing import TableWriter
+from barnabas.pipelines.tables.writing import DATE, TableWriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,24 +53,50 @@ class Done:
     size: int = 0
     """Of keys and values, in bytes."""
     error: str | None = None
+    has_place: bool = True
+    """Whether the rows have all that the table is partitioned by. If not, none were written: other tasks may have seen
+    it, and this one has to run again with the schema that they agree on."""
+
+
+def table_columns(rows: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
+    """The columns of a table for rows of this schema: the writer makes the day of a record."""
+    if DATE not in partition_by or DATE in rows.names:
+        return rows
+    return rows.append(pa.field(DATE, pa.date32()))
 
 
 def run_task(wanted: OffsetRange, work: Work) -> Done:
     """Read, decode and write a range."""
     decoder = work.decoder
     records = size = 0
+    has_place = True
     try:
         with TableWriter(work.rows) as rows, TableWriter(work.dead) as dead:
             for batch in read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss):
                 records += batch.num_rows
                 size += _size(batch)
                 decoded = _fitting(decoder.decode(batch), batch, work.rows)
-                rows.write(decoded.rows)
+                if decoded.rows.num_rows and has_place:
+                    has_place = not decoder.evolves or _has_place(decoder.schema, work.rows)
+                if not has_place:
+                    continue
+                if decoded.rows.num_rows:
+                    rows.write(decoded.rows)
                 if decoded.dead.num_rows:
                     dead.write(decoded.dead)
+            if not has_place:
+                return Done(wanted, decoder.schema, records=records, size=size, has_place=False)
             return Done(wanted, decoder.schema, rows.finish(), dead.finish(), records, size)
     except BarnabasError as error:
         return Done(wanted, decoder.schema, error=str(error) or type(error).__name__)
+
+
+def _has_place(rows: pa.Schema, table: Destination) -> bool:
+    try:
+        table.check_partition_columns(table_columns(rows, table.partition_by))
+    except SchemaConflict:
+        return False
+    return True
 
 
 def _fitting(decoded: Decoded, batch: pa.RecordBatch, table: Destination) -> Decoded:

@@ -43,6 +43,8 @@ class Position:
     """The next offset by partition; the records before it are in the table."""
     version: int
     """The number of the pipeline's last commit, from 1 on."""
+    decoder: str | None = None
+    """How a load made rows of values (`Decoder.kind`); None if it was no load, or one that did not say so yet."""
 
 
 @dataclass(frozen=True, slots=True)

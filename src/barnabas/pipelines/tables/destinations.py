@@ -6,11 +6,12 @@ A name is never used twice: a task that runs again writes other files, and those
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from barnabas.pipelines.tables.errors import SchemaConflict
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from barnabas.pipelines.tables.contract import PartitionValues
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_UNSAFE = re.compile(r"(?![\w.~ -])[\x00-\x7f]")
+"""What is escaped in a folder's name: all of ASCII that a file system, an address or a reader may take for its own."""
 
 
 def is_remote(location: str) -> bool:
@@ -53,9 +56,14 @@ def partition_text(value: Any) -> str | None:
 def partition_folder(values: PartitionValues) -> str:
     """`day=2026-01-31/region=eu`, as every tool reads it."""
     return "/".join(
-        f"{quote(name, safe='')}={NO_VALUE if (text := partition_text(value)) is None else quote(text, safe=' ')}"
+        f"{_escaped(name)}={NO_VALUE if (text := partition_text(value)) is None else _escaped(text)}"
         for name, value in values
     )
+
+
+def _escaped(text: str) -> str:
+    """A part of a folder's name. Spark makes a character of each `%XX`, so nothing beyond ASCII may become several."""
+    return _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,7 @@ class Destination:
     drops_partition_columns: bool = True
     """Whether the values of partition columns are in the folder's name only, as Hive and Delta have it."""
     empty_is_null: bool = False
-    """Whether a partition of an empty text is that of no value, as Delta has it."""
+    """Whether a partition of an empty text is that of no value, as Delta and Spark's folders have it."""
     whole_paths: bool = False
     """Whether files are named by their whole address, as Iceberg has it."""
     field_ids: pa.Schema | None = None

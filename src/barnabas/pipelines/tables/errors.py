@@ -40,6 +40,14 @@ class Fenced(TableError):
             "of this batch was added."
         )
 
+    @classmethod
+    def by_other(cls, location: str, pipeline: str) -> Fenced:
+        """The error of a job that finds the table other than it was when records were read for it."""
+        return cls(
+            f'{location} was changed while records were read for it: another job writes to it as "{pipeline}", or it '
+            "was removed. Stop the other one, and start again; nothing of this batch was added."
+        )
+
 
 class SchemaConflict(TableError):
     """Rows do not fit into the table."""

@@ -34,11 +34,13 @@ class Note:
     outbox: Outbox | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Tells our own commit from another's when its outcome was not seen."""
+    decoder: str | None = None
+    """See `Position`."""
 
     @property
     def position(self) -> Position:
         """The position after this commit."""
-        return Position(self.pipeline, self.topic_ids, self.offsets, self.version)
+        return Position(self.pipeline, self.topic_ids, self.offsets, self.version, self.decoder)
 
     def to_json(self) -> dict[str, Any]:
         """The note as JSON has it."""
@@ -51,6 +53,8 @@ class Note:
             "ranges": ranges_to_json(self.ranges),
             "rows": self.rows,
         }
+        if self.decoder is not None:
+            value["decoder"] = self.decoder
         if self.outbox is not None:
             value["outbox"] = {
                 "ranges": ranges_to_json(self.outbox.ranges),
@@ -77,6 +81,7 @@ def from_json(value: Mapping[str, Any]) -> Note:
         if outbox is None
         else Outbox(ranges_from_json(outbox["ranges"]), [file_from_json(each) for each in outbox["files"]]),
         value["id"],
+        value.get("decoder"),
     )
 
 
@@ -93,6 +98,7 @@ def next_note(
     topic_ids: Mapping[str, str],
     files: Sequence[DataFile],
     outbox: Outbox | None,
+    decoder: str | None,
 ) -> Note:
     """The note of the commit that follows a position."""
     before = {} if position is None else position.topic_ids
@@ -104,12 +110,13 @@ def next_note(
         ranges,
         sum(file.rows for file in files),
         outbox,
+        decoder=decoder,
     )
 
 
 def upkeep_note(last: Note) -> Note:
     """The note of a commit that changes files and no rows: position and promises stay as they are."""
-    return Note(last.pipeline, last.version, last.topic_ids, last.offsets, (), 0, last.outbox)
+    return Note(last.pipeline, last.version, last.topic_ids, last.offsets, (), 0, last.outbox, decoder=last.decoder)
 
 
 def ranges_to_json(ranges: Sequence[OffsetRange]) -> list[list[Any]]:

@@ -172,6 +172,7 @@ class ParquetTable(Table):
             suffix=PENDING,
             in_partition_folders=False,
             partition_by=self.partition_by,
+            empty_is_null=True,
             durable=True,
         )
 

@@ -86,11 +86,14 @@ class Table(ABC):
         schema: pa.Schema,
         *,
         outbox: Outbox | None = None,
+        decoder: str | None = None,
+        after: int | None = None,
     ) -> Outcome:
         """Add files and move the position past the ranges, both or nothing; the first commit makes the table.
 
         The ranges begin where the position is. Ranges that are all in the table already are skipped; anything else is
-        refused. Raises Fenced, ForeignTable, TopicReplaced, SchemaConflict, FilesGone.
+        refused. So is a commit that is to follow the one of the number `after` (0: none), and does not: the promises of
+        one that came between would be forgotten. Raises Fenced, ForeignTable, TopicReplaced, SchemaConflict, FilesGone.
         """
         self.claim()
         self._check_columns(schema)
@@ -103,8 +106,10 @@ class Table(ABC):
             offsets = advance(position, ranges, topic_ids, self.location)
             if offsets is None:
                 return Outcome.COMMITTED if before is not None and before.id in ours else Outcome.ALREADY
+            if after is not None and after != (0 if position is None else position.version):
+                raise Fenced.by_other(self.location, pipeline)
             self._check_files(files)
-            note = next_note(position, pipeline, offsets, ranges, topic_ids, files, outbox)
+            note = next_note(position, pipeline, offsets, ranges, topic_ids, files, outbox, decoder)
             ours.add(note.id)
             self._append(version, note, files, plain_schema(schema))
             return Outcome.COMMITTED

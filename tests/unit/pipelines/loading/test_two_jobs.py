@@ -1,0 +1,107 @@
+"""What happens to the table and to the topic while tasks read: another job commits, or the topic is made again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.pipelines.loading.job import LoadJob
+from barnabas.pipelines.tables.errors import Fenced, TopicReplaced
+from barnabas.pipelines.tables.opening import open_table
+from tests.support.load_jobs import MemoryTopic, load_from
+from tests.support.tables import content
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+KINDS = ["delta", "iceberg"]
+
+
+class WhileReading(MemoryTopic):
+    """A topic where something `happens` when it is read next."""
+
+    happens: Callable[[], None] | None = None
+
+    def read(self, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
+        return super().read(*given, **named)
+
+
+def interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_promise_of_a_job_that_died_is_kept_by_one_that_lives(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one dies between its commit and its delivery, while this one waits for its next round."""
+    topic, place = MemoryTopic(), str(tmp_path / "lake" / "t")
+    rounds = iter([b'{"n": 2}', None])
+
+    def other_dies(self: LoadJob, session: Any, _: object) -> bool:
+        more = next(rounds)
+        if more is None:
+            return False
+        topic.send(b"broken")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(LoadJob, "_round", real)
+            patch.setattr(LoadJob, "_show_in_group", lambda *_: patch.setattr(LoadJob, "_deliver", interrupted))
+            load_from(topic, place, monkeypatch, format=kind)
+        topic.send(more)
+        return real(self, session, None)
+
+    real = LoadJob._round
+    topic.send(b'{"n": 1}')
+    load_from(topic, place, monkeypatch, format=kind)
+    monkeypatch.setattr(LoadJob, "_round", other_dies)
+    assert load_from(topic, place, monkeypatch, format=kind).records == 1
+    assert sorted(content(kind, place).column("n").to_pylist()) == [1, 2]
+    assert content(kind, f"{place}_dead").column("value").to_pylist() == [b"broken"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_commit_that_follows_another_one_than_was_seen_is_fenced(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other job loads another partition, so the offsets alone would not tell."""
+    place = str(tmp_path / "lake" / "t")
+
+    def meddle() -> None:
+        other = MemoryTopic(partitions=2)
+        other.values = [topic.values[0][:1], [*topic.values[1], b"broken"]]
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(LoadJob, "_show_in_group", lambda *_: patch.setattr(LoadJob, "_deliver", interrupted))
+            load_from(other, place, patch, format=kind)
+        monkeypatch.setattr("barnabas.pipelines.loading.task.read_range", topic.read)
+
+    topic = WhileReading(partitions=2)
+    topic.send(b'{"n": 1}')
+    topic.send(b'{"n": 2}', partition=1)
+    load_from(topic, place, monkeypatch, format=kind)
+    topic.send(b'{"n": 3}')
+    topic.happens = meddle
+    with pytest.raises(Fenced, match="was changed while records were read for it"):
+        load_from(topic, place, monkeypatch, format=kind)
+    topic.send(b"broken", partition=1)
+    assert load_from(topic, place, monkeypatch, format=kind).records == 1
+    assert sorted(content(kind, place).column("n").to_pylist()) == [1, 2, 3]
+    assert content(kind, f"{place}_dead").column("value").to_pylist() == [b"broken"]
+
+
+def test_a_topic_that_is_made_again_meanwhile_is_not_loaded_under_the_old_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = WhileReading()
+    topic.send(b'{"n": 1}')
+    topic.happens = lambda: setattr(topic, "id", "topic-two")
+    with pytest.raises(TopicReplaced, match="made again while it was read"):
+        load_from(topic, str(tmp_path / "t"), monkeypatch)
+    with open_table(str(tmp_path / "t"), "parquet") as table:
+        assert table.position("p") is None
