@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.offsets import between
-from barnabas.pipelines.positions import offsets_at
+from barnabas.pipelines.positions import check_order, offsets_at
 from barnabas.pipelines.tasks import read_task, tasks, wanted_columns
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class BatchReader(DataSourceReader):
             partitions = cluster.partitions(options.selection)
             start = offsets_at(options.starting, partitions, cluster, too_late_is_end=options.too_late_is_end)
             end = offsets_at(options.ending, partitions, cluster)
+        check_order(start, end)
         return tasks(between(start, end), options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -35,6 +35,12 @@ DECIDED: Final = {
 MEANINGLESS: Final = frozenset(
     {
         "max.poll.records",
+        "max.block.ms",
+        "metadata.max.idle.ms",
+        "partitioner.adaptive.partitioning.enable",
+        "partitioner.availability.timeout.ms",
+        "partitioner.ignore.keys",
+        "socket.connection.setup.timeout.max.ms",
         "client.dns.lookup",
         "exclude.internal.topics",
         "metric.reporters",
@@ -48,6 +54,8 @@ MEANINGLESS: Final = frozenset(
         "ssl.trustmanager.algorithm",
         "ssl.keymanager.algorithm",
         "ssl.secure.random.implementation",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
     }
 )
 """Properties of Java's clients that librdkafka has no use for: left out, with a warning."""
@@ -71,8 +79,8 @@ def client_properties(given: Mapping[str, str]) -> dict[str, str]:
             log.warning("option kafka.%s has no effect here: it tunes Java's clients", name)
         elif name == "sasl.jaas.config":
             found |= _credentials(value)
-        elif name == "ssl.keystore.location" and given.get("ssl.keystore.type", "JKS").upper() == "PEM":
-            found |= {"ssl.certificate.location": value, "ssl.key.location": value}
+        elif name == "ssl.keystore.location":
+            found |= _keystore(value, given.get("ssl.keystore.type", "").upper())
         elif name in _PEM_STORES:
             found[_PEM_STORES[name]] = _pem(name, value, given)
         elif name in ("ssl.truststore.type", "ssl.keystore.type", "ssl.truststore.password"):
@@ -98,6 +106,27 @@ def _credentials(jaas: str) -> dict[str, str]:
 
 def _unquoted(text: str) -> str:
     return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text
+
+
+def _keystore(path: str, kind: str) -> dict[str, str]:
+    """A store of one's own key; without a kind it is what librdkafka takes it for, PKCS12."""
+    if kind == "PEM":
+        return {"ssl.certificate.location": path, "ssl.key.location": path}
+    if kind not in ("", "PKCS12") or path.lower().endswith(".jks"):
+        raise InvalidOption(
+            "option kafka.ssl.keystore.location names a Java key store, which librdkafka cannot read; make one that it "
+            "can (`keytool -importkeystore -deststoretype PKCS12`) and set kafka.ssl.keystore.type to PKCS12"
+        )
+    return {"ssl.keystore.location": path}
+
+
+def against_idempotence(client: Mapping[str, str]) -> list[str]:
+    """The names of properties with which a producer may repeat, lose or reorder records when it sends them again."""
+    most = {"acks": ("all", "-1"), "request.required.acks": ("all", "-1"), "enable.idempotence": ("true",)}
+    wrong = [name for name, right in most.items() if client.get(name, right[0]).strip().lower() not in right]
+    wrong += [name for name in ("retries", "message.send.max.retries") if client.get(name, "1").strip() == "0"]
+    flights = ("max.in.flight.requests.per.connection", "max.in.flight")
+    return wrong + [name for name in flights if (text := client.get(name, "1").strip()).isdecimal() and int(text) > 5]
 
 
 def _pem(name: str, value: str, given: Mapping[str, str]) -> str:

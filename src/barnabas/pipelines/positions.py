@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from barnabas.model.ids import TopicPartition
+    from barnabas.pipelines.offsets import Offsets
 
 
 class Edge(Enum):
@@ -91,6 +92,16 @@ def moves(position: Position) -> bool:
     if isinstance(position, AtOffsets):
         return LATEST in position.offsets.values()
     return position is Edge.LATEST or isinstance(position, AtMoment | AtMoments)
+
+
+def check_order(start: Offsets, end: Offsets) -> None:
+    """Raises InvalidOption where a partition would be read from an offset to an earlier one."""
+    for partition in sorted(start):
+        if start[partition] > end[partition]:
+            raise InvalidOption(
+                f"{partition} would be read from offset {start[partition]} to {end[partition]}, which comes before it: "
+                "look at the options startingOffsets and endingOffsets, or those with moments in their place"
+            )
 
 
 def _check_named(named: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:

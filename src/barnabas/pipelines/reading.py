@@ -169,7 +169,7 @@ class _RangeReader:
     def _visible(self, arrived: list[Any]) -> list[Any]:
         """The records of the range among what arrived; sees its end, and what went wrong."""
         end = self._range.end
-        if arrived and arrived[-1].offset() < end and not any(map(type(arrived[0]).error, arrived)):
+        if arrived and not any(map(type(arrived[0]).error, arrived)) and arrived[-1].offset() < end:
             self._next = arrived[-1].offset() + 1
             self._finished = self._next >= end
             return arrived
@@ -196,7 +196,7 @@ class _RangeReader:
             self._step_over()
         elif error.code() in (error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION, error.UNKNOWN_TOPIC_OR_PART):
             self._unknown_since = self._unknown_since or time.monotonic()
-        elif not _is_away(error):
+        elif error.code() != error.GROUP_AUTHORIZATION_FAILED and not _is_away(error):  # no group is joined
             raise translated(error, f"read {self._range}")
 
     def _watch(self, alive: float) -> None:
@@ -226,20 +226,28 @@ class _RangeReader:
                 raise translated(error.args[0], f"ask for {self._range.place}") from error
             self._unknown_since = time.monotonic()  # asked again later, until nothing came for too long
             return
-        if self._range.partition in topics[self._range.topic].partitions:
+        topic = topics[self._range.topic]
+        if self._range.partition in topic.partitions:
             self._go_to(self._next)
+            return
+        if topic.error is not None and topic.error.code() != topic.error.UNKNOWN_TOPIC_OR_PART:
+            if topic.error.code() != topic.error.LEADER_NOT_AVAILABLE:
+                raise translated(topic.error, f"ask for {self._range.place}")
+            self._unknown_since = time.monotonic()
             return
         self._lost(f"{self._range.place} is not there any more; records from offset {self._next} on were to be read")
         self._finished = True
 
     def _step_over(self) -> None:
         """The next offset is not there: go on with the first one that is. An end before it is asked for again."""
-        first, last = self._ends()
-        if self._next > last:
-            self._short_since = self._short_since or time.monotonic()
+        ends = self._ends()
+        if ends is None or self._next > ends[1]:
+            if ends is not None:
+                self._short_since = self._short_since or time.monotonic()
             time.sleep(RETRY_SECONDS)
             self._go_to(self._next)
             return
+        first, _ = ends
         if self._next < first:
             self._lost(f"{self._range.place} begins at offset {first} now: {self._next} to {first - 1} were removed")
             self._next = first
@@ -247,11 +255,14 @@ class _RangeReader:
         if not self._finished:
             self._go_to(self._next)
 
-    def _ends(self) -> tuple[int, int]:
+    def _ends(self) -> tuple[int, int] | None:
+        """Where the partition begins and ends; None if no broker could be asked, which may pass."""
         partition = self._kafka.TopicPartition(*self._range.place)
         try:
             first, last = self._consumer.get_watermark_offsets(partition, ASK_SECONDS)
         except self._kafka.KafkaException as error:
+            if _is_away(error.args[0]):
+                return None
             raise translated(error.args[0], f"ask where {self._range.place} begins") from error
         return first, last
 

@@ -1,6 +1,7 @@
 """Records on their way into topics: produced in order, counted, and waited for.
 
-The producer is idempotent, so that librdkafka's own retries repeat nothing, and chooses partitions for keys as Java's
+The producer is idempotent, so that librdkafka's own retries repeat nothing (unless a job asks for what rules that out,
+as `acks=1`; Java's producers give it up then as well), and chooses partitions for keys as Java's
 clients do, so that a job that moves here from Spark's own sink keeps its order.
 """
 
@@ -13,6 +14,7 @@ from barnabas.clients.config import open_client
 from barnabas.clients.errors import BarnabasError, translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.transactions import Transactions
+from barnabas.pipelines.client_properties import against_idempotence
 from barnabas.pipelines.errors import NotWritten
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from barnabas.pipelines.sink_rows import Outgoing
 
 TUNING: Final[Mapping[str, object]] = {
-    "enable.idempotence": True,
     "partitioner": "murmur2_random",
     "linger.ms": 20,
     "queue.buffering.max.kbytes": 64 << 10,
@@ -40,7 +41,8 @@ class RecordSender:
 
     def __init__(self, client: Mapping[str, str], transactional_id: str | None = None) -> None:
         self._kafka = load_kafka()
-        found: dict[str, Any] = {**TUNING, **client, "error_cb": _ignored, "on_delivery": self._note}
+        idempotent = {"enable.idempotence": not against_idempotence(client)}
+        found: dict[str, Any] = {**TUNING, **idempotent, **client, "error_cb": _ignored, "on_delivery": self._note}
         if transactional_id is not None:
             found = {"transaction.timeout.ms": TRANSACTION_MS, **found, "transactional.id": transactional_id}
         self._client = open_client(self._kafka, "Producer", found)

@@ -39,10 +39,13 @@ def register(spark: SparkSession) -> None:
     """Make `format("barnabas")` known to a session that was made elsewhere, by `newSession()` too.
 
     Spark looks in the active session whether the name is taken, whichever session it registers for: so this one is
-    made the active one meanwhile.
+    made the active one meanwhile. A session of Spark Connect has no such neighbours.
     """
     from barnabas.pipelines.source import BarnabasSource
 
+    if not hasattr(spark, "_jsparkSession"):
+        spark.dataSource.register(BarnabasSource)
+        return
     sessions = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)

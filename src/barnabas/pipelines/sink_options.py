@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from barnabas.pipelines.client_properties import against_idempotence
+from barnabas.pipelines.errors import InvalidOption
 from barnabas.pipelines.options import GivenOptions
 
 if TYPE_CHECKING:
@@ -34,8 +36,13 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """The options of a sink. Raises InvalidOption."""
     options = GivenOptions.of(given, KNOWN, WITHOUT_EFFECT)
     guarantee = options.one_of("deliveryGuarantee", (AT_LEAST_ONCE, EXACTLY_ONCE), AT_LEAST_ONCE)
+    client = options.client()
+    if guarantee == EXACTLY_ONCE and (wrong := against_idempotence(client)):
+        raise InvalidOption(
+            f"option kafka.{wrong[0]} is {client[wrong[0]]!r}, with which nothing is written exactly once: leave it out"
+        )
     return SinkOptions(
-        client=options.client(),
+        client=client,
         topic=options.text("topic") or None,
         exactly_once=guarantee == EXACTLY_ONCE,
         checkpoint=options.text("checkpointLocation"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -30,18 +31,22 @@ TUNING: Final = (
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
+    "groupIdPrefix",
 )
 """Options that say how records are read, not which."""
 KNOWN: Final = (*SELECTING, *STARTING, STRATEGY, *ENDING, *TUNING, GROUP)
 WITHOUT_EFFECT: Final = (
-    "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
 """Options that tune the JVM consumers of Spark's own source."""
+OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", GROUP)
+"""Options that a batch has no use for."""
 DELAY_SECONDS: Final = 900.0
 """How long too little data waits for more, as in Spark: 15 minutes."""
+log = logging.getLogger("barnabas.pipelines")
+
 _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -70,6 +75,9 @@ class SourceOptions:
 def batch_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a batch, which by default reads all there is. Raises InvalidOption."""
     options = GivenOptions.of(given, KNOWN, WITHOUT_EFFECT)
+    for name in OF_STREAMS:
+        if options.text(name) is not None:
+            log.warning("option %s has no effect here: it is for streams", name)
     starting = _position(options, STARTING, Edge.EARLIEST)
     if starting is Edge.LATEST or (isinstance(starting, AtOffsets) and LATEST in starting.offsets.values()):
         raise InvalidOption("option startingOffsets is latest (-1), and a batch that begins at the end has no records")
@@ -92,7 +100,7 @@ def stream_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _options(options: GivenOptions, starting: Position, ending: Position) -> SourceOptions:
     found = SourceOptions(
-        client=options.client(),
+        client=_client(options),
         selection=_selection(options),
         starting=starting,
         ending=ending,
@@ -109,6 +117,13 @@ def _options(options: GivenOptions, starting: Position, ending: Position) -> Sou
     if found.min_offsets and found.max_offsets and found.min_offsets > found.max_offsets:
         raise InvalidOption("option minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
     return found
+
+
+def _client(options: GivenOptions) -> dict[str, str]:
+    """The client's properties. No group is joined, but a cluster may allow only some names to be used at all."""
+    found = options.client()
+    prefix = options.text("groupIdPrefix")
+    return {"group.id": f"{prefix}-source"} | found if prefix else found
 
 
 def _selection(options: GivenOptions) -> Selection:

@@ -51,6 +51,9 @@ def test_stores_in_pem() -> None:
 def test_a_java_key_store_is_refused_with_what_to_do() -> None:
     with pytest.raises(InvalidOption, match="keytool -exportcert"):
         client_properties({"ssl.truststore.location": "/trust.jks"})
+    for given in ({"ssl.keystore.location": "/me.jks"}, {"ssl.keystore.location": "/me", "ssl.keystore.type": "JKS"}):
+        with pytest.raises(InvalidOption, match="keytool -importkeystore"):
+            client_properties(given)
 
 
 def test_a_pkcs12_key_store_is_librdkafkas_too() -> None:

@@ -9,6 +9,8 @@ import pytest
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import InvalidOption
 from barnabas.pipelines.positions import AtMoment, AtMoments, AtOffsets, Edge
+from barnabas.pipelines.sending import RecordSender
+from barnabas.pipelines.sink_options import sink_options
 from barnabas.pipelines.source_options import batch_options, stream_options
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -49,6 +51,36 @@ def test_options_that_tune_sparks_own_source_are_warned_of(caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING):
         batch_options(ORDERS | {"kafkaConsumer.pollTimeoutMs": "1000"})
     assert "kafkaConsumer.pollTimeoutMs has no effect" in caplog.text
+
+
+def test_options_of_streams_are_warned_of_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
+    given = ORDERS | {"maxOffsetsPerTrigger": "1000", "progressGroup": "g"}
+    stream_options(given)
+    assert not caplog.text
+    batch_options(given)
+    assert "maxOffsetsPerTrigger has no effect here: it is for streams" in caplog.text
+    assert "progressGroup has no effect" in caplog.text
+
+
+def test_a_group_id_has_the_prefix_that_was_asked_for() -> None:
+    prefixed = ORDERS | {"groupIdPrefix": "team-a"}
+    assert stream_options(prefixed).client["group.id"] == "team-a-source"
+    assert batch_options(prefixed | {"kafka.group.id": "mine"}).client["group.id"] == "mine"
+    assert "group.id" not in batch_options(ORDERS).client
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("acks", "1"), ("retries", "0"), ("max.in.flight.requests.per.connection", "6"), ("enable.idempotence", "false")],
+)
+def test_a_producer_that_may_repeat_records_is_one_for_at_least_once(name: str, value: str) -> None:
+    given = SERVERS | {"topic": "t", f"kafka.{name}": value}
+    options = sink_options(given)
+    with RecordSender(options.client):
+        assert options.client[name] == value
+    with pytest.raises(InvalidOption, match=f"kafka.{name} is '{value}', with which nothing is written exactly once"):
+        sink_options(given | {"deliveryGuarantee": "exactly-once"})
+    sink_options(given | {f"kafka.{name}": {"acks": "ALL", "enable.idempotence": "True"}.get(name, "5")})
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,13 @@ WANTED = OffsetRange("t", 0, 5, 7)
 class Message:
     """A record, or an error."""
 
-    def __init__(self, offset: int, error: Any = None) -> None:
+    def __init__(self, offset: int | None, error: Any = None) -> None:
         self._offset, self._error = offset, error
 
     def __len__(self) -> int:
         return 1
 
-    def offset(self) -> int:
+    def offset(self) -> int | None:
         return self._offset
 
     def error(self) -> Any:
@@ -62,6 +62,8 @@ class ScriptedConsumer:
         self.config: dict[str, object] = {}
         self.there = True
         self.failures: deque[int] = deque()
+        """What goes wrong when it is asked for the topic, or where the partition begins."""
+        self.topic_error: Any = None
 
     def assign(self, partitions: Sequence[Any]) -> None:
         self.assigned.append(partitions[0].offset)
@@ -71,6 +73,8 @@ class ScriptedConsumer:
         return [self._now.popleft()] if self._now else []
 
     def get_watermark_offsets(self, _: Any, __: float) -> tuple[int, int]:
+        if self.failures:
+            raise KafkaException(KafkaError(self.failures.popleft()))
         return self._ends.popleft() if len(self._ends) > 1 else self._ends[0]
 
     def list_topics(self, topic: str, timeout: float) -> Any:
@@ -80,6 +84,7 @@ class ScriptedConsumer:
             raise KafkaException(KafkaError(self.failures.popleft()))
         metadata, found = ClusterMetadata(), TopicMetadata()
         found.partitions = {0: PartitionMetadata()} if self.there else {}
+        found.error, self.topic_error, self.there = self.topic_error, None, self.there or self.topic_error is not None
         metadata.topics = {topic: found}
         return metadata
 
@@ -115,7 +120,7 @@ def test_whatever_it_was_told_a_reader_never_jumps(
     assert "auto.offset.reset has no effect" in caplog.text
 
 
-UNKNOWN = Message(0, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+UNKNOWN = Message(None, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
 BEYOND = Message(0, KafkaError(KafkaError._AUTO_OFFSET_RESET))
 
 
@@ -151,6 +156,30 @@ def test_a_broker_that_is_away_when_asked_for_a_topic_is_waited_for(monkeypatch:
     refused.failures.append(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
     with pytest.raises(RequestRefused, match="ask for t-0"):
         offsets(refused, monkeypatch, {})
+
+
+def test_an_error_of_metadata_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    between_leaders = ScriptedConsumer([Message(5), UNKNOWN], [Message(6)])
+    between_leaders.there, between_leaders.topic_error = False, KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    assert offsets(between_leaders, monkeypatch, {}) == [5, 6]
+    forbidden = ScriptedConsumer([Message(5), UNKNOWN])
+    forbidden.there, forbidden.topic_error = False, KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    with pytest.raises(RequestRefused, match=r"ask for t-0: .*[Aa]uthorization"):
+        offsets(forbidden, monkeypatch, {})
+
+
+def test_a_group_that_may_not_be_used_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = Message(None, KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED))
+    assert offsets(ScriptedConsumer([refusal, Message(5), Message(6)]), monkeypatch, {}) == [5, 6]
+
+
+def test_a_broker_that_is_away_when_asked_where_a_partition_begins_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reading, "RETRY_SECONDS", 0.02)
+    back = ScriptedConsumer([BEYOND], [BEYOND], [Message(6)], ends=[(6, 9)])
+    back.failures.append(KafkaError._TRANSPORT)
+    assert offsets(back, monkeypatch, {}, fail_on_data_loss=False) == [6]
 
 
 def test_an_end_before_the_next_offset_counts_only_if_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,68 @@
+"""What a batch reads between two positions, over a cluster of numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from barnabas.model.ids import TopicPartition
+from barnabas.pipelines import batch
+from barnabas.pipelines.batch import BatchReader
+from barnabas.pipelines.errors import InvalidOption
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.rows import record_schema
+from barnabas.pipelines.source_options import batch_options
+from barnabas.pipelines.tasks import RangeTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.pipelines.selection import Selection
+
+
+class Numbers:
+    """One partition that begins at 10 and ends at 20; the record at offset n is n milliseconds old."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def partitions(self, _: Selection) -> list[TopicPartition]:
+        return [TopicPartition("t", 0)]
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 10)
+
+    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 20)
+
+    def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return dict(moments)
+
+
+def read(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[object]:
+    monkeypatch.setattr(batch, "ClusterView", lambda _: Numbers())
+    found = batch_options({"kafka.bootstrap.servers": "any", "subscribe": "t"} | options)
+    return list(BatchReader(found, from_arrow_schema(record_schema())).partitions())
+
+
+def test_a_batch_has_what_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(monkeypatch) == [RangeTask(OffsetRange("t", 0, 10, 20))]
+    assert read(monkeypatch, startingTimestamp="15", endingOffsets='{"t":{"0":15}}') == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": '{"t":{"0":15}}', "endingOffsets": '{"t":{"0":12}}'},
+        {"startingTimestamp": "15", "endingTimestamp": "12"},
+        {"endingOffsets": '{"t":{"0":5}}'},
+    ],
+)
+def test_an_end_before_the_start_is_refused(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidOption, match=r"t-0 would be read from offset \d+ to \d+, which comes before it"):
+        read(monkeypatch, **options)
