@@ -33,6 +33,7 @@ from barnabas.pipelines.reading import reader_properties
 from barnabas.pipelines.selection import Selection
 from barnabas.pipelines.tables.contract import Outbox, Outcome
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict, TopicReplaced
+from barnabas.pipelines.tables.interrupts import uninterrupted
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 from barnabas.pipelines.tables.rules import check_topics
 from barnabas.pipelines.tables.schemas import without
@@ -241,7 +242,8 @@ class LoadJob:
             schema = self._columns(self._decoder.schema)
             if self._decoder.evolves:
                 results, schema = self._agreed(spark, results, counted)
-        self._commit(planned, results, schema, after=stands.version)
+        with uninterrupted():
+            self._commit(planned, results, schema, after=stands.version)
         return True
 
     def _look(self) -> Standing:

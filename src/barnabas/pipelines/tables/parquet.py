@@ -32,6 +32,7 @@ import pyarrow as pa
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path, partition_folder
 from barnabas.pipelines.tables.errors import Fenced, SchemaConflict, TableError, UnusableTarget
+from barnabas.pipelines.tables.interrupts import uninterrupted
 from barnabas.pipelines.tables.notes import Note, from_json, upkeep_note
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
@@ -107,6 +108,8 @@ class ParquetTable(Table):
         self.location = str(self._root)
         self._log = self._root / OWN / "log"
         self._lock: int | None = None
+        self._last: Manifest | None = None
+        """The last manifest, which nobody else can follow up while the lock is held."""
         known = self._manifest()
         self.partition_by = (
             tuple(partition_by) if known is None else same_partitioning(known.partition_by, partition_by, self.location)
@@ -120,12 +123,23 @@ class ParquetTable(Table):
                 )
 
     def claim(self) -> None:
-        """Lock the table, and rename what a crash left staged. Raises Fenced if another job has it."""
-        if self._lock is not None:
+        """Lock the table, and rename what a crash left staged. Raises Fenced if another job has it.
+
+        A folder that was removed since is locked anew: what was held then is nothing to others.
+        """
+        if self._holds():
             return
-        self.last_note()
-        self._log.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._root / OWN / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        while not self._holds():
+            self.close()
+            self.last_note()
+            self._log.mkdir(parents=True, exist_ok=True)
+            self._lock = self._locked()
+        last = self._manifest()
+        if last is not None:
+            self._apply(last)
+
+    def _locked(self) -> int:
+        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -134,13 +148,24 @@ class ParquetTable(Table):
                 f"another job writes to {self.location} (its lock is held): stop that one first, or load into another "
                 "table. Nothing was added."
             ) from error
-        self._lock = descriptor
-        last = self._manifest()
-        if last is not None:
-            self._apply(last)
+        return descriptor
+
+    @property
+    def _lock_path(self) -> Path:
+        return self._root / OWN / "lock"
+
+    def _holds(self) -> bool:
+        """Whether the lock is held, and is that of the folder as it is now."""
+        if self._lock is None:
+            return False
+        try:
+            return os.path.samestat(self._lock_path.stat(), os.fstat(self._lock))
+        except FileNotFoundError:
+            return False
 
     def close(self) -> None:
         """Let the lock go."""
+        self._last = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -247,14 +272,17 @@ class ParquetTable(Table):
             stream.flush()
             os.fsync(stream.fileno())
         _sync_folder(self._root / STAGED)
-        try:
-            os.link(draft, self._log / f"{number:020}.json")
-        except FileExistsError as error:
-            raise Conflict(f"commit {number} is another job's") from error
-        finally:
-            draft.unlink()
-        _sync_folder(self._log)
-        self._apply(manifest)
+        with uninterrupted():
+            try:
+                os.link(draft, self._log / f"{number:020}.json")
+            except FileExistsError as error:
+                self._last = None
+                raise Conflict(f"commit {number} is another job's") from error
+            finally:
+                draft.unlink()
+            self._last = manifest
+            _sync_folder(self._log)
+            self._apply(manifest)
 
     def _apply(self, manifest: Manifest) -> None:
         """Move a manifest's files to where they belong; those that are there already stay."""
@@ -286,6 +314,14 @@ class ParquetTable(Table):
                 raise TableError(f"{folder} cannot be made ({error.strerror})") from error
 
     def _manifest(self) -> Manifest | None:
+        """The last one. Its file is looked for once while the lock is held: the log may be long."""
+        if not self._holds():
+            return self._newest()
+        if self._last is None:
+            self._last = self._newest()
+        return self._last
+
+    def _newest(self) -> Manifest | None:
         if not self._log.is_dir():
             return None
         last = max(self._log.glob("*.json"), default=None)

@@ -12,7 +12,7 @@ from barnabas.cli.table import command
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA
 from barnabas.pipelines.loading.dead_letters import deliver, promised_files
 from barnabas.pipelines.tables.contract import Outbox
-from barnabas.pipelines.tables.errors import FilesGone, UnusableTarget
+from barnabas.pipelines.tables.errors import Fenced, FilesGone, UnusableTarget
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.writing import write_files
 from tests.support.tables import IDS, SCHEMA, add, content, one, rows, written
@@ -72,6 +72,19 @@ def test_a_removed_table_of_dead_letters_begins_anew(tmp_path: Path, kind: str) 
             promise(table, dead, 1)
             deliver(table, dead, "p", IDS)
             assert delivered(dead) == [1]
+
+
+def test_a_table_of_dead_letters_may_be_removed_under_a_load(tmp_path: Path) -> None:
+    place = str(tmp_path / "t_dead")
+    with open_table(str(tmp_path / "t"), "parquet") as table, open_table(place, "parquet") as dead:
+        promise(table, dead, 0)
+        deliver(table, dead, "p", IDS)
+        shutil.rmtree(place)
+        promise(table, dead, 1)
+        deliver(table, dead, "p", IDS)
+        assert delivered(dead) == [1]
+        with open_table(place, "parquet") as other, pytest.raises(Fenced, match="lock is held"):
+            other.claim()
 
 
 @pytest.mark.parametrize("kind", FORMATS)

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.parquet import ParquetTable
 from tests.support.tables import IDS, NO_TIME, SCHEMA, add, numbers, one, rows, written
 
 if TYPE_CHECKING:
@@ -51,6 +52,28 @@ def test_versions_of_delta_stay_as_long_as_they_were_asked_to(tmp_path: Path) ->
         assert DeltaTable(place).metadata().configuration["delta.deletedFileRetentionDuration"] == "interval 365 days"
         assert table.expire(NO_TIME) == 2
         assert numbers(table) == list(range(20))
+
+
+def test_the_log_of_plain_parquet_is_listed_once_by_who_holds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = []
+    real = ParquetTable._newest
+
+    def newest(self: ParquetTable) -> object:
+        listed.append(self)
+        return real(self)
+
+    with open_table(str(tmp_path / "numbers"), "parquet") as table:
+        add(table, 0, 10)
+        monkeypatch.setattr(ParquetTable, "_newest", newest)
+        for start in (10, 20, 30):
+            add(table, start, start + 10)
+            assert table.size().rows == start + 10
+        assert not listed
+    with open_table(str(tmp_path / "numbers"), "parquet") as table:
+        assert table.size().rows == 40
+        assert listed
 
 
 @pytest.mark.parametrize(("kind", "look"), [("delta", "_open"), ("iceberg", "_load")])

@@ -1,0 +1,110 @@
+"""Ctrl-C and SIGTERM in the middle of a commit: it is finished first."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.pipelines.tables.interrupts import uninterrupted
+from barnabas.pipelines.tables.opening import open_table
+from barnabas.pipelines.tables.parquet import ParquetTable
+from tests.support.load_jobs import MemoryTopic, load_from
+from tests.support.tables import add, content, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Told(BaseException):
+    """What the process does about SIGTERM in these tests."""
+
+
+@pytest.fixture(autouse=True)
+def ends_by_an_error() -> Iterator[None]:
+    def end(*_: object) -> None:
+        raise Told
+
+    before = signal.signal(signal.SIGTERM, end)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Told)])
+def test_a_signal_waits_for_the_end_of_the_block(number: signal.Signals, error: type[BaseException]) -> None:
+    steps = []
+    with pytest.raises(error):
+        with uninterrupted(), uninterrupted():
+            signal.raise_signal(number)
+            steps.append("went on")
+        steps.append("never here")
+    assert steps == ["went on"]
+    with pytest.raises(error):
+        signal.raise_signal(number)
+
+
+def test_a_signal_is_not_forgotten_when_the_block_fails() -> None:
+    with pytest.raises(Told), uninterrupted():
+        signal.raise_signal(signal.SIGTERM)
+        raise LookupError
+
+
+def test_who_cannot_wait_says_it_twice() -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        signal.raise_signal(signal.SIGTERM)
+        steps.append("went on")
+        signal.raise_signal(signal.SIGINT)
+        steps.append("never here")
+    assert steps == ["went on"]
+
+
+def test_another_thread_has_no_signals() -> None:
+    done = []
+
+    def work() -> None:
+        with uninterrupted():
+            done.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert done
+
+
+def test_a_load_ends_after_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal comes when the manifest is written and nothing is renamed yet."""
+    real = ParquetTable._apply
+
+    def interrupted(self: ParquetTable, *given: Any) -> None:
+        monkeypatch.setattr(ParquetTable, "_apply", real)
+        signal.raise_signal(signal.SIGINT)
+        real(self, *given)
+
+    topic = MemoryTopic()
+    topic.send(b'{"n": 1}', b"broken")
+    monkeypatch.setattr(ParquetTable, "_apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load_from(topic, str(tmp_path / "t"), monkeypatch)
+    assert content("parquet", tmp_path / "t").column("n").to_pylist() == [1]
+    assert content("parquet", tmp_path / "t_dead").num_rows == 1
+
+
+def test_compaction_ends_with_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = ParquetTable._apply
+
+    def interrupted(self: ParquetTable, *given: Any) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        real(self, *given)
+
+    with open_table(str(tmp_path / "t"), "parquet") as table:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        monkeypatch.setattr(ParquetTable, "_apply", interrupted)
+        with pytest.raises(Told):
+            table.compact(1 << 20)
+        assert table.size().files == 1
+        assert numbers(table) == list(range(20))
