@@ -29,6 +29,7 @@ from barnabas.pipelines.spec import (
     SpecError,
     SqlStep,
     TableSink,
+    TopicSink,
     TopicSource,
     Watermark,
     load_pipelines,
@@ -164,11 +165,24 @@ def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wro
     run_pipelines([replace(elsewhere, sinks=elsewhere.sinks[:1], checkpoints=None)], spark=spark_process)
     assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(320))
 
+    each = replace(elsewhere, sinks=elsewhere.sinks[:1])
+    with pytest.raises(QueryFailed, match='belongs to the pipeline "counting", not to "another"'):
+        run_pipelines([replace(each, name="another")], spark=spark_process)
+    kafka.admin.delete_topics(topic)
+    with pytest.raises(QueryFailed, match="there is no topic or partition"):
+        run_pipelines([each], spark=spark_process)
+    kafka.admin.create_topic(topic, 1)
+    with pytest.raises(QueryFailed, match="was deleted and made again"):
+        run_pipelines([each], spark=spark_process)
+
 
 def test_a_view_goes_to_all_formats_and_to_a_topic(
     spark_process: SparkSession, kafka: KafkaForTest, tmp_path: Path
 ) -> None:
-    """A Python step between; the stream begins at the end, and what came before is left out."""
+    """A Python step between; the stream begins at the end, and what came before is left out.
+
+    The second run is of the same pipeline in Python.
+    """
     topic, out = kafka.topic(partitions=2), kafka.topic()
     numbers(kafka, topic, range(5))
     file = tmp_path / "pipeline.toml"
@@ -212,7 +226,8 @@ key = "number"
     )
     run_pipelines(load_pipelines([file]), spark=spark_process)
     numbers(kafka, topic, range(5, 25))
-    run_pipelines(load_pipelines([file]), spark=spark_process)
+    (tmp_path / "in_python.py").write_text(in_python(kafka, topic, out))
+    run_pipelines(load_pipelines([tmp_path / "in_python.py"]), spark=spark_process)
     expected = [{"number": number, "double": 2 * number} for number in range(5, 25)]
     parquet = pq.read_table(tmp_path / "lake/parquet").to_pylist()
     iceberg = IcebergTable(str(tmp_path / "lake/iceberg")).read().to_pylist()
@@ -225,6 +240,40 @@ key = "number"
     [pipeline] = load_pipelines([file])
     with pytest.raises(QueryFailed, match=r"formats\.topic shows that this query has run before"):
         run_pipelines([replace(pipeline, sinks=pipeline.sinks[2:])], spark=spark_process)
+
+
+def in_python(kafka: KafkaForTest, topic: str, out: str) -> str:
+    """The pipeline of the test above; a function of the file itself goes to the executors."""
+    return f"""
+from pyspark.sql.functions import udf
+
+from barnabas.pipelines.spec import FunctionStep, Pipeline, SqlStep, TableSink, TopicSink, TopicSource
+
+def twice(number):
+    return 2 * number
+
+def double(numbers):
+    return numbers.withColumn("double", udf(twice, "INT")("number"))
+
+pipeline = Pipeline(
+    name="formats",
+    trigger="{AVAILABLE_NOW}",
+    checkpoints="checkpoints",
+    kafka={{"bootstrap.servers": "{kafka.bootstrap_servers}"}},
+    sources=[
+        TopicSource(name="numbers", topics=["{topic}"], decode="json", schema="number INT", bad="drop", start="latest")
+    ],
+    steps=[
+        FunctionStep(name="doubled", function=double, reads=["numbers"], stateless=True),
+        SqlStep(name="wanted", sql="SELECT number, double FROM doubled WHERE number < 1000"),
+    ],
+    sinks=[
+        TableSink(name="parquet", reads="wanted", table="lake/parquet", format="parquet"),
+        TableSink(name="iceberg", reads="wanted", table="lake/iceberg", format="iceberg"),
+        TopicSink(name="topic", reads="wanted", topic="{out}", key="number"),
+    ],
+)
+"""
 
 
 def test_avro_and_protobuf_are_decoded_in_two_pipelines_of_one_session(
@@ -289,4 +338,13 @@ def test_what_spark_does_not_understand_is_told_at_its_step(
         with pytest.raises(SpecError) as caught:
             analyse([counting(kafka, "numbers", tmp_path, steps=[step])], spark)
         assert caught.value.problems[0].place == step.place
+        assert text in caught.value.problems[0].text
+    for sink, text in [
+        (TableSink(name="s", reads="numbers", table="t", partition_by=["nmber"]), 'no column "nmber" to partition by'),
+        (TopicSink(name="s", reads="numbers", topic="t", key="nmber"), "`nmber` cannot be resolved"),
+        (TopicSink(name="s", reads="numbers", topic="t", encode="raw"), "there is no column value to write"),
+    ]:
+        with pytest.raises(SpecError) as caught:
+            analyse([counting(kafka, "numbers", tmp_path, sinks=[sink])], spark)
+        assert caught.value.problems[0].place == sink.place
         assert text in caught.value.problems[0].text

@@ -11,10 +11,10 @@ import click
 
 from barnabas.cli.connection import client_properties, connection_options
 from barnabas.cli.durations import DURATION
-from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import POSITIVE64
 from barnabas.cli.output import json_option, print_json, remark
+from barnabas.cli.spark_failures import in_one_line
 from barnabas.cli.table_options import pairs, table_options
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def command(
                 on_progress=bar.show,
             )
         except Exception as error:
-            raise _in_one_line(error) from error
+            raise in_one_line(error, "The table is as its last commit left it: start the load again.") from error
     show(report, to, as_json=as_json)
 
 
@@ -248,11 +248,3 @@ def _bytes(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
-
-
-def _in_one_line(error: Exception) -> Exception:
-    """What Java's side of Spark says takes pages, of which the first line says what it was."""
-    if not type(error).__module__.startswith(("py4j", "pyspark")):
-        return error
-    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return Failed(f"Spark: {first.strip()} The table is as its last commit left it: start the load again.")

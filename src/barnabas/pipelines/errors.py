@@ -2,6 +2,7 @@
 
 PipelineError
 ├── InvalidOption      an option that means nothing, or not this value; the nearest known name is suggested
+│   └── NoPosition     positions are given by partition, and one has none: it is forgotten, or has just come
 ├── TopicMissing       a topic or partition that is to be read or written is not there
 ├── OffsetOutOfRange   an offset was asked for that the partition never had
 ├── DataLost           records that were still to be read are gone: removed by retention, or the topic was made anew
@@ -23,6 +24,7 @@ __all__ = [
     "DataLost",
     "InvalidOption",
     "MarkerRefused",
+    "NoPosition",
     "NotWritten",
     "OffsetOutOfRange",
     "PipelineError",
@@ -39,6 +41,10 @@ class PipelineError(BarnabasError):
 
 class InvalidOption(PipelineError):
     """An option of the source or the sink is not known, is missing, or has a value that means nothing."""
+
+
+class NoPosition(InvalidOption):
+    """Positions are given by partition, and one has none: it was forgotten, or was made since."""
 
 
 class TopicMissing(PipelineError):

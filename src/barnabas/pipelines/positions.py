@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.pipelines.errors import InvalidOption, OffsetOutOfRange
+from barnabas.pipelines.errors import InvalidOption, NoPosition, OffsetOutOfRange
 from barnabas.pipelines.offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def check_order(start: Offsets, end: Offsets) -> None:
 def _check_named(named: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]) -> None:
     wanted = set(partitions)
     if forgotten := sorted(wanted - named.keys()):
-        raise InvalidOption(
+        raise NoPosition(
             f"positions are given by partition, and {_listed(forgotten)} has none; name every partition (an offset of "
             "-2 is the beginning, -1 the end)"
         )

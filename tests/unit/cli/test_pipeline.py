@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.cli.pipeline.command import EXAMPLE_FILES
-from barnabas.pipelines.runner import status
+from barnabas.pipelines.runner import running, status
 from barnabas.pipelines.runner.status import QueryStatus
 from tests.unit.pipelines.runner.test_metrics import METRICS
 
@@ -98,6 +98,40 @@ def test_run_understands_its_options_before_it_starts(run: Run, example: Path, w
     result = run("pipeline", "run", example, *words)
     assert result.exit_code == 2
     assert text in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "told"),
+    [
+        ("py4j.protocol", "An error occurred while calling None.Context.\n: o.SparkException: No such Master\n\tat",
+         "Spark: o.SparkException: No such Master. Every sink is as its last batch left it"),
+        ("pyspark.errors", "[JAVA_GATEWAY_EXITED] Java gateway process exited", "Is Java 17 or newer on the PATH"),
+        ("pyspark.errors", "[SOMETHING] is not so.\n\nJVM stacktrace:", "Spark: [SOMETHING] is not so. Every sink is"),
+    ],
+)  # fmt: skip
+def test_what_spark_says_in_pages_is_told_in_one_line(
+    run: Run, example: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, told: str
+) -> None:
+    of_spark = type("OfSpark", (Exception,), {"__module__": module})
+
+    def fails(*_: object, **__: object) -> None:
+        raise of_spark(text)
+
+    monkeypatch.setattr(running, "run_pipelines", fails)
+    result = run("pipeline", "run", example)
+    assert result.exit_code == 1
+    assert told in result.stderr and "Traceback" not in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_a_java_process_that_is_gone_is_told_in_one_line(
+    run: Run, example: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr(running, "run_pipelines", fails)
+    result = run("pipeline", "run", example)
+    assert result.exit_code == 1 and "Spark's Java process has ended" in result.stderr
 
 
 def test_status_shows_lag_and_the_last_batch(run: Run, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import click
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, F, Group, option
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
+from barnabas.cli.spark_failures import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +120,10 @@ def analysed(pipelines: Sequence[Pipeline]) -> dict[str, str]:
     load("pyspark", "spark")
     from barnabas.pipelines.runner.analysis import analyse
 
-    return analyse(pipelines)
+    try:
+        return analyse(pipelines)
+    except Exception as error:
+        raise in_one_line(error, "Without --spark, no Spark is needed.") from error
 
 
 def show_problems(error: SpecError, *, as_json: bool) -> None:
@@ -219,7 +223,10 @@ def run(
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    run_pipelines(pipelines, master=master, config=settings, by_signals=True)
+    try:
+        run_pipelines(pipelines, master=master, config=settings, by_signals=True)
+    except Exception as error:
+        raise in_one_line(error, "Every sink is as its last batch left it: start the run again.") from error
 
 
 def chosen_trigger(every: str | None, *, available_now: bool) -> str | None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.pipelines.runner.views import make_views
+from barnabas.pipelines.errors import SinkRefused
+from barnabas.pipelines.runner.queries import encoded
+from barnabas.pipelines.runner.views import make_views, told_at
 from barnabas.pipelines.session import register, spark_session
+from barnabas.pipelines.sink_rows import check_schema
 from barnabas.pipelines.spec.flows import flow_to
+from barnabas.pipelines.spec.model import TopicSink
+from barnabas.pipelines.spec.places import Problem, SpecError, suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-    from barnabas.pipelines.spec.model import Pipeline
+    from barnabas.pipelines.spec.model import Pipeline, Sink
 
 
 def analyse(pipelines: Sequence[Pipeline], spark: SparkSession | None = None) -> dict[str, str]:
@@ -36,4 +41,22 @@ def _columns(spark: SparkSession, pipeline: Pipeline, index: int) -> str:
     own = spark.newSession()
     register(own)
     frame = make_views(own, pipeline, sink, flow, {source.name: source.start for source in flow.topics})
+    _check_written(frame, sink)
     return ", ".join(f"{field.name} {field.dataType.simpleString().upper()}" for field in frame.schema)
+
+
+def _check_written(frame: DataFrame, sink: Sink) -> None:
+    """Raise SpecError unless a view has the columns that its sink asks for."""
+    if isinstance(sink, TopicSink):
+        with told_at(sink, "key"):
+            rows = encoded(frame, sink)
+        try:
+            check_schema(rows.schema, sink.topic)
+        except SinkRefused as error:
+            raise SpecError([Problem(sink.place.at("from"), f'sink "{sink.name}": {error}')]) from error
+        return
+    for name in sink.partition_by:
+        if name not in frame.columns:
+            place = sink.place.at("partition_by")
+            hint = suggestion(name, frame.columns)
+            raise SpecError([Problem(place, f'"{sink.reads}" has no column "{name}" to partition by.{hint}')])

@@ -7,8 +7,8 @@ runs the batch again reads the same offsets here.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
     from barnabas.model.ids import TopicPartition
 
+REMEMBERED: Final = 4
+"""A batch asks for its own offsets, those of the one before, and the id; one more, so that none of them has to go."""
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -27,6 +30,8 @@ class Checkpoint:
 
     spark: SparkSession
     location: str
+    _read: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was read last from an address, where each file takes a job of Spark; what Spark wrote there once, stays."""
 
     @property
     def address(self) -> str:
@@ -65,7 +70,12 @@ class Checkpoint:
         if not is_remote(self.location):
             path = local_path(self.location) / name
             return path.read_text(encoding="utf-8") if path.is_file() else None
-        return self._remote_text(f"{self.location.rstrip('/')}/{name}")
+        text = self._read.pop(name, None) or self._remote_text(f"{self.location.rstrip('/')}/{name}")
+        if text is not None:
+            self._read[name] = text
+            if len(self._read) > REMEMBERED:
+                del self._read[next(iter(self._read))]
+        return text
 
     def _remote_text(self, address: str) -> str | None:
         try:

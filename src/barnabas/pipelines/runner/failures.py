@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from typing import Final
 
 _OURS: Final = re.compile(r"\bbarnabas\.(?P<module>[\w.]+)\.(?P<name>[A-Z]\w+): (?P<text>[^\n]+)")
-_PASSING: Final = frozenset({"ReadStalled", "ReplayChecked", "NotWritten"})
+_PASSING: Final = frozenset({"ReadStalled", "ReplayChecked", "NotWritten", "NoPosition"})
+"""The last one is for people who give positions; a pipeline gives all, but for partitions that come while it starts."""
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_RAISED: Final = re.compile(r"^(?!org\.|java\.|scala\.|py4j\.)(?:\w+\.)*[A-Z]\w*: .*\S", re.MULTILINE)
+"""The last line of a Python traceback; Java's exceptions stand in the same text."""
 _REFUSED_BY_SPARK: Final = re.compile(r"\b(AnalysisException|ParseException|requirement failed)\b")
 """What Spark will not do however often it is asked; a failed requirement names no class."""
 _LINE_LENGTH: Final = 300
@@ -36,5 +40,12 @@ def understood(error: BaseException) -> Failure:
         last = ours[-1]
         lasts = last["module"].startswith("pipelines") and last["name"] not in _PASSING
         return Failure(last["text"], not lasts)
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return Failure(first[:_LINE_LENGTH], not _REFUSED_BY_SPARK.search(whole))
+    return Failure(_line(error)[:_LINE_LENGTH], not _REFUSED_BY_SPARK.search(whole))
+
+
+def _line(error: BaseException) -> str:
+    """What somebody's Python said last, or else what Spark says first."""
+    text = str(error)
+    if (at := text.rfind(_TRACEBACK)) >= 0 and (raised := _RAISED.search(text, at + len(_TRACEBACK))):
+        return raised[0]
+    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)

@@ -19,7 +19,6 @@ from barnabas.pipelines.spec.model import (
     Pipeline,
     Sink,
     Source,
-    SqlStep,
     Step,
     TopicSource,
 )
@@ -38,28 +37,27 @@ if TYPE_CHECKING:
 def make_views(spark: SparkSession, pipeline: Pipeline, sink: Sink, flow: Flow, starts: Mapping[str, str]) -> DataFrame:
     """Make the views that lead to a sink; what it is to write. `starts` has where each topic source begins."""
     for source in flow.sources:
-        with _told_at(source):
+        with told_at(source):
             if isinstance(source, TopicSource):
                 for name, frame in _topic_views(spark, pipeline, source, starts[source.name]).items():
                     frame.createOrReplaceTempView(name)
             else:
                 _file_view(spark, pipeline, source).createOrReplaceTempView(source.name)
     for step in flow.steps:
-        with _told_at(step):
+        with told_at(step, "sql"):
             made = _made(spark, pipeline, step)
             _with_watermark(made, step.watermark).createOrReplaceTempView(step.name)
     return spark.table(sink.reads)
 
 
 @contextmanager
-def _told_at(element: Source | Step) -> Iterator[None]:
-    """Say where in the file it is what Spark does not understand."""
+def told_at(element: Source | Step | Sink, key: str = "") -> Iterator[None]:
+    """Say where in the file it is what Spark does not understand: at a key of this element, if that has a line."""
     try:
         yield
     except AnalysisException as error:
         text = " ".join(str(error).split("\n\n")[0].split("; line ")[0].split())
-        place = element.place.at("sql") if isinstance(element, SqlStep) else element.place
-        raise SpecError([Problem(place, f'"{element.name}": {text}')]) from error
+        raise SpecError([Problem(element.place.at(key), f'"{element.name}": {text}')]) from error
 
 
 def _topic_views(spark: SparkSession, pipeline: Pipeline, source: TopicSource, start: str) -> dict[str, DataFrame]:

@@ -192,9 +192,22 @@ def _file_source(source: FileSource, pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _exists(path: str) -> bool:
-    """Whether a path is there, or something that its wildcards match."""
+    """Whether a path is there, or something that its wildcards match, which are Hadoop's: * ? [ab] [^ab] {a,b}."""
+    return Path(path).exists() or any(map(_matches, _alternatives(path.replace("[^", "[!"))))
+
+
+def _matches(path: str) -> bool:
     whole = Path(path)
-    return any(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor)))) if "*" in path else whole.exists()
+    return any(Path(whole.anchor).glob(str(whole.relative_to(whole.anchor))))
+
+
+def _alternatives(path: str) -> list[str]:
+    """What a path with {a,b} in it stands for."""
+    found = re.search(r"\{([^{}]*)\}", path)
+    if found is None:
+        return [path]
+    each = (path[: found.start()] + text + path[found.end() :] for text in found[1].split(","))
+    return [alternative for one in each for alternative in _alternatives(one)]
 
 
 def _sql_step(step: SqlStep) -> Iterator[Problem]:

@@ -28,6 +28,8 @@ Traceback (most recent call last):
         (RuntimeError(IN_SPARK.format("barnabas.pipelines.tables.errors.TopicReplaced")), False),
         (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.NotWritten")), True),
         (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.ReplayChecked")), True),
+        (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.NoPosition")), True),
+        (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.InvalidOption")), False),
         (RuntimeError(IN_SPARK.format("barnabas.clients.errors.RequestRefused")), True),
     ],
 )
@@ -38,6 +40,13 @@ def test_what_pipelines_refuse_needs_somebody_and_the_rest_passes(error: Excepti
 def test_other_failures_are_told_by_their_first_line_and_pass() -> None:
     assert understood(OSError("\n  Connection reset  \nmore")) == Failure("Connection reset", True)
     assert understood(KeyboardInterrupt()) == Failure("KeyboardInterrupt", True)
+
+
+def test_a_mistake_in_somebodys_function_is_told_as_python_tells_it() -> None:
+    text = IN_SPARK.format("ZeroDivisionError") + "\nCaused by: org.apache.spark.api.python.PythonException: Traceback"
+    assert understood(RuntimeError(text)).text == "ZeroDivisionError: what happened. What to do"
+    java = IN_SPARK.format("org.apache.spark.SparkException")
+    assert understood(RuntimeError(java)).text.startswith("[STREAM_FAILED] Query")
 
 
 @pytest.mark.parametrize(

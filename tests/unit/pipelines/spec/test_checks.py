@@ -165,6 +165,12 @@ def test_functions_are_looked_for_without_running_them(
     assert (not found) if expected is None else any(expected in each for each in found)
 
 
+@pytest.mark.parametrize("path", ["test_*.py", "test_check?.py", "test_{none,c[a-h]ecks}.py", "test_[^a]hecks.p*"])
+def test_files_can_be_named_as_hadoop_names_them(path: str) -> None:
+    assert told(pipeline(sources=[ORDERS, replace(FILES, path=path)])) == []
+    assert told(pipeline(sources=[ORDERS, replace(FILES, path=f"no_{path}")])) != []
+
+
 def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
     found = told(pipeline(), pipeline(name="other"))
     assert len(found) == 1 and "tables/all, which sink" in found[0]

@@ -1,0 +1,27 @@
+"""What Spark says in pages, in one line: which of them tells what it was depends on who said it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.cli.failures import Failed
+
+GONE: Final = "Spark's Java process has ended."
+NOT_STARTED: Final = (
+    "Spark could not start, and says above why. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is the master one "
+    "that Spark knows?"
+)
+
+
+def in_one_line(error: Exception, advice: str) -> Exception:
+    """An error of Spark, or of the line to its Java process, as a failure with advice; others as they are."""
+    if isinstance(error, ConnectionError):
+        return Failed(f"{GONE} {advice}")
+    if not type(error).__module__.startswith(("py4j", "pyspark")):
+        return error
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    if "JAVA_GATEWAY_EXITED" in lines[0]:
+        return Failed(NOT_STARTED)
+    # Where Python called Java, the first line names the call, and Java's exception begins the next one.
+    said = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
+    return Failed(f"Spark: {said.rstrip('.')}. {advice}")
