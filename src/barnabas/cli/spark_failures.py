@@ -8,8 +8,8 @@ from barnabas.cli.failures import Failed
 
 GONE: Final = "Spark's Java process has ended."
 NOT_STARTED: Final = (
-    "Spark could not start, and says above why. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is the master one "
-    "that Spark knows?"
+    "Spark could not start, and says above why. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is the master "
+    "one that Spark knows?"
 )
 
 
