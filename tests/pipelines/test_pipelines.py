@@ -26,6 +26,7 @@ from barnabas.pipelines.runner.supervisor import QueryFailed
 from barnabas.pipelines.runner.table_sink import TableBatches
 from barnabas.pipelines.spec import (
     Pipeline,
+    Sink,
     SpecError,
     SqlStep,
     TableSink,
@@ -339,11 +340,12 @@ def test_what_spark_does_not_understand_is_told_at_its_step(
             analyse([counting(kafka, "numbers", tmp_path, steps=[step])], spark)
         assert caught.value.problems[0].place == step.place
         assert text in caught.value.problems[0].text
-    for sink, text in [
+    wrong: list[tuple[Sink, str]] = [
         (TableSink(name="s", reads="numbers", table="t", partition_by=["nmber"]), 'no column "nmber" to partition by'),
         (TopicSink(name="s", reads="numbers", topic="t", key="nmber"), "`nmber` cannot be resolved"),
         (TopicSink(name="s", reads="numbers", topic="t", encode="raw"), "there is no column value to write"),
-    ]:
+    ]
+    for sink, text in wrong:
         with pytest.raises(SpecError) as caught:
             analyse([counting(kafka, "numbers", tmp_path, sinks=[sink])], spark)
         assert caught.value.problems[0].place == sink.place
