@@ -25,6 +25,8 @@ __all__ = ["DATE", "Destination", "TableWriter", "write_files"]
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 FILE_BYTES: Final = 256 * 1024 * 1024
+SHOWN: Final = 60
+"""How much of a value an error shows."""
 MAX_OPEN_FILES: Final = 32
 """With more partitions at once, the file that got rows longest ago is closed: more files, not more memory."""
 DATE: Final = "record_date"
@@ -78,13 +80,20 @@ class TableWriter:
         if unfit := unfit_rows(batch, self._destination):
             row, reason = next(iter(unfit.items()))
             raise SchemaConflict(
-                f"{len(unfit)} rows have no place in the table: {reason}{_of_record(batch, row)}. Leave such rows out, "
-                "or keep them in a table that is not partitioned by it; nothing of this batch was added."
+                f"{len(unfit)} rows have no place in the table: {reason} ({self._which(batch, row)}). Leave such rows "
+                "out, or keep them in a table that is not partitioned by it; nothing of this batch was added."
             )
         self._waiting.append(fitted(batch, self._schema))
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_waiting()
+
+    def _which(self, batch: pa.RecordBatch, row: int) -> str:
+        """The record that a row came from, if the row still says so, or else what it has of the partition columns."""
+        place = ("_topic", "_partition", "_offset")
+        names = place if set(place) <= set(batch.schema.names) else self._destination.partition_by
+        values = {name: str(batch.column(name)[row])[:SHOWN] for name in names}
+        return ", ".join(f"{name.removeprefix('_')} {value}" for name, value in values.items())
 
     def finish(self) -> list[DataFile]:
         """Close all files; what was written."""
@@ -171,15 +180,6 @@ class _File:
     def abandon(self) -> None:
         """Close the file as it is: nobody will read it."""
         self._stream.close()
-
-
-def _of_record(batch: pa.RecordBatch, row: int) -> str:
-    """Which record a row came from, if the row still says so."""
-    place = ("_topic", "_partition", "_offset")
-    if not set(place) <= set(batch.schema.names):
-        return ""
-    topic, partition, offset = (batch.column(name)[row].as_py() for name in place)
-    return f" (offset {offset} of {topic}-{partition})"
 
 
 def _worth_a_dictionary(schema: pa.Schema) -> list[str]:

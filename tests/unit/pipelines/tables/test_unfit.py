@@ -70,8 +70,12 @@ def test_other_writers_are_told_which_record_has_no_place(tmp_path: Path) -> Non
     places = {"_topic": ["orders"] * 2, "_partition": [3, 3], "_offset": [16, 17]}
     rows = pa.record_batch({"name": names, **{name: pa.array(values) for name, values in places.items()}})
     destination = open_table(str(tmp_path / "t"), "parquet", partition_by=["name"]).destination()
-    with pytest.raises(SchemaConflict, match=r"255 are possible \(offset 17 of orders-3\)\. Leave such rows out"):
+    with pytest.raises(
+        SchemaConflict, match=r"are possible \(topic orders, partition 3, offset 17\)\. Leave such rows"
+    ):
         write_files([rows], destination)
+    with pytest.raises(SchemaConflict, match=r"are possible \(name b{60}\)\. Leave such rows"):
+        write_files([rows.select(["name"])], destination)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
