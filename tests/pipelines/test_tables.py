@@ -152,7 +152,11 @@ def test_of_two_jobs_one_is_fenced(opened: Opener) -> None:
             assert numbers(first) == list(range(30))
 
 
-def test_a_commit_whose_outcome_is_unknown_is_looked_up(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tries", [1, 5])
+def test_a_commit_whose_outcome_is_unknown_is_looked_up(
+    opened: Opener, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.pipelines.tables.table.TRIES", tries)
     with opened() as table:
         add(table, 0, 10)
         real = type(table)._append

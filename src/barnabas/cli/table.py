@@ -14,6 +14,7 @@ from barnabas.cli.output import Style, choose_style, json_option, print_json, pr
 from barnabas.cli.table_options import pairs, table_options
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
     from pathlib import Path
 
@@ -66,7 +67,7 @@ def describe(
         note, size, columns = owned(table.last_note(), table.location), table.size(), table.schema()
         partition_by = list(table.partition_by)
     offsets = {place: offset for place, offset in note.offsets.items() if place != BATCHES}
-    ends = _ends(offsets, bootstrap_server, command_config)
+    ends = _ends(offsets, note.topic_ids, bootstrap_server, command_config)
     partitions: list[dict[str, Any]] = [
         {
             "topic": each.topic,
@@ -201,14 +202,20 @@ def _open(place: str, kind: str, catalog: str, options: tuple[str, ...]) -> Tabl
     return open_table(place, kind, catalog=catalog, options=pairs(options))
 
 
-def _ends(offsets: Any, bootstrap_server: str, command_config: Path | None) -> dict[TopicPartition, int]:
-    """Where the partitions end now, as far as a broker answers."""
+def _ends(
+    places: Iterable[TopicPartition], topic_ids: Mapping[str, str], bootstrap_server: str, command_config: Path | None
+) -> dict[TopicPartition, int]:
+    """Where the partitions end now, as far as a broker answers and their topics are those that were loaded."""
     from barnabas.cli.connection import open_admin
     from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 
     try:
         with open_admin(bootstrap_server, command_config) as admin:
-            return admin.end_offsets(list(offsets), committed=True)
+            found = admin.describe_topics(sorted({place.topic for place in places}))
+            anew = {topic.name for topic in found if (topic.topic_id or "") != topic_ids[topic.name]}
+            for name in sorted(anew):
+                remark(f"The lag of {name} is not known: the topic was deleted and made again since it was loaded.")
+            return admin.end_offsets([place for place in places if place.topic not in anew], committed=True)
     except (BrokerUnreachable, RequestRefused) as error:
         remark(f"The lag is not known: {error}")
         return {}

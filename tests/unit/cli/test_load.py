@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from barnabas.cli.durations import DURATION
 from barnabas.cli.load import told
 from barnabas.cli.main import cli
+from barnabas.clients.admin import TopicInfo
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
 from barnabas.pipelines.loading.plan import check_position, plan_round
@@ -22,6 +23,7 @@ from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.writing import write_files
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -56,12 +58,51 @@ def test_progress_in_words() -> None:
 def test_a_round_covers_so_much_and_notes_where_new_partitions_are() -> None:
     planned = plan_round({P0: 10, P1: 5}, {P0: 110, P1: 5}, {P0: 10}, tasks=2, most=40)
     assert planned.ranges == [OffsetRange("t", 0, 10, 50), OffsetRange("t", 1, 5, 5)]
-    assert planned.pieces == [OffsetRange("t", 0, 10, 50)]
+    assert planned.pieces == [(OffsetRange("t", 0, 10, 50),)]
 
 
 def test_large_rounds_are_cut_for_tasks() -> None:
     planned = plan_round({P0: 0}, {P0: 2_000_000}, {}, tasks=2)
-    assert [piece.size for piece in planned.pieces] == [500_000] * 4
+    assert [[each.size for each in piece] for piece in planned.pieces] == [[500_000]] * 4
+
+
+@pytest.mark.parametrize("tasks", [2, 100])
+def test_small_ranges_share_tasks(tasks: int) -> None:
+    places = [TopicPartition("t", number) for number in range(1000)]
+    ends = {place: 1_000_000 if place.partition == 500 else 5 for place in places}
+    planned = plan_round(dict.fromkeys(places, 0), ends, {}, tasks)
+    assert [each for piece in planned.pieces for each in piece] == list(planned.ranges)
+    assert 32 <= len(planned.pieces) <= max(64, 2 * tasks)
+    assert max(map(len, planned.pieces)) <= 18
+
+
+def test_a_load_that_never_waits_is_refused() -> None:
+    done = CliRunner().invoke(cli, ["load", "t", "--to", "t", "--every", "0s", "--bootstrap-server", "127.0.0.1:1"])
+    assert done.exit_code == 1
+    assert "0 s is no time to wait" in done.output
+
+
+def test_the_lag_behind_another_topic_of_the_name_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Admin:
+        def __enter__(self) -> Admin:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing is open."""
+
+        def describe_topics(self, names: Sequence[str]) -> list[TopicInfo]:
+            return [TopicInfo(name=name, topic_id=f"{name}-now", partitions=()) for name in names]
+
+        def end_offsets(self, places: Sequence[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
+            return dict.fromkeys(places, 7)
+
+    with open_table(str(tmp_path), "parquet") as table:
+        ranges = [OffsetRange("new", 0, 0, 5), OffsetRange("same", 0, 0, 5)]
+        table.commit("p", ranges, {"new": "new-before", "same": "same-now"}, [], pa.schema([("n", pa.int64())]))
+    monkeypatch.setattr("barnabas.cli.connection.open_admin", lambda *_: Admin())
+    shown = CliRunner().invoke(cli, ["table", "describe", str(tmp_path), "--json"])
+    assert [each["lag"] for each in json.loads(shown.stdout)["partitions"]] == [None, 2]
+    assert "The lag of new is not known: the topic was deleted and made again" in shown.stderr
 
 
 def test_a_position_that_the_topic_does_not_have_is_refused() -> None:

@@ -108,7 +108,7 @@ class Json:
                 left = self._parts(values, low, middle, reasons)
                 return left + self._parts(values, middle, high, reasons)
             problem = error
-        if self.evolves and self._learn(values[low : low + SAMPLE].to_pylist()):
+        if self.evolves and self._learn(values[low : low + SAMPLE]):
             return self._parts(values, low, high, reasons)
         reasons[low] = self._reason(values[low].as_py(), problem)
         return []
@@ -132,12 +132,12 @@ class Json:
             raise _Unlike("more than one JSON object")
         return table.select(self._pruned.names).cast(self._pruned)
 
-    def _learn(self, values: list[bytes | None]) -> bool:
+    def _learn(self, values: pa.Array) -> bool:
         """Add the fields of these values that are new, if the first of them has one; whether the schema grew."""
         seen = pa.struct([])
         for index, value in enumerate(values):
             try:
-                seen = join(seen, infer(_loads(value or b"{}")))
+                seen = join(seen, infer(_loads(value.as_py() or b"{}")))
             except (ValueError, RecursionError, Unfit):
                 if index == 0:
                     return False

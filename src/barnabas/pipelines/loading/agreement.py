@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from barnabas.pipelines.loading.plan import Piece
     from barnabas.pipelines.loading.task import Done
-    from barnabas.pipelines.offsets import OffsetRange
 
-    Again = Callable[[Sequence[OffsetRange], pa.Schema], Sequence[Done]]
+    Again = Callable[[Sequence[Piece], pa.Schema], Sequence[Done]]
 
 
 def agree(table: pa.Schema, results: Sequence[Done], again: Again) -> tuple[list[Done], pa.Schema]:
@@ -34,6 +34,6 @@ def agree(table: pa.Schema, results: Sequence[Done], again: Again) -> tuple[list
         misfits = [index for index, done in enumerate(found) if index in merged.misfits or not done.has_place]
         if not misfits:
             return found, agreed
-        redone = again([found[index].range for index in misfits], agreed)
+        redone = again([found[index].piece for index in misfits], agreed)
         for index, done in zip(misfits, redone, strict=True):
             found[index] = done

@@ -23,7 +23,7 @@ from barnabas.pipelines.decode.contract import METADATA, Decoder
 from barnabas.pipelines.errors import InvalidOption, PipelineError
 from barnabas.pipelines.loading.agreement import agree
 from barnabas.pipelines.loading.dead_letters import check_letters, deliver
-from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Round, check_position, plan_round
+from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Piece, Round, check_position, plan_round
 from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.same_decoder import check_decoder
 from barnabas.pipelines.loading.task import Done, Work, run_task, table_columns
@@ -99,6 +99,8 @@ def load(
 
     Raises PipelineError, above all its TableErrors, before anything is written or with nothing half-written.
     """
+    if every is not None and every <= 0:
+        raise InvalidOption(f"a load looks for more every so often, and {every:g} s is no time to wait: give 30s")
     pipeline = name or f"load-{topic}"
     settings = LoadSettings(
         topic=topic,
@@ -283,9 +285,7 @@ class LoadJob:
         """The table's columns for rows of this schema."""
         return table_columns(rows, self._table.partition_by)
 
-    def _run_tasks(
-        self, spark: SparkSession, pieces: Sequence[OffsetRange], decoder: Decoder, counted: Any
-    ) -> list[Done]:
+    def _run_tasks(self, spark: SparkSession, pieces: Sequence[Piece], decoder: Decoder, counted: Any) -> list[Done]:
         work = Work(
             self._settings.client,
             decoder,
@@ -296,9 +296,9 @@ class LoadJob:
         context = spark.sparkContext
         shared = context.broadcast(work)
 
-        def task(piece: OffsetRange) -> Done:
+        def task(piece: Piece) -> Done:
             done = run_task(piece, shared.value)
-            counted.add((done.records, done.size, piece.size))
+            counted.add((done.records, done.size, sum(each.size for each in piece)))
             return done
 
         try:
@@ -307,7 +307,7 @@ class LoadJob:
             shared.unpersist()
         for done in results:
             if done.error is not None:
-                raise PipelineError(f"{done.range} could not be loaded: {done.error}")
+                raise PipelineError(done.error)
         return results
 
     def _agreed(self, spark: SparkSession, results: list[Done], counted: Any) -> tuple[list[Done], pa.Schema]:
@@ -315,7 +315,7 @@ class LoadJob:
         known = self._table.schema()
         base = METADATA if known is None else self._without_date(known)
 
-        def again(pieces: Sequence[OffsetRange], agreed: pa.Schema) -> list[Done]:
+        def again(pieces: Sequence[Piece], agreed: pa.Schema) -> list[Done]:
             self._check_place(agreed)
             return self._run_tasks(spark, pieces, self._decoder_for(agreed), counted)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate, groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
@@ -17,6 +19,13 @@ ROUND_OFFSETS: Final = 4_000_000
 """How many offsets a commit covers at most: what a crash makes us read again."""
 PIECE_OFFSETS: Final = 250_000
 """A task gets at least so many, where there are that many: a consumer takes a moment to get going."""
+MOST_TASKS: Final = 64
+"""More partitions than that share tasks, unless the cluster can run more at once: each task costs, and writes files."""
+RANGE_COST: Final = 10_000
+"""What it costs to begin with a range, in offsets that could be read meanwhile."""
+
+Piece = tuple[OffsetRange, ...]
+"""What one task reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +34,7 @@ class Round:
 
     ranges: Sequence[OffsetRange]
     """What the commit moves past, one range for each partition; one that is empty only notes where a partition is."""
-    pieces: Sequence[OffsetRange]
+    pieces: Sequence[Piece]
     """The same for tasks."""
 
 
@@ -35,7 +44,19 @@ def plan_round(start: Offsets, end: Offsets, known: Offsets, tasks: int, most: i
     taken = {each.place for each in ranges}
     new = [OffsetRange(*place, start[place], start[place]) for place in sorted(start) if place not in {*known, *taken}]
     total = sum(each.size for each in ranges)
-    return Round([*ranges, *new], split(ranges, min(2 * tasks, max(1, total // PIECE_OFFSETS))))
+    cut = split(ranges, min(2 * tasks, max(1, total // PIECE_OFFSETS)))
+    return Round([*ranges, *new], grouped(cut, max(2 * tasks, MOST_TASKS)))
+
+
+def grouped(ranges: Sequence[OffsetRange], most: int) -> list[Piece]:
+    """The ranges in order, in so many pieces of about the same cost, or each alone if they are not more than that."""
+    if len(ranges) <= most:
+        return [(each,) for each in ranges]
+    costs = [each.size + RANGE_COST for each in ranges]
+    begins = accumulate(costs, initial=0)
+    total = sum(costs)
+    numbered = [(begin * most // total, each) for begin, each in zip(begins, ranges, strict=False)]
+    return [tuple(each for _, each in group) for _, group in groupby(numbered, key=itemgetter(0))]
 
 
 def check_position(stored: Offsets, first: Offsets, last: Offsets, *, fail_on_data_loss: bool) -> None:

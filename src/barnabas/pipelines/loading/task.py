@@ -1,4 +1,4 @@
-"""What a task of a load does: read a range, decode it, write files. No row goes through the JVM.
+"""What a task of a load does: read its ranges, decode them, write files. No row goes through the JVM.
 
 Errors that we raise on purpose come back as a result: Spark would try the task again, for nothing, and wrap the message
 into pages of Java.
@@ -13,16 +13,17 @@ import pyarrow as pa
 
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.decode.contract import Decoded, to_dead, without
+from barnabas.pipelines.errors import DataLost, PipelineError
 from barnabas.pipelines.reading import read_range
 from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.unfit import unfit_rows
 from barnabas.pipelines.tables.writing import DATE, TableWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from barnabas.pipelines.decode.contract import Decoder
-    from barnabas.pipelines.offsets import OffsetRange
+    from barnabas.pipelines.loading.plan import Piece
     from barnabas.pipelines.tables.contract import DataFile
     from barnabas.pipelines.tables.destinations import Destination
 
@@ -42,9 +43,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a range."""
+    """What became of a piece."""
 
-    range: OffsetRange
+    piece: Piece
     schema: pa.Schema
     """Of the rows, as the decoder knows it now."""
     files: Sequence[DataFile] = ()
@@ -65,14 +66,14 @@ def table_columns(rows: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
     return rows.append(pa.field(DATE, pa.date32()))
 
 
-def run_task(wanted: OffsetRange, work: Work) -> Done:
-    """Read, decode and write a range."""
+def run_task(piece: Piece, work: Work) -> Done:
+    """Read, decode and write a piece."""
     decoder = work.decoder
     records = size = 0
     has_place = True
     try:
         with TableWriter(work.rows) as rows, TableWriter(work.dead) as dead:
-            for batch in read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss):
+            for batch in _read(piece, work):
                 records += batch.num_rows
                 size += _size(batch)
                 decoded = _fitting(decoder.decode(batch), batch, work.rows)
@@ -85,10 +86,26 @@ def run_task(wanted: OffsetRange, work: Work) -> Done:
                 if decoded.dead.num_rows:
                     dead.write(decoded.dead)
             if not has_place:
-                return Done(wanted, decoder.schema, records=records, size=size, has_place=False)
-            return Done(wanted, decoder.schema, rows.finish(), dead.finish(), records, size)
+                return Done(piece, decoder.schema, records=records, size=size, has_place=False)
+            return Done(piece, decoder.schema, rows.finish(), dead.finish(), records, size)
     except BarnabasError as error:
-        return Done(wanted, decoder.schema, error=str(error) or type(error).__name__)
+        return Done(piece, decoder.schema, error=str(error) or type(error).__name__)
+
+
+def _read(piece: Piece, work: Work) -> Iterator[pa.RecordBatch]:
+    for wanted in piece:
+        try:
+            yield from read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss)
+        except BarnabasError as error:
+            raise PipelineError(f"{wanted} could not be loaded: {_told(error)}") from error
+
+
+def _told(error: BarnabasError) -> str:
+    """What happened; the way out is that of a load, where the reader names the one of Spark's source."""
+    text = str(error) or type(error).__name__
+    return (
+        text.replace("set failOnDataLoss to false", "give --allow-data-loss") if isinstance(error, DataLost) else text
+    )
 
 
 def _has_place(rows: pa.Schema, table: Destination) -> bool:

@@ -114,15 +114,24 @@ class Table(ABC):
             self._append(version, note, files, plain_schema(schema))
             return Outcome.COMMITTED
 
-        return self._insisting(attempt)
+        def landed() -> Outcome | None:
+            last = self._look().note
+            return Outcome.COMMITTED if last is not None and last.id in ours else None
 
-    def _insisting(self, attempt: Callable[[], T]) -> T:
-        """Look at the table and change it, again if another commit came between. Raises Fenced if that does not end."""
+        return self._insisting(attempt, landed)
+
+    def _insisting(self, attempt: Callable[[], T], landed: Callable[[], T | None] = lambda: None) -> T:
+        """Look at the table and change it, again if another commit came between. Raises Fenced if that does not end.
+
+        `landed` says what became of the last try, if it was made all the same.
+        """
         for _ in range(TRIES):
             try:
                 return attempt()
             except Conflict as conflict:
                 log.warning("%s: %s; looking again", self.location, conflict)
+        if (outcome := landed()) is not None:
+            return outcome
         raise Fenced(
             f"{self.location} was changed by others {TRIES} times while a commit was tried: another job writes to this "
             "table. Stop it and start again; nothing was added."

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.pipelines.decode.contract import Decoder
+    from barnabas.pipelines.loading.plan import Piece
 
     Document = dict[str, Any]
 
@@ -61,19 +62,19 @@ def told(value: Any) -> Any:
 def test_every_value_is_in_a_row_or_dead(tasks: list[list[Document]]) -> None:
     rows: dict[int, dict[int, Document]] = {}
 
-    def run(pieces: Sequence[OffsetRange], schema: pa.Schema) -> list[Done]:
+    def run(pieces: Sequence[Piece], schema: pa.Schema) -> list[Done]:
         done = []
         for piece in pieces:
             decoder = Json().bound(schema)
-            rows[piece.partition] = decoded(tasks[piece.partition], decoder)
+            rows[piece[0].partition] = decoded(tasks[piece[0].partition], decoder)
             done.append(Done(piece, decoder.schema))
         return done
 
-    pieces = [OffsetRange("t", index, 0, len(documents)) for index, documents in enumerate(tasks)]
+    pieces = [(OffsetRange("t", index, 0, len(documents)),) for index, documents in enumerate(tasks)]
     results, schema = agree(METADATA, run(pieces, METADATA), run)
     for done, documents in zip(results, tasks, strict=True):
         assert all(schema.field(field.name).type == field.type for field in done.schema), "a value without a column"
-        assert all(row == told(documents[offset]) for offset, row in rows[done.range.partition].items())
+        assert all(row == told(documents[offset]) for offset, row in rows[done.piece[0].partition].items())
 
 
 @pytest.mark.parametrize("format", ["parquet", "iceberg"])

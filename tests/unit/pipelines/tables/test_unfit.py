@@ -54,7 +54,7 @@ def test_a_load_makes_a_dead_letter_of_it(tmp_path: Path, kind: str, monkeypatch
         open_table(str(tmp_path / "t"), kind, partition_by=["text"]) as table,
         open_table(str(tmp_path / "t_dead"), kind) as dead,
     ):
-        done = run_task(OffsetRange("t", 0, 100, 103), Work({}, Json(), table.destination(), dead.destination()))
+        done = run_task((OffsetRange("t", 0, 100, 103),), Work({}, Json(), table.destination(), dead.destination()))
         assert done.error is None
         ranges = one(100, 103)
         assert table.commit("p", ranges, IDS, done.files, done.schema) is Outcome.COMMITTED
@@ -129,7 +129,7 @@ def test_times_beyond_the_calendar_are_rows_as_all_others(
         open_table(str(tmp_path / "t_dead"), kind) as dead,
     ):
         decoder = choose_decoder("string")
-        done = run_task(OffsetRange("t", 0, 100, 102), Work({}, decoder, table.destination(), dead.destination()))
+        done = run_task((OffsetRange("t", 0, 100, 102),), Work({}, decoder, table.destination(), dead.destination()))
         assert (done.error, done.dead_files) == (None, [])
         schema = decoder.schema.append(pa.field("record_date", pa.date32())) if by else decoder.schema
         table.commit("p", one(100, 102), IDS, done.files, schema)

@@ -1,0 +1,76 @@
+"""A topic of many partitions with few records each: they share tasks and files, and what goes wrong names its range."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.clients.errors import BrokerUnreachable
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.loading import plan
+from barnabas.pipelines.reading import _RangeReader
+from barnabas.pipelines.tables.opening import open_table
+from tests.support.load_jobs import MemoryTopic, load_from
+from tests.support.tables import content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from barnabas.pipelines.offsets import OffsetRange, Offsets
+
+
+def test_they_share_tasks_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "MOST_TASKS", 3)
+    topic, place = MemoryTopic(partitions=40), str(tmp_path / "t")
+    for number in range(40):
+        topic.send(b'{"n": %d}' % number, b"broken", partition=number)
+    topic.send(b'{"n": 40}', partition=39)
+    assert load_from(topic, place, monkeypatch).dead == 40
+    with open_table(place, "parquet") as table:
+        assert table.size().files == 3
+        rows = content("parquet", place, table.schema()).column("n").to_pylist()
+    assert sorted(rows) == list(range(41))
+    assert content("parquet", f"{place}_dead").num_rows == 40
+
+
+class Cut(MemoryTopic):
+    """A topic that lost what was still to be read of its partition 2."""
+
+    def read(self, wanted: OffsetRange, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
+        if wanted.partition == 2:
+            reader = object.__new__(_RangeReader)
+            reader._fail = True
+            reader._lost("t-2 begins at offset 9 now")
+        return super().read(wanted, *given, **named)
+
+
+def test_an_error_names_the_range_and_the_way_out_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "MOST_TASKS", 1)
+    topic = Cut(partitions=4)
+    for number in range(4):
+        topic.send(b"{}", partition=number)
+    expected = (
+        r"t-2 \[0, 1\) could not be loaded: t-2 begins at offset 9 now\. To go on without them, give --allow-data"
+    )
+    with pytest.raises(PipelineError, match=expected):
+        load_from(topic, str(tmp_path / "t"), monkeypatch)
+
+
+def test_a_group_that_was_not_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Offsets] = []
+
+    def commit(_: str, offsets: Offsets) -> None:
+        told.append(offsets)
+        if len(told) == 1:
+            raise BrokerUnreachable("nobody answers")
+
+    topic = MemoryTopic()
+    monkeypatch.setattr(topic, "commit", commit)
+    topic.send(b"{}")
+    load_from(topic, str(tmp_path / "t"), monkeypatch)
+    assert len(told) == 2
+    assert told[0] == told[1]
