@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.offsets import between
 from barnabas.pipelines.positions import check_order, offsets_at
 from barnabas.pipelines.tasks import read_task, tasks, wanted_columns
@@ -29,6 +28,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The ranges, as the cluster has them now."""
+        from barnabas.pipelines.cluster import ClusterView  # on the driver only: tasks need no admin client
+
         options = self._options
         with ClusterView(options.client) as cluster:
             partitions = cluster.partitions(options.selection)

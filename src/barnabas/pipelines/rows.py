@@ -1,20 +1,23 @@
-"""What a record looks like as a row: the columns of Spark's own Kafka source, in Arrow and in Spark's words.
+"""What a record looks like as a row of Arrow: the columns of Spark's own Kafka source; `columns` has them for Spark.
 
-Spark takes Arrow batches only if their schema is exactly the one that it makes of its own types, so both are written
-down side by side. Importing this loads pyarrow.
+Spark takes Arrow batches only if their schema is exactly the one that it makes of its own types. Importing this loads
+pyarrow.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 HEADERS: Final = pa.list_(
     pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 )
@@ -30,11 +33,7 @@ RECORD_SCHEMA: Final = pa.schema(
         pa.field("timestampType", pa.int32()),
     ]
 )
-RECORD_DDL: Final = (
-    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT"
-)
 HEADERS_FIELD: Final = pa.field("headers", HEADERS)
-HEADERS_DDL: Final = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 
 
 def record_schema(*, include_headers: bool = False, columns: Collection[str] | None = None) -> pa.Schema:
@@ -43,46 +42,85 @@ def record_schema(*, include_headers: bool = False, columns: Collection[str] | N
     return whole if columns is None else pa.schema([field for field in whole if field.name in columns])
 
 
-def record_ddl(*, include_headers: bool = False) -> str:
-    """The same for Spark."""
-    return f"{RECORD_DDL}, {HEADERS_DDL}" if include_headers else RECORD_DDL
-
-
 def to_batch(messages: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     """Messages of confluent-kafka, all of one partition, as a batch with these columns.
 
     Whatever is done to each message is done by `map` with a method of its class: no line of Python runs per record.
+    Buffers are made here and not by `pa.array`, which loads pandas wherever that is installed: some 35 MB in each of
+    Spark's workers.
     """
-    return pa.record_batch([_COLUMNS[field.name](messages) for field in schema], schema=schema)
+    records = _Records(messages)
+    return pa.record_batch([_COLUMNS[field.name](records) for field in schema], schema=schema)
 
 
-def _keys(messages: Sequence[Any]) -> pa.Array:
-    return pa.array(list(map(type(messages[0]).key, messages)), pa.binary())
+class _Records:
+    """Messages, and what more than one column is made of."""
+
+    def __init__(self, messages: Sequence[Any]) -> None:
+        self.messages = messages
+        self.kind = type(messages[0])
+
+    @cached_property
+    def times(self) -> list[tuple[int, int]]:
+        """The kind of each timestamp, in librdkafka's numbers, and its milliseconds."""
+        return list(map(self.kind.timestamp, self.messages))
+
+    @cached_property
+    def time_kinds(self) -> set[int]:
+        """The kinds that there are."""
+        return set(map(itemgetter(0), self.times))
 
 
-def _values(messages: Sequence[Any]) -> pa.Array:
-    return pa.array(list(map(type(messages[0]).value, messages)), pa.binary())
+def _keys(records: _Records) -> pa.Array:
+    return _binary(list(map(records.kind.key, records.messages)))
 
 
-def _topics(messages: Sequence[Any]) -> pa.Array:
-    return pa.repeat(pa.scalar(messages[0].topic(), pa.string()), len(messages))
+def _values(records: _Records) -> pa.Array:
+    return _binary(list(map(records.kind.value, records.messages)))
 
 
-def _partitions(messages: Sequence[Any]) -> pa.Array:
-    return pa.repeat(pa.scalar(messages[0].partition(), pa.int32()), len(messages))
+def _binary(values: list[bytes | None]) -> pa.Array:
+    if None not in values:
+        present = cast("list[bytes]", values)
+        return _joined(present, pa.binary())
+    if all(value is None for value in values):
+        return pa.nulls(len(values), pa.binary())
+    return pa.array(values, pa.binary())
 
 
-def _offsets(messages: Sequence[Any]) -> pa.Array:
-    return pa.array(list(map(type(messages[0]).offset, messages)), pa.int64())
+def _joined(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    ends = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(np.fromiter(map(len, values), np.int32, len(values)), out=ends[1:])
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(values))])
 
 
-def _timestamps(messages: Sequence[Any]) -> pa.Array:
-    pairs = list(map(type(messages[0]).timestamp, messages))
-    if 0 in map(itemgetter(0), pairs):
-        given = [time if kind else None for kind, time in pairs]
+def _topics(records: _Records) -> pa.Array:
+    return pa.repeat(_joined([records.messages[0].topic().encode()], pa.string())[0], len(records.messages))
+
+
+def _partitions(records: _Records) -> pa.Array:
+    return _constant(records.messages[0].partition(), len(records.messages))
+
+
+def _offsets(records: _Records) -> pa.Array:
+    found = np.fromiter(map(records.kind.offset, records.messages), np.int64, len(records.messages))
+    return _numbers(found, pa.int64())
+
+
+def _numbers(found: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(found), [None, pa.py_buffer(found)])
+
+
+def _constant(number: int, count: int) -> pa.Array:
+    return _numbers(np.full(count, number, np.int32), pa.int32())
+
+
+def _timestamps(records: _Records) -> pa.Array:
+    if 0 in records.time_kinds:
+        times = pa.array([time if kind else None for kind, time in records.times], MILLISECONDS)
     else:
-        given = list(map(itemgetter(1), pairs))
-    times = pa.array(given, pa.timestamp("ms", tz="UTC"))
+        found = np.fromiter(map(itemgetter(1), records.times), np.int64, len(records.times))
+        times = _numbers(found, MILLISECONDS)
     try:
         return times.cast(TIMESTAMP)
     except pa.ArrowInvalid:
@@ -94,17 +132,19 @@ def _representable(times: pa.Array) -> pa.Array:
     limit = (2**63 - 1) // 1000
     return pa.array(
         [time if time is not None and abs(time) <= limit else None for time in times.cast(pa.int64()).to_pylist()],
-        pa.timestamp("ms", tz="UTC"),
+        MILLISECONDS,
     ).cast(TIMESTAMP)
 
 
-def _timestamp_types(messages: Sequence[Any]) -> pa.Array:
+def _timestamp_types(records: _Records) -> pa.Array:
     """Kafka's numbers: -1 for none, 0 for the producer's time, 1 for the broker's. librdkafka's are one more."""
-    return pa.array([message.timestamp()[0] - 1 for message in messages], pa.int32())
+    if len(records.time_kinds) == 1:
+        return _constant(records.times[0][0] - 1, len(records.messages))
+    return pa.array([kind - 1 for kind, _ in records.times], pa.int32())
 
 
-def _headers(messages: Sequence[Any]) -> pa.Array:
-    return pa.array([_pairs(message.headers()) for message in messages], HEADERS)
+def _headers(records: _Records) -> pa.Array:
+    return pa.array([_pairs(headers) for headers in map(records.kind.headers, records.messages)], HEADERS)
 
 
 def _pairs(headers: Any) -> list[dict[str, Any]] | None:

@@ -1,7 +1,8 @@
 """`format("barnabas")` in Spark: the class that Spark asks for readers and writers.
 
 Spark makes one in a Python process of its own for every question (the schema, a batch's plan, a stream's offsets), so
-it keeps nothing; options are read where they are needed, and first when `load()` asks for the schema.
+it keeps nothing; options are read where they are needed, and first when `load()` asks for the schema. Those processes
+stay, so each loads only what its question needs.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
-from barnabas.pipelines.batch import BatchReader
+from barnabas.pipelines.columns import record_ddl
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.options import GivenOptions
-from barnabas.pipelines.rows import record_ddl
-from barnabas.pipelines.sink import BatchWriter
 from barnabas.pipelines.sink_options import sink_options
 from barnabas.pipelines.source_options import KNOWN, WITHOUT_EFFECT, batch_options, stream_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from barnabas.pipelines.batch import BatchReader
+    from barnabas.pipelines.sink import BatchWriter
     from barnabas.pipelines.stream import StreamReader
     from barnabas.pipelines.stream_sink import StreamWriter
 
@@ -41,6 +42,8 @@ class BarnabasSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """For `spark.read`."""
+        from barnabas.pipelines.batch import BatchReader
+
         return BatchReader(batch_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -52,6 +55,8 @@ class BarnabasSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`."""
+        from barnabas.pipelines.sink import BatchWriter
+
         return BatchWriter(sink_options(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
