@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines import batch
+from barnabas.pipelines import cluster
 from barnabas.pipelines.batch import BatchReader
 from barnabas.pipelines.errors import InvalidOption
 from barnabas.pipelines.offsets import OffsetRange
@@ -45,7 +45,7 @@ class Numbers:
 
 
 def read(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[object]:
-    monkeypatch.setattr(batch, "ClusterView", lambda _: Numbers())
+    monkeypatch.setattr(cluster, "ClusterView", lambda _: Numbers())
     found = batch_options({"kafka.bootstrap.servers": "any", "subscribe": "t"} | options)
     return list(BatchReader(found, from_arrow_schema(record_schema())).partitions())
 
