@@ -17,6 +17,7 @@ from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, open_client, prop
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, RequestRefused, error_code
 from barnabas.clients.library import load, load_kafka
 from barnabas.clients.limits import MAX_INT32, MAX_INT64, MOST_PARTITIONS, MOST_REPLICAS, within
+from barnabas.clients.logins import LoginErrors
 from barnabas.clients.records import as_milliseconds
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
@@ -122,11 +123,13 @@ class Admin:
         self._timeout = timeout
         load("confluent_kafka.admin", "clients")
         self._kafka = load_kafka()
-        found = {"log_level": 0, "logger": None, **properties(bootstrap_servers, config, kafka_properties, {})}
+        found = properties(bootstrap_servers, config, kafka_properties, {})
         self._properties = {
             name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()
         }
-        self._client = open_client(self._kafka.admin, "AdminClient", found)
+        self._logins = LoginErrors()
+        own = {"log_level": 0, "logger": None, "error_cb": self._logins}
+        self._client = open_client(self._kafka.admin, "AdminClient", {**own, **found})
         connect(bootstrap_servers, min(timeout, CONNECT_TIMEOUT)).socket.close()
 
     def __enter__(self) -> Self:
@@ -374,14 +377,14 @@ class Admin:
     def _metadata(self) -> Any:
         deadline = min(self._timeout, METADATA_TIMEOUT)
         try:
-            return self._client.list_topics(timeout=deadline)
+            return self._answered(self._client.list_topics(timeout=deadline))
         except self._kafka.KafkaException as error:
             raise self._translated(error.args[0], deadline) from error
 
     def _result(self, future: Future[Any], what: str = "") -> Any:
         """What a broker answered; `what` was asked about is named if it is not there, for brokers do not."""
         try:
-            return future.result(self._timeout + 1)
+            return self._answered(future.result(self._timeout + 1))
         except self._kafka.KafkaException as error:
             raise self._translated(error.args[0], self._timeout, what) from error
         except TimeoutError as error:
@@ -399,8 +402,17 @@ class Admin:
             return self._silence(deadline)
         return BrokerUnreachable(f"{self._bootstrap_servers}: {error.str()}")
 
-    def _silence(self, deadline: float) -> BrokerSilent:
-        return BrokerSilent(f"{self._bootstrap_servers} takes connections but gave no answer within {deadline:g} s")
+    def _answered(self, answer: Any) -> Any:
+        """The answer; whatever went wrong with connections before is over."""
+        self._client.poll(0)
+        self._logins.forget()
+        return answer
+
+    def _silence(self, deadline: float) -> BrokerUnreachable:
+        self._client.poll(0)
+        return self._logins.failure or BrokerSilent(
+            f"{self._bootstrap_servers} takes connections but gave no answer within {deadline:g} s"
+        )
 
 
 def _count_or_default(what: str, topic: str, number: int | None, most: int) -> int:

@@ -4,7 +4,8 @@ BarnabasError
 ├── LibraryMissing          a library that the client needs is not installed
 ├── InvalidClientConfig     a property or argument that means nothing
 ├── BrokerUnreachable       no broker answers: nothing was asked of it, or nobody knows what became of it
-│   └── BrokerSilent        something takes connections there, and does not answer
+│   ├── BrokerSilent        something takes connections there, and does not answer
+│   └── LoginFailed         a broker is there, and TLS or SASL does not come about with it
 ├── RequestRefused          a broker answered with an error code
 ├── ClientFailed            librdkafka gave up by itself; `name` is its own name for it
 ├── ClientClosed            the client was closed before
@@ -37,6 +38,7 @@ __all__ = [
     "DeserializationFailed",
     "InvalidClientConfig",
     "LibraryMissing",
+    "LoginFailed",
     "NotDelivered",
     "ProducerFenced",
     "RequestRefused",
@@ -61,6 +63,10 @@ class BrokerUnreachable(BarnabasError):
 
 class BrokerSilent(BrokerUnreachable):
     """Something took the connection but did not answer, or not as a broker does; the message says what it did."""
+
+
+class LoginFailed(BrokerUnreachable):
+    """The broker's certificate is not trusted, or it does not take our name and password; the message says which."""
 
 
 class RequestRefused(BarnabasError):

@@ -2,7 +2,7 @@
 
 All offsets of a question are asked for at once: the ends of a hundred partitions take 4 ms, one by one 80 ms, and Spark
 asks before every batch. A broker that does not answer is asked again until `patience` is over, so that a stream lives
-through the restart of a broker.
+through the restart of a broker. One that does not let us in is not.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.clients.admin import INTERNAL_TOPICS, Admin
-from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.clients.errors import BrokerUnreachable, LoginFailed, RequestRefused
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import TopicMissing
@@ -172,7 +172,10 @@ class ClusterView:
             try:
                 return ask()
             except (BrokerUnreachable, RequestRefused) as error:
-                passes = not isinstance(error, RequestRefused) or error.code in COORDINATOR_IS_COMING
+                if isinstance(error, RequestRefused):
+                    passes = error.code in COORDINATOR_IS_COMING
+                else:
+                    passes = not isinstance(error, LoginFailed)
                 if not passes or time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_SECONDS)

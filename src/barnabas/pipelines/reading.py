@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from barnabas.clients.config import open_client
 from barnabas.clients.errors import translated
 from barnabas.clients.library import load_kafka
+from barnabas.clients.logins import LoginErrors
 from barnabas.pipelines.errors import DataLost, ReadStalled
 from barnabas.pipelines.rows import record_schema, to_batch
 
@@ -139,7 +140,9 @@ class _RangeReader:
         self._next = wanted.start
         self._short_since: float | None = None
         self._unknown_since: float | None = None
-        self._consumer = open_client(self._kafka, "Consumer", {**TUNING, **config, **DECIDED})
+        self._logins = LoginErrors()
+        found = {**TUNING, **config, **DECIDED, "error_cb": self._logins}
+        self._consumer = open_client(self._kafka, "Consumer", found)
         self._go_to(wanted.start)
 
     def close(self) -> None:
@@ -157,6 +160,7 @@ class _RangeReader:
                 self._watch(alive)
                 continue
             alive, self._short_since, self._unknown_since = time.monotonic(), None, None
+            self._logins.forget()
             messages += arrived
             size += sum(map(len, arrived))
             chunk = max(1, min(LARGEST_CHUNK, batch_rows, BATCH_BYTES // 4 * len(messages) // max(1, size)))
@@ -210,6 +214,8 @@ class _RangeReader:
                 "made anew or its log was cut off"
             )
             self._finished = True
+        elif self._logins.failure is not None and now - alive > SHORT_SECONDS:
+            raise self._logins.failure
         elif not self._finished and now - alive > STALL_SECONDS:
             raise ReadStalled(
                 f"{self._range.place} gave nothing for {STALL_SECONDS:g} s, and offset {self._range.end} was not "

@@ -7,12 +7,14 @@ clients do, so that a job that moves here from Spark's own sink keeps its order.
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.clients.config import open_client
-from barnabas.clients.errors import BarnabasError, translated
+from barnabas.clients.errors import BarnabasError, BrokerUnreachable, translated
 from barnabas.clients.library import load_kafka
+from barnabas.clients.logins import LoginErrors
 from barnabas.clients.transactions import Transactions
 from barnabas.pipelines.client_properties import against_idempotence
 from barnabas.pipelines.errors import NotWritten
@@ -32,6 +34,9 @@ TUNING: Final[Mapping[str, object]] = {
 TRANSACTION_MS: Final = 300_000
 """How long a task may take for its rows; a restarted task ends the transaction of its predecessor sooner."""
 ROOM_SECONDS: Final = 0.1
+FLUSH_SECONDS: Final = 1.0
+LOGIN_SECONDS: Final = 10.0
+"""How long nothing may arrive when brokers do not let us in."""
 POLL_RECORDS: Final = 1000
 """After how many records it is asked whether one did not arrive."""
 
@@ -41,8 +46,9 @@ class RecordSender:
 
     def __init__(self, client: Mapping[str, str], transactional_id: str | None = None) -> None:
         self._kafka = load_kafka()
+        self._logins = LoginErrors()
         idempotent = {"enable.idempotence": not against_idempotence(client)}
-        found: dict[str, Any] = {**TUNING, **idempotent, **client, "error_cb": _ignored, "on_delivery": self._note}
+        found: dict[str, Any] = {**TUNING, **idempotent, **client, "error_cb": self._logins, "on_delivery": self._note}
         if transactional_id is not None:
             found = {"transaction.timeout.ms": TRANSACTION_MS, **found, "transactional.id": transactional_id}
         self._client = open_client(self._kafka, "Producer", found)
@@ -54,7 +60,7 @@ class RecordSender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if kind is not None and self.transactions.open:
             with suppress(BarnabasError):  # the broker ends it too, only later
                 self.transactions.abort()
@@ -62,6 +68,8 @@ class RecordSender:
         self._client.flush(ROOM_SECONDS)
         # The client knows us by `_note`. It has to be forgotten, or it would live on in a worker that is used again.
         del self._client, self.transactions
+        if isinstance(error, BrokerUnreachable) and self._logins.failure is not None:
+            raise NotWritten(str(self._logins.failure)) from error
 
     def send(self, record: Outgoing) -> None:
         """Put a record into the buffer, waiting for room. Raises NotWritten if one before it did not arrive."""
@@ -81,8 +89,14 @@ class RecordSender:
             self._check()
 
     def finish(self) -> None:
-        """Wait until everything has arrived. Raises NotWritten."""
-        self._client.flush()
+        """Wait until everything has arrived. Raises NotWritten, soon if brokers do not let us in."""
+        waiting, since = len(self._client), time.monotonic()
+        while left := self._client.flush(FLUSH_SECONDS):
+            self._check()
+            if left < waiting:
+                waiting, since = left, time.monotonic()
+            elif self._logins.failure is not None and time.monotonic() - since > LOGIN_SECONDS:
+                raise NotWritten(f"{left} records did not arrive: {self._logins.failure}") from self._logins.failure
         self._check()
 
     def commit_with(self, offset: Any, group: Any) -> None:
@@ -94,7 +108,8 @@ class RecordSender:
     def _note(self, error: Any, message: Any) -> None:
         if error is not None:
             self._failed += 1
-            self._reason = self._reason or f"topic {message.topic()}: {translated(error)}"
+            login = self._logins.failure if error.code() == error._MSG_TIMED_OUT else None
+            self._reason = self._reason or f"topic {message.topic()}: {login or translated(error)}"
 
     def _check(self) -> None:
         if self._failed:
@@ -107,7 +122,3 @@ def send_plainly(records: Iterable[Outgoing], client: Mapping[str, str]) -> None
         for record in records:
             sender.send(record)
         sender.finish()
-
-
-def _ignored(_: Any) -> None:
-    """Connections come and go; what did not arrive is told by its delivery report."""

@@ -136,7 +136,7 @@ def test_the_brokers_defaults_can_be_asked_for_by_kafkas_number(
         done.set_result(None)
         return {topic.topic: done for topic in topics}
 
-    monkeypatch.setattr(admin, "_client", SimpleNamespace(create_topics=create_topics))
+    monkeypatch.setattr(admin, "_client", SimpleNamespace(create_topics=create_topics, poll=int))
     admin.create_topic(NewTopic(name="t", partitions=number, replication_factor=number))
     assert asked == [(-1, -1)]
 

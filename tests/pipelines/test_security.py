@@ -1,0 +1,104 @@
+"""Topics behind TLS: what a task and the driver say to them, and what they say of a broker that they may not trust."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.clients import admin
+from barnabas.clients.errors import LoginFailed
+from barnabas.pipelines import reading, sending
+from barnabas.pipelines.cluster import PATIENCE, ClusterView
+from barnabas.pipelines.errors import NotWritten
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.reading import read_range
+from barnabas.pipelines.selection import Selection
+from barnabas.pipelines.sending import send_plainly
+from barnabas.pipelines.sink_options import sink_options
+from barnabas.pipelines.sink_rows import Outgoing
+from barnabas.pipelines.source_options import batch_options
+from barnabas.testing.broker import Broker
+from tests.support.tls import Certificate, TlsRelay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RECORD = Outgoing("t", None, b"x", None, -1)
+SOON = PATIENCE / 2
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[Certificate, Certificate]:
+    """What the broker shows, and that of somebody else."""
+    folder = tmp_path_factory.mktemp("certificates")
+    return Certificate.made(folder, "broker"), Certificate.made(folder, "other")
+
+
+@pytest.fixture(scope="module")
+def servers(certificates: tuple[Certificate, Certificate]) -> Iterator[str]:
+    """The address of a broker that tells its clients to come through TLS; it has a topic with one record."""
+    with TlsRelay(certificates[0]) as relay:
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{relay.port}"}
+        with Broker(advertised) as broker:
+            relay.target = broker.port
+            yield f"127.0.0.1:{relay.port}"
+
+
+def trusting(servers: str, ca: Path) -> dict[str, str]:
+    """Options as they were given to Java's clients."""
+    return {
+        "kafka.bootstrap.servers": servers,
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(ca),
+    }
+
+
+def test_topics_are_written_and_read_through_tls(servers: str, certificates: tuple[Certificate, Certificate]) -> None:
+    given = trusting(servers, certificates[0].certificate)
+    send_plainly([RECORD, RECORD], sink_options(given).client)
+    client = batch_options(given | {"subscribe": "t"}).client
+    with ClusterView(client) as cluster:
+        (place,) = cluster.partitions(Selection(topics=("t",)))
+        assert cluster.latest([place]) == {place: 2}
+        cluster.commit("g", {place: 2})
+        assert cluster.committed("g") == {place: 2}
+    rows = [value for batch in read_range(OffsetRange(*place, 0, 2), client) for value in batch.column("value")]
+    assert [value.as_py() for value in rows] == [b"x", b"x"]
+
+
+def test_a_broker_that_is_not_trusted_is_named_soon(
+    servers: str, certificates: tuple[Certificate, Certificate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin, "METADATA_TIMEOUT", 1.0)
+    monkeypatch.setattr(reading, "SHORT_SECONDS", 0.5)
+    monkeypatch.setattr(sending, "LOGIN_SECONDS", 0.5)
+    client = sink_options(trusting(servers, certificates[1].certificate)).client
+    began = time.monotonic()
+    with ClusterView(client) as cluster, pytest.raises(LoginFailed, match="certificate verify failed"):
+        cluster.partitions(Selection(pattern=re.compile(".*")))
+    with pytest.raises(LoginFailed, match="certificate verify failed"):
+        list(read_range(OffsetRange("t", 0, 0, 2), client))
+    with pytest.raises(NotWritten, match=r"1 records did not arrive: .*certificate verify failed"):
+        send_plainly([RECORD], client)
+    assert time.monotonic() - began < SOON
+
+
+def test_a_broker_that_takes_no_password_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin, "METADATA_TIMEOUT", 1.0)
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "a",
+        "sasl.password": "b",
+    }
+    with (
+        Broker() as broker,
+        ClusterView({"bootstrap.servers": broker.bootstrap_servers} | login) as cluster,
+        pytest.raises(LoginFailed, match="SASL"),
+    ):
+        cluster.partitions(Selection(pattern=re.compile(".*")))
