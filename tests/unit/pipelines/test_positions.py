@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.errors import InvalidOption, OffsetOutOfRange
+from barnabas.pipelines.errors import InvalidOption, NoPosition, OffsetOutOfRange
 from barnabas.pipelines.positions import AtMoment, AtMoments, AtOffsets, Edge, offsets_at
 
 if TYPE_CHECKING:
@@ -49,9 +49,9 @@ def test_an_offset_that_the_partition_never_had_is_refused() -> None:
 
 
 def test_a_forgotten_partition_is_refused() -> None:
-    with pytest.raises(InvalidOption, match="t-1 has none"):
+    with pytest.raises(NoPosition, match="t-1 has none"):
         offsets_at(AtOffsets({A: 10}), [A, B], Numbers())
-    with pytest.raises(InvalidOption, match="t-1 has none"):
+    with pytest.raises(NoPosition, match="t-1 has none"):
         offsets_at(AtMoments({A: 10}), [A, B], Numbers())
 
 
