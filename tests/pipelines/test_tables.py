@@ -276,13 +276,13 @@ def test_small_files_are_merged_and_the_position_stays(opened: Opener) -> None:
     with opened() as table:
         for start in range(0, 50, 10):
             add(table, start, start + 10)
-        promise = Outbox(one(50, 60), ())
+        promise = Outbox(one(50, 60), [])
         table.commit("p", one(50, 60), IDS, written(table, rows(50, 60)), SCHEMA, outbox=promise)
         before = table.position("p")
         merged = table.compact(1 << 20)
         assert (merged.merged, merged.into) == (6, 1)
         assert table.position("p") == before
-        assert table.outbox("p") == Outbox(one(50, 60), [])
+        assert table.outbox("p") == promise
         assert numbers(table) == list(range(60))
         assert table.size().files == 1
         table.expire(NO_TIME)
