@@ -1,9 +1,9 @@
-"""A driver to be killed: one topic into a table of every format and into another topic, in one Spark session.
+"""A driver to be killed: one topic into a table of every format, into another topic, and into tables of a pipeline.
 
 python -m tests.pipelines.killed_driver BOOTSTRAP SOURCE TARGET FOLDER MASTER
 
-It goes on for as long as it lives. A load that failed ends it; the query into the topic is looked after as in
-`barnabas pipeline run`. Consumer groups, named after the targets, show how far each of them is.
+All of it is in one Spark session, and goes on for as long as that lives. A load that failed ends it; queries are looked
+after as in `barnabas pipeline run`. Consumer groups, named after the targets, show how far each of them is.
 """
 
 from __future__ import annotations
@@ -19,18 +19,24 @@ from typing import TYPE_CHECKING
 
 from barnabas.pipelines import load, spark_session
 from barnabas.pipelines.runner.running import run_pipelines
-from barnabas.pipelines.spec import Pipeline, TopicSink, TopicSource
+from barnabas.pipelines.spec import Pipeline, SqlStep, TableSink, TopicSink, TopicSource, Watermark
 from barnabas.pipelines.tables.opening import FORMATS
 from tests.support.spark import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-BATCH = 3000
+BATCH = 2000
 """Offsets in a commit at most, so that a kill finds one under way."""
-EVERY = 1.0
-"""Seconds between looks of a load: without a pause, three of them leave nothing of two cores for the query."""
-QUIET: dict[str, object] = {"spark.ui.showConsoleProgress": False}
+EVERY = 2.0
+"""Seconds between looks of a load: without a pause, three of them leave nothing of two cores for the queries."""
+GROUPS = (*(f"load.{kind}" for kind in FORMATS), "copy.topic", "tables.each", "tables.windows")
+PARTITION_BY = {"iceberg": ("_partition",)}
+WINDOW = 500
+"""How many numbers are counted together."""
+LATENESS = 1000
+"""How far a number may be behind others and still be counted."""
+QUIET: dict[str, object] = {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 1}
 
 
 def main(bootstrap: str, source: str, target: str, folder: str, master: str) -> None:
@@ -47,13 +53,15 @@ def main(bootstrap: str, source: str, target: str, folder: str, master: str) -> 
             format=kind,
             bootstrap_servers=bootstrap,
             decode="json",
+            partition_by=PARTITION_BY.get(kind, ()),
             every=EVERY,
             max_offsets_per_commit=BATCH,
             spark=spark,
         )
         for kind in FORMATS
     ]
-    jobs.append(partial(run_pipelines, [copying(bootstrap, source, target, Path(folder))], spark=spark))
+    pipelines = [copying(bootstrap, source, target, Path(folder)), counting(bootstrap, source, Path(folder))]
+    jobs.append(partial(run_pipelines, pipelines, spark=spark))
     threads = [threading.Thread(target=or_exit, args=(job,)) for job in jobs]
     for thread in threads:
         thread.start()
@@ -71,6 +79,39 @@ def copying(bootstrap: str, source: str, target: str, folder: Path) -> Pipeline:
         checkpoints=str(folder / "checkpoints"),
         sources=[TopicSource(name="numbers", topics=[source], options={"maxOffsetsPerTrigger": str(BATCH)})],
         sinks=[TopicSink(name="topic", reads="numbers", topic=target, encode="raw")],
+    )
+
+
+def counting(bootstrap: str, source: str, folder: Path) -> Pipeline:
+    """Numbers into a table that is kept by offsets, and counts of them into one that is kept by batches, with state."""
+    count = f"""
+        SELECT unix_seconds(window.start) AS first, count(*) AS count, sum(n) AS sum
+        FROM timed GROUP BY window(at, '{WINDOW} seconds')
+    """
+    lateness = Watermark(column="at", delay=f"{LATENESS} seconds")
+    return Pipeline(
+        name="tables",
+        kafka={"bootstrap.servers": bootstrap},
+        trigger="1s",
+        checkpoints=str(folder / "checkpoints"),
+        sources=[
+            TopicSource(
+                name="numbers",
+                topics=[source],
+                decode="json",
+                schema="n BIGINT",
+                bad="drop",
+                options={"maxOffsetsPerTrigger": str(BATCH)},
+            )
+        ],
+        steps=[
+            SqlStep(name="timed", sql="SELECT n, timestamp_seconds(n) AS at FROM numbers", watermark=lateness),
+            SqlStep(name="counted", sql=count),
+        ],
+        sinks=[
+            TableSink(name="each", reads="numbers", table=str(folder / "each"), format="parquet"),
+            TableSink(name="windows", reads="counted", table=str(folder / "windows"), format="delta"),
+        ],
     )
 
 

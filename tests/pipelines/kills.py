@@ -1,18 +1,21 @@
-"""Numbered records into a table of each format and into a topic, with kill -9 at random; then each is there once.
+"""Numbered records into tables of each format and into a topic, with kill -9 at random; then each is there once.
 
     python -m tests.pipelines.kills --kills 30 [--minutes 20] [--standalone] [--seed 7]
 
+Loads fill a table of each format; some records fit none and have to be dead letters, now and then one brings a new
+field, and files are merged meanwhile. A pipeline copies the records to a topic, another one has a table that is kept by
+offsets and one of windows that is kept by batches (`killed_driver`).
+
 What dies, in random order: the driver, its JVM, both at once, one Python worker, all Python workers, on a standalone
-cluster an executor. A driver that died is started again, with nothing but the tables and, for the topic, Spark's
-checkpoint. After every other kill the broker is killed or stopped, and comes back. Each kill is told when it happens,
-and the last lines count what died. If something is wrong, the folder with tables and logs is kept.
+cluster an executor. A driver that died is started again, with nothing but the tables and, for the topic and the
+windows, Spark's checkpoints. After every other kill the broker is killed or stopped, and comes back. Each kill is told
+when it happens, and the last lines count what died. If something is wrong, the folder with tables and logs is kept.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import json
 import math
 import random
 import re
@@ -20,61 +23,36 @@ import shutil
 import signal
 import sys
 import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.clients import Admin, Consumer, Producer
+from barnabas.clients import Admin, Consumer
 from barnabas.pipelines.tables.opening import FORMATS
+from tests.pipelines.killed_content import check_load, check_numbers, check_once, check_windows, final_windows, windows
+from tests.pipelines.killed_driver import GROUPS
+from tests.pipelines.killed_numbers import Numbers, number_in
+from tests.pipelines.killed_upkeep import Upkeep, compact
 from tests.support.brokers import Barnabas
 from tests.support.processes import Process, free_port
 from tests.support.spark_cluster import SparkCluster
 from tests.support.spark_processes import SparkProcesses, kill, kill_session
-from tests.support.tables import content
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-PARTITIONS: Final = 4
+PARTITIONS: Final = 2
 SOURCE: Final = "numbers"
 TARGET: Final = "copied"
-PER_SECOND: Final = 500
 BROKER_EVERY: Final = 2
 """After so many kills the broker's turn comes."""
 START_SECONDS: Final = 300
 CATCH_UP_SECONDS: Final = 600
 KINDS: Final = ("driver", "JVM", "driver and JVM", "worker", "all workers")
 LOCAL: Final = "local[2,3]"
-
-
-class Numbers(threading.Thread):
-    """Sends 0, 1, 2, ... until it is told to end; each is acknowledged, whatever the broker goes through."""
-
-    def __init__(self, bootstrap: str) -> None:
-        super().__init__(daemon=True)
-        self._servers = bootstrap
-        self._over = threading.Event()
-        self.sent = 0
-
-    def run(self) -> None:
-        with Producer(self._servers, delivery_timeout_ms=300_000) as producer:
-            while not self._over.is_set():
-                for _ in range(PER_SECOND // 20):
-                    value = json.dumps({"n": self.sent}).encode()
-                    producer.send(SOURCE, value, partition=self.sent % PARTITIONS)
-                    self.sent += 1
-                self._over.wait(0.05)
-
-    def end(self) -> int:
-        """Wait until all have arrived; how many there are."""
-        self._over.set()
-        self.join(300)
-        assert not self.is_alive()
-        return self.sent
 
 
 class Trial:
@@ -93,11 +71,14 @@ class Trial:
         with Admin(self._broker.bootstrap) as admin:
             for topic in (SOURCE, TARGET):
                 admin.create_topic(topic, PARTITIONS)
-        self._numbers = Numbers(self._broker.bootstrap)
+        self._numbers = Numbers(self._broker.bootstrap, SOURCE, PARTITIONS)
         self._numbers.start()
+        self.upkeep = Upkeep({kind: self._place(kind) for kind in ("delta", "iceberg")}, chance)
+        self.upkeep.start()
 
     def close(self) -> None:
         """End what is left."""
+        self.upkeep.stop()
         self._end_driver()
         self._broker.kill()
 
@@ -113,14 +94,16 @@ class Trial:
             if self.kills % BROKER_EVERY == 0:
                 self._restart_broker()
         total = self._numbers.end()
-        self._see_it_catch_up()
+        self._see_it_catch_up(total)
+        self.upkeep.end()
         self._end_driver()
         self._check(total)
         return total
 
     def half_written(self) -> int:
         """How many times a batch of the topic was found to be written in part, by a task that was killed later."""
-        return (self._folder / "driver.log").read_text(errors="replace").count("was written in part before")
+        log = (self._folder / "driver.log").read_text(errors="replace")
+        return len(re.findall("WARNING query=copy.topic failed.* was written in part before", log))
 
     # The driver
 
@@ -128,6 +111,7 @@ class Trial:
         """A driver that was at work a moment ago."""
         if self._driver is None or not self._driver.alive:
             self._end_driver()
+            compact("parquet", self._place("parquet"))  # nobody else may hold it then
             words = [sys.executable, "-m", "tests.pipelines.killed_driver"]
             words += [self._broker.bootstrap, SOURCE, TARGET, str(self._folder), self._master]
             self._driver = Process("driver", words, self._folder / "driver.log")
@@ -136,35 +120,32 @@ class Trial:
 
     def _see_it_work(self) -> None:
         """Wait until every target has got something; a driver that did not survive the last kill is replaced."""
-        before = self._commits()
-        wait_until(
-            lambda: self._running() and all(now > before[target] for target, now in self._commits().items()),
-            "every target to grow",
-            START_SECONDS,
-            every=0.1,
-        )
+        with Admin(self._broker.bootstrap) as admin:
+            before = _shown(admin)
+            wait_until(
+                lambda: self._running() and all(now > before[group] for group, now in _shown(admin).items()),
+                "every target to grow",
+                START_SECONDS,
+                every=0.2,
+            )
 
-    def _see_it_catch_up(self) -> None:
-        """Wait until the groups of all targets have no lag."""
-        groups = [*(f"load.{kind}" for kind in FORMATS), "copy.topic"]
+    def _see_it_catch_up(self, total: int) -> None:
+        """Wait until the groups of all targets have no lag, and the windows are there that are closed by then."""
         with Admin(self._broker.bootstrap) as admin:
             ends = admin.end_offsets(admin.partitions(SOURCE))
             wait_until(
-                lambda: self._running() and all(admin.group_offsets(group) == ends for group in groups),
+                lambda: self._running() and all(admin.group_offsets(group) == ends for group in GROUPS),
                 "every target to have everything",
                 CATCH_UP_SECONDS,
                 every=0.5,
             )
-
-    def _commits(self) -> dict[str, int]:
-        """The last commit of each target, by their files: opening tables would disturb what is tested."""
-        logs = {
-            "parquet": self._place("parquet").glob("_barnabas/log/*.json"),
-            "delta": self._place("delta").glob("_delta_log/*.json"),
-            "iceberg": self._place("iceberg").glob("metadata/*.metadata.json"),
-            "topic": self._folder.glob("checkpoints/topic/commits/[0-9]*"),
-        }
-        return {target: max(map(_number, files), default=-1) for target, files in logs.items()}
+        expected = final_windows(total)
+        wait_until(
+            lambda: self._running() and len(windows("delta", self._folder / "windows")) >= len(expected),
+            f"{len(expected)} windows",
+            CATCH_UP_SECONDS,
+            every=0.5,
+        )
 
     def _place(self, kind: str) -> Path:
         return self._folder / f"numbers_{kind}"
@@ -222,24 +203,19 @@ class Trial:
     # What is left
 
     def _check(self, total: int) -> None:
-        found = {kind: content(kind, self._place(kind)).column("n").to_pylist() for kind in FORMATS}
+        for kind in FORMATS:
+            check_load(kind, self._place(kind), total)
+        check_numbers("parquet", self._folder / "each", total)
+        check_windows("delta", self._folder / "windows", total)
         servers = self._broker.bootstrap
         with Consumer(servers, TARGET, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
-            found["topic"] = [json.loads(record.value or b"")["n"] for record in consumer.until_end()]
-        for target, numbers in found.items():
-            counted = collections.Counter(numbers)
-            twice = [number for number, count in counted.items() if count > 1]
-            missing = [number for number in range(total) if number not in counted]
-            assert not twice and not missing and len(counted) == total, (
-                f"{target}: {len(twice)} numbers more than once ({twice[:5]}), {len(missing)} missing ({missing[:5]})"
-            )
+            copied = [number_in(record.value) for record in consumer.until_end()]
+        check_once("the topic", copied, range(total))
 
 
-def _number(file: Path) -> int:
-    """The number that a commit's file begins with."""
-    digits = re.match(r"\d+", file.name)
-    assert digits is not None, file
-    return int(digits[0])
+def _shown(admin: Admin) -> dict[str, int]:
+    """How many records each target has, by its group: opening tables would disturb what is tested."""
+    return {group: sum(admin.group_offsets(group).values()) for group in GROUPS}
 
 
 def shuffled(chance: random.Random, kinds: Sequence[str]) -> Iterator[str]:
@@ -271,7 +247,8 @@ def main() -> None:
     died = ", ".join(f"{sort} {count}" for sort, count in sorted(trial.died.items()))
     print(f"{time.monotonic() - began:.0f} s, {trial.kills} kills; processes that died: {died}")
     print(f"batches of the topic that were found half written: {trial.half_written()}")
-    print(f"{total} numbers, each once in each table and in the topic")
+    print(f"files merged beside the loads: {dict(trial.upkeep.merged)}")
+    print(f"{total} numbers, each once in each table or its dead letters, in the topic and in the windows")
     shutil.rmtree(folder)
 
 

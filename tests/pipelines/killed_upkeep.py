@@ -1,0 +1,57 @@
+"""Merges the small files of tables while a trial fills them."""
+
+from __future__ import annotations
+
+import collections
+import random
+import threading
+from typing import TYPE_CHECKING, Final
+
+from barnabas.pipelines.tables.errors import TableError
+from barnabas.pipelines.tables.opening import open_table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+FILE_BYTES: Final = 1 << 20
+PAUSE_SECONDS: Final = (3.0, 8.0)
+
+
+class Upkeep(threading.Thread):
+    """Compacts tables now and then, beside their loads, until it is told to end."""
+
+    def __init__(self, places: Mapping[str, Path], chance: random.Random) -> None:
+        super().__init__(daemon=True)
+        self._places = places
+        self._chance = random.Random(chance.random())  # a thread of its own would disturb the order of the kills
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+        self.merged: collections.Counter[str] = collections.Counter()
+        """How many files, by the format of their table."""
+
+    def run(self) -> None:
+        try:
+            while not self._over.wait(self._chance.uniform(*PAUSE_SECONDS)):
+                for kind, place in self._places.items():
+                    self.merged[kind] += compact(kind, place)
+        except TableError as error:
+            self._failure = error
+
+    def stop(self) -> None:
+        """Let no other one begin."""
+        self._over.set()
+
+    def end(self) -> None:
+        """Wait for the last one. Raises what one failed with."""
+        self.stop()
+        self.join(60)
+        assert not self.is_alive()
+        if self._failure is not None:
+            raise self._failure
+
+
+def compact(kind: str, place: Path) -> int:
+    """Merge small files, if there is a table; how many they were."""
+    with open_table(str(place), kind) as table:
+        return 0 if table.last_note() is None else table.compact(FILE_BYTES).merged
