@@ -1,0 +1,211 @@
+"""The part of a log that grows: batches get their place, and are written to the active segment.
+
+The log in memory never holds what is not in the file: a batch whose write failed is cut off again.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from barnabas.model.errors import CorruptMessage, OutOfOrderSequence, RecordListTooLarge
+from barnabas.protocol.records.batch import (
+    CONTROL,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    PLACE,
+    TRANSACTIONAL,
+    BatchHeader,
+    HeaderFields,
+)
+from barnabas.storage.durability import DurableLog
+from barnabas.storage.producer_state import MAX_SEQUENCE, Duplicate
+from barnabas.storage.recall import recall
+from barnabas.storage.replaying import replay
+from barnabas.storage.runs import Run, read_run, run_of
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from barnabas.storage.segments import MARK_MS, Segments
+
+logger = logging.getLogger(__name__)
+
+
+class AppendInfo(NamedTuple):
+    """Where a batch went; for a repetition, where the first one is."""
+
+    base_offset: int
+    last_offset: int
+    append_time: int
+    """The broker's time with LogAppendTime, -1 otherwise."""
+    log_start_offset: int
+    duplicate: bool
+
+
+class GrowingLog(DurableLog):
+    """The part of a log that is written to."""
+
+    __slots__ = ()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an append finds everything in its place: the log was loaded, and has a file to go on with."""
+        segments = self._segments
+        return segments is not None and segments.active.has_file
+
+    def prepare(self) -> None:
+        """Load the log, and make the file that the next append goes to. Waits for the file system."""
+        segments = self._open()
+        with self._lock, self._store.writing(f"making a file of {self._path}"):
+            segments.make_file()
+
+    def append(
+        self, batch: bytes | memoryview, leader_epoch: int, now_ms: int, header: HeaderFields | None = None
+    ) -> AppendInfo:
+        """As leader: give one batch its place and write it.
+
+        `header` is what validation.check returned; it is the batch's own, or with LogAppendTime goes in its place.
+        A batch that can be written to is given its place where it lies, which saves putting two buffers together.
+        """
+        store = self._store
+        if store.failed is not None:
+            store.check_writable()
+        segments = self._segments or self._open()
+        size = len(batch)
+        if header is None:
+            header = HEADER.unpack_from(batch)
+            if header[1] + LOG_OVERHEAD != size:
+                raise CorruptMessage(f"the batch's header speaks of {header[1] + LOG_OVERHEAD} bytes, it has {size}")
+        _, length, _, _, _, attributes, delta, _, timestamp, producer_id, producer_epoch, sequence, _ = header
+        if size > self._max_batch:
+            raise RecordListTooLarge(f"a batch of {size} bytes does not fit into a segment of {self._max_batch} bytes")
+        with self._lock:
+            base = self.log_end_offset
+            last = base + delta
+            producer = None
+            if producer_id >= 0:
+                special = attributes & (TRANSACTIONAL | CONTROL)
+                producer = None if special else self._producers.next_of(producer_id, producer_epoch, sequence)
+                if producer is None and (found := self._find_repeated(segments, header)) is not None:
+                    append_time = found.timestamp if attributes & LOG_APPEND_TIME else -1
+                    return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)
+            if not isinstance(batch, memoryview) or batch.readonly:
+                batch = memoryview(bytearray(batch))
+            if attributes & LOG_APPEND_TIME:
+                append_time = timestamp
+                HEADER.pack_into(batch, 0, base, length, leader_epoch, *header[3:])
+            else:
+                append_time = -1
+                PLACE.pack_into(batch, 0, base, length, leader_epoch)
+            segment = segments.active
+            if now_ms - segments.marked_ms > MARK_MS:
+                segments.mark(now_ms)
+            try:
+                if not segment.has_room(size, last, timestamp):
+                    segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
+                segment.write(batch, size, base, last, timestamp)
+            except OSError as error:
+                raise store.fail(error, f"writing to {self._path}") from error
+            if leader_epoch > self._epochs.latest:
+                self._begin_epoch(leader_epoch, base)
+            if producer is not None:
+                producer.add((sequence + delta) & MAX_SEQUENCE, last, delta, timestamp)
+            elif producer_id >= 0:
+                self._note_producer(segment, BatchHeader._make(header)._replace(base_offset=base), batch)
+            self.log_end_offset = last + 1
+            return tuple.__new__(AppendInfo, (base, last, append_time, self.log_start_offset, False))
+
+    def _find_repeated(self, segments: Segments, header: HeaderFields) -> Duplicate | None:
+        """The batch that this one repeats, if it does. Raises ApiError for one that must not follow."""
+        _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
+        if attributes & CONTROL:
+            return None
+        transactional = bool(attributes & TRANSACTIONAL)
+        try:
+            return self._producers.check(producer_id, epoch, sequence, delta, transactional)
+        except OutOfOrderSequence:
+            if not recall(self._producers, segments.all):
+                raise
+            return self._producers.check(producer_id, epoch, sequence, delta, transactional)
+
+    def append_replica(self, batches: bytes | memoryview, *, now_ms: int) -> AppendInfo | None:
+        """As follower: write whole batches with the offsets and epochs they have; None when there is no whole batch.
+
+        Raises CorruptMessage when they were damaged on the way.
+        """
+        segments = self._open()
+        view = memoryview(batches)
+        run = read_run(view, self.log_end_offset, self.tp)
+        if run is None:
+            return None
+        with self._lock, self._store.writing(f"writing to {self._path}"):
+            if now_ms - segments.marked_ms > MARK_MS:
+                segments.mark(now_ms)
+            if run.fits(segments.active):
+                self._append_run(segments.active, run, view)
+            else:
+                for header in run.headers:
+                    segment = self._place(segments, header, now_ms)
+                    self._append_run(segment, run_of(header), view)
+                    view = view[header.size :]
+        return AppendInfo(run.headers[0].base_offset, self.log_end_offset - 1, -1, self.log_start_offset, False)
+
+    def _place(self, segments: Segments, header: BatchHeader, now_ms: int) -> Segment:
+        """The segment for a batch that has its offsets."""
+        start, last = self.log_end_offset, header.last_offset
+        base = start if last - start <= MAX_RELATIVE_OFFSET else header.base_offset
+        return self._segment_for(segments, base, header.size, last, header.max_timestamp, now_ms)
+
+    def _append_run(self, segment: Segment, run: Run, data: memoryview) -> None:
+        """Write the batches at the front of `data`."""
+        segment.write_run(data, run, self.log_end_offset)
+        position = 0
+        for header in run.headers:
+            if header.leader_epoch > self._epochs.latest:
+                self._begin_epoch(header.leader_epoch, header.base_offset)
+            end = position + header.batch_length + LOG_OVERHEAD
+            self._note_producer(segment, header, data[position:end])
+            position = end
+        self.log_end_offset = run.last_offset + 1
+
+    def _note_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+        """A batch, of a producer, of its transaction, or the marker that ends one, was written to `segment`."""
+        payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
+        ended = replay(self._producers, header, payload, segment.txn_index)
+        if ended is not None:
+            self._forget_ended(self.high_watermark)
+            self._ended.append(ended)
+        if header.is_transactional:
+            self._find_unstable()
+            self.has_aborted = self.has_aborted or not segment.txn_index.is_empty
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note, on becoming leader, that `epoch` starts at `start_offset`."""
+        self._open()
+        with self._lock:
+            self._epochs.assign(epoch, start_offset)
+
+    def _begin_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note a batch's new epoch. The file follows soon, and before the recovery point can pass the batch."""
+        self._epochs.assign(epoch, start_offset)
+        self._store.background(lambda: self.try_flush(self.recovery_point))
+
+    def _segment_for(self, segments: Segments, base: int, size: int, last: int, timestamp: int, now_ms: int) -> Segment:
+        """The active segment, after rolling to a new one if the batch belongs there; its file exists."""
+        if segments.active.roll_due(size, last, timestamp, now_ms):
+            self._roll(segments, base, now_ms)
+        segments.make_file()
+        return segments.active
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty."""
+        segments = self._open()
+        with self._lock, self._store.writing(f"writing to {self._path}"):
+            self._roll(segments, self.log_end_offset, now_ms)
+
+    def _roll(self, segments: Segments, base_offset: int, now_ms: int) -> None:
+        if segments.roll(base_offset, now_ms):
+            self._producers.end_offset = base_offset
+            self._snapshots.take(self._producers, sync=False)
+            logger.info("%s: began segment %d", self._path, base_offset)
+            self._store.background(lambda: self.try_flush(base_offset))
