@@ -32,7 +32,7 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
         "zookeeper": LazyCommand("barnabas.cli.zookeeper.command", "Run a ZooKeeper for development."),
     },
     "Topics": {
-        "topics": LazyCommand("barnabas.cli.topics", "Create, list, describe, alter and delete topics."),
+        "topics": LazyCommand("barnabas.cli.topics.command", "Create, list, describe, alter and delete topics."),
         "get-offsets": LazyCommand("barnabas.cli.get_offsets", "Show where partitions begin and end."),
         "delete-records": LazyCommand("barnabas.cli.delete_records", "Delete the oldest records of partitions."),
     },
