@@ -25,6 +25,7 @@ from kio.schema.write_txn_markers.v2.request import (
 from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
 from kio.static.primitive import i8, i16, i32
 
+from barnabas.broker.asked_markers import AskedMarkers
 from barnabas.broker.bundles import Bundles
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.partition import Marker
@@ -54,8 +55,11 @@ RETRY: Final = 0.1
 """Seconds between tries."""
 RETRY_LATER: Final = 1.0
 """Seconds until the next try after an answer that will hardly be another one soon."""
-LATER: Final = frozenset({ErrorCode.transaction_coordinator_fenced, ErrorCode.unknown_server_error})
-"""Answers of that kind: a partition has heard of a later coordinator, of which this one will hear too, or it failed."""
+LATER: Final = frozenset(
+    {ErrorCode.transaction_coordinator_fenced, ErrorCode.unknown_server_error, ErrorCode.request_timed_out}
+)
+"""Answers of that kind: a partition has heard of a later coordinator, of which this one will hear too, or it failed, or
+its followers hang."""
 ANSWER: Final = 30.0
 """Seconds that another broker has to write markers."""
 NOTHING_LEFT: Final = frozenset({ErrorCode.none, ErrorCode.invalid_producer_epoch})
@@ -95,6 +99,7 @@ class MarkerWriter:
         self.clock = clock
         self._executor = executor
         self._elsewhere = Bundles(self._ask)
+        self.asked = AskedMarkers(self.write, replicas)
 
     def send(self, shard: Shard[TransactionCoordinator], markers: Markers) -> None:
         """Write the markers of a transaction everywhere, then tell its coordinator."""

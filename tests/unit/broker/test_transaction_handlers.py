@@ -17,7 +17,7 @@ from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
-from barnabas.broker import internal_topics, markers
+from barnabas.broker import asked_markers, internal_topics, markers
 from barnabas.broker.handlers import transactions as handlers
 from barnabas.broker.handlers.produce import produce
 from barnabas.broker.handlers.producers import init_producer_id
@@ -29,7 +29,7 @@ from barnabas.machines.partition import PartitionLeader
 from barnabas.machines.transactions.coordinator import EXPIRY, TIMEOUT, TimerKey
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import MAX_EPOCH, state_of
-from barnabas.model.errors import ErrorCode, InvalidTxnState, NotLeaderOrFollower, OutOfOrderSequence
+from barnabas.model.errors import ErrorCode, InvalidTxnState, NotLeaderOrFollower, OutOfOrderSequence, RequestTimedOut
 from barnabas.net.reply import Parked
 from barnabas.protocol import codec
 from barnabas.protocol.apis import ApiKey
@@ -340,6 +340,68 @@ def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> None:
         codes = [part.error_code for part in response.markers[0].topics[0].partitions]
         assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
         assert transactor.partition.log.first_unstable_offset is None
+
+    run(tmp_path, story)
+
+
+def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        assert await transactor.answer(transactor.produce((0, 1))) == [ErrorCode.none] * 2
+        stuck = transactor.broker.replicas.find("t", 1)
+        end = stuck.log.log_end_offset
+        stuck.leader = PartitionLeader(
+            broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
+        )
+        producer_id, epoch = transactor.producer
+
+        async def ask(*indexes: int) -> list[ErrorCode]:
+            topics = [{"name": "t", "partition_indexes": list(indexes)}]
+            marker = {"producer_id": producer_id, "producer_epoch": epoch, "topics": topics}
+            request = build(WriteTxnMarkersRequest, {"markers": [marker]})
+            response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, CALLER), 10)
+            return [part.error_code for part in response.markers[0].topics[0].partitions]
+
+        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
+        assert await ask(1, 0) == [ErrorCode.request_timed_out, ErrorCode.none]
+        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 3600)
+        assert await ask(1) == [ErrorCode.request_timed_out], "nobody waits for it once more"
+        stuck.fetched_by(7, 5, 0, end + 1, 0.0)
+        assert await ask(1) == [ErrorCode.none]
+        assert stuck.log.log_end_offset == end + 1, "it is written but once"
+        again = asyncio.ensure_future(ask(1))  # as for the next transaction of an older producer
+        while stuck.log.log_end_offset == end + 1:
+            await asyncio.sleep(0)
+        stuck.fetched_by(7, 5, 0, end + 2, 0.0)
+        assert await again == [ErrorCode.none]
+
+    run(tmp_path, story)
+
+
+def test_a_coordinator_asks_again_later_for_a_marker_that_was_not_committed_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
+    monkeypatch.setattr(markers, "RETRY", 3600)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        late = [RequestTimedOut("its followers hang")] * 2
+        write = markers.MarkerWriter.write
+
+        def late_twice(writer: markers.MarkerWriter, tp: TopicPartition, marker: Marker, done: Any) -> None:
+            if late:
+                done(late.pop())
+            else:
+                write(writer, tp, marker, done)
+
+        monkeypatch.setattr(markers.MarkerWriter, "write", late_twice)
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert not late
 
     run(tmp_path, story)
 

@@ -1,12 +1,12 @@
 """WriteTxnMarkers v1–2: another broker's coordinator ends transactions in partitions that this broker leads.
 
 Also `kafka-transactions.sh --abort` asks this, to end a transaction that no coordinator knows any more. A partition
-that is not led here is told as such, and the coordinator asks whoever leads it.
+that is not led here is told as such, and the coordinator asks whoever leads it. One whose marker is not committed in
+time is told as such too (`asked_markers`).
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from kio.schema.write_txn_markers.v2.response import (
@@ -18,60 +18,46 @@ from kio.schema.write_txn_markers.v2.response import (
 
 from barnabas.broker.partition import Marker
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
-from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
 
     from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
-    from barnabas.model.errors import ApiError
-
-    Waiting = dict[tuple[str, int], asyncio.Future[ErrorCode]]
-    """What becomes of a marker in each partition."""
+    from barnabas.model.errors import ErrorCode
 
 
 async def write_txn_markers(broker: Broker, request: WriteTxnMarkersRequest, caller: Caller) -> WriteTxnMarkersResponse:
-    """Write all markers; the answer waits until they are committed."""
-    begun = [_write(broker, each) for each in request.markers]
-    results = [await _result(asked, waiting) for asked, waiting in zip(request.markers, begun, strict=True)]
-    return WriteTxnMarkersResponse(markers=tuple(results))
+    """Write all markers; the answer waits a while for them to be committed."""
+    wanted = [(tp, _marker(asked)) for asked in request.markers for tp in _places(asked)]
+    codes = iter(await broker.transactions.writer.asked.write(wanted))
+    return WriteTxnMarkersResponse(markers=tuple(_result(asked, codes) for asked in request.markers))
 
 
-def _write(broker: Broker, asked: WritableTxnMarker) -> Waiting:
+def _marker(asked: WritableTxnMarker) -> Marker:
     bumped = asked.transaction_version >= EPOCH_BUMPS_SINCE
-    marker = Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, bumped)
-    return {
-        (topic.name, index): _begin(broker, TopicPartition(topic.name, index), marker)
-        for topic in asked.topics
-        for index in topic.partition_indexes
-    }
+    return Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result, bumped)
 
 
-async def _result(asked: WritableTxnMarker, waiting: Waiting) -> WritableTxnMarkerResult:
-    codes = {place: await future for place, future in waiting.items()}
+def _places(asked: WritableTxnMarker) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partition_indexes]
+
+
+def _result(asked: WritableTxnMarker, codes: Iterator[ErrorCode]) -> WritableTxnMarkerResult:
+    """The next of the codes, one for each place."""
     return WritableTxnMarkerResult(
         producer_id=asked.producer_id,
         topics=tuple(
             WritableTxnMarkerTopicResult(
                 name=topic.name,
                 partitions=tuple(
-                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=codes[topic.name, index])
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(codes))
                     for index in topic.partition_indexes
                 ),
             )
             for topic in asked.topics
         ),
     )
-
-
-def _begin(broker: Broker, tp: TopicPartition, marker: Marker) -> asyncio.Future[ErrorCode]:
-    future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-    def done(error: ApiError | None) -> None:
-        if not future.done():
-            future.set_result(ErrorCode.none if error is None else error.code)
-
-    broker.transactions.writer.write(tp, marker, done)
-    return future
