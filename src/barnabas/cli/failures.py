@@ -69,8 +69,10 @@ def told_in_one_line() -> Iterator[None]:
 
 
 def _next_step(error: Exception) -> str:
-    from barnabas.clients.errors import BrokerSilent, BrokerUnreachable
+    from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, LoginFailed
 
+    if isinstance(error, LoginFailed):
+        return ". Look at the properties of the connection: security.protocol, ssl.* and sasl.*."
     if isinstance(error, BrokerSilent):
         return (
             ". Is that the right port, and does the listener speak the security protocol you use? "

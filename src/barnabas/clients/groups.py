@@ -92,6 +92,8 @@ class Committed:
 
     offset: int
     leader_epoch: int | None = None
+    metadata: str = ""
+    """What the consumer wrote beside it."""
 
 
 class Groups:
@@ -168,6 +170,32 @@ class Groups:
             at_least=8,
         )
         return {group_id: _committed(code, group) for group_id, (_, code, group) in answers.items()}
+
+    def settled(self, group_ids: Iterable[str], partition: TopicPartition) -> dict[str, Committed]:
+        """What each group has committed for one partition, without those that have nothing there.
+
+        Where a transaction is about to change it, its end is waited for.
+        """
+        from kio.schema.offset_fetch.v9.request import (
+            OffsetFetchRequest,
+            OffsetFetchRequestGroup,
+            OffsetFetchRequestTopics,
+        )
+
+        # The partition is named: of all that a group has, a first offset in an open transaction would be left out.
+        topic = OffsetFetchRequestTopics(name=TopicName(partition.topic), partition_indexes=(i32(partition.partition),))
+        answers = self._cluster.ask_coordinators(
+            group_ids,
+            lambda ids: OffsetFetchRequest(
+                groups=tuple(OffsetFetchRequestGroup(group_id=GroupId(each), topics=(topic,)) for each in ids),
+                require_stable=True,
+            ),
+            lambda response: ((group.group_id, _first_error(group), group) for group in response.groups),
+            at_least=8,
+            retried=frozenset({ErrorCode.unstable_offset_commit}),
+        )
+        found = {group_id: _committed(code, group) for group_id, (_, code, group) in answers.items()}
+        return {group_id: offsets[partition] for group_id, offsets in found.items() if partition in offsets}
 
     def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit offsets for a group without members, which need not exist before; raises RequestRefused."""
@@ -372,6 +400,12 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
+def _first_error(group: Any) -> ErrorCode:
+    """What a coordinator says of a group, or else of a partition."""
+    codes = [group.error_code, *(each.error_code for topic in group.topics for each in topic.partitions)]
+    return next((code for code in codes if code != ErrorCode.none), ErrorCode.none)
+
+
 def _committed(code: ErrorCode, group: Any) -> dict[TopicPartition, Committed]:
     _refuse(code, f"group {group.group_id}")
     offsets = {}
@@ -381,5 +415,7 @@ def _committed(code: ErrorCode, group: Any) -> dict[TopicPartition, Committed]:
             _refuse(answer.error_code, f"group {group.group_id}, partition {partition}")
             if answer.committed_offset >= 0:
                 epoch = answer.committed_leader_epoch
-                offsets[partition] = Committed(answer.committed_offset, None if epoch < 0 else epoch)
+                offsets[partition] = Committed(
+                    answer.committed_offset, None if epoch < 0 else epoch, answer.metadata or ""
+                )
     return offsets

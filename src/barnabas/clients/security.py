@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     """Sends a client's message of a SASL exchange and returns the broker's."""
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+NOT_FROM_FILES: Final = ("ssl.keystore.location", "ssl.certificate.pem", "ssl.key.pem")
+"""How librdkafka takes a client's own certificate as well, and Python does not."""
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
@@ -68,6 +70,11 @@ def from_properties(properties: Mapping[str, str]) -> Security:
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    for name in NOT_FROM_FILES:
+        if name in properties:
+            raise InvalidClientConfig(
+                f"{name} does not work here: give files in PEM with ssl.certificate.location and ssl.key.location"
+            )
     try:
         context = ssl.create_default_context(
             cafile=properties.get("ssl.ca.location"), cadata=properties.get("ssl.ca.pem")

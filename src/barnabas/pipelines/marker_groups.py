@@ -2,6 +2,10 @@
 
 A group offset belongs to a partition that exists; the notes take the first one of `__consumer_offsets`, which is there
 as soon as there is a group. A note is read when the transactional id is ours already: no earlier task can change it.
+
+A consumer of librdkafka reads the offsets of one group, and takes a moment to begin. A query has a group for each task,
+so notes are read without it, those of many groups at once; only with a login that `barnabas.clients.security` does not
+know (Kerberos, OAuth, key stores) they are read one by one.
 """
 
 from __future__ import annotations
@@ -10,12 +14,15 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.clients.config import open_client
-from barnabas.clients.errors import translated
+from barnabas.clients.errors import BrokerUnreachable, InvalidClientConfig, translated
+from barnabas.clients.groups import Groups
 from barnabas.clients.library import load, load_kafka
+from barnabas.clients.wire import Cluster
+from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.markers import EpochNote, TaskNote, task_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
 T = TypeVar("T")
 Note = TypeVar("Note", EpochNote, TaskNote)
@@ -75,22 +82,57 @@ class MarkerGroup:
 
 def read_note(kind: type[Note], name: str, client: Mapping[str, str]) -> Note | None:
     """The note that a group has; None if it has none. Raises MarkerRefused."""
-    with MarkerGroup(name, client) as group:
-        found = group.read()
+    found = _read([name], client).get(name)
     return None if found is None else kind.of(*found)
 
 
 def task_notes(query: str, client: Mapping[str, str]) -> dict[int, TaskNote]:
-    """The notes of all tasks that a query ever had, by their number."""
+    """The notes of all tasks that a query ever had, by their number. Raises MarkerRefused."""
+    tasks = {name: task for name in _all_groups(client) if (task := task_of(name, query)) is not None}
+    found = _read(tasks, client)
+    return {tasks[name]: TaskNote.of(*note) for name, note in found.items()}
+
+
+def _read(names: Collection[str], client: Mapping[str, str]) -> dict[str, tuple[int, str]]:
+    """Offset and metadata of groups, without those that have none."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with Groups(Cluster(client["bootstrap.servers"], properties=client)) as groups:
+                found = groups.settled(names, TopicPartition(*PLACE))
+            # librdkafka ends the text that it sends with a zero, as C does.
+            return {name: (note.offset, note.metadata.rstrip("\0")) for name, note in found.items()}
+        except InvalidClientConfig:
+            break
+        except BrokerUnreachable:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(RETRY_SECONDS)
+    one_by_one = {}
+    for name in names:
+        with MarkerGroup(name, client) as group:
+            if (note := group.read()) is not None:
+                one_by_one[name] = note
+    return one_by_one
+
+
+def _all_groups(client: Mapping[str, str]) -> list[str]:
+    """All groups of the cluster. A broker that does not name its own is asked again: a replay depends on them all."""
     load("confluent_kafka.admin", "clients")
     kafka = load_kafka()
     admin = open_client(kafka.admin, "AdminClient", {**client, "log_level": 0})
-    try:
-        groups = [group.group_id for group in admin.list_consumer_groups(request_timeout=PATIENCE).result().valid]
-    except kafka.KafkaException as failure:
-        raise translated(failure.args[0], "list the groups") from failure
-    found = {task: read_note(TaskNote, name, client) for name in groups if (task := task_of(name, query)) is not None}
-    return {task: note for task, note in found.items() if note is not None}
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            found = admin.list_consumer_groups(request_timeout=ASK_SECONDS).result()
+            errors = list(found.errors)
+        except kafka.KafkaException as failure:
+            errors = [failure.args[0]]
+        if not errors:
+            return [group.group_id for group in found.valid]
+        if not _passes(errors[0]) or time.monotonic() > deadline:
+            raise translated(errors[0], "list the groups")
+        time.sleep(RETRY_SECONDS)
 
 
 def _passes(error: Any) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from barnabas import __version__
 from barnabas.cli.help import Context
 from barnabas.cli.main import COMMANDS, cli
+from barnabas.clients.errors import LoginFailed
 from tests.support.processes import free_port
 
 if TYPE_CHECKING:
@@ -126,6 +127,21 @@ def test_what_the_system_refuses_is_told_in_one_line(run: Run) -> None:
     finally:
         cli.commands.pop("break")
     assert (result.exit_code, result.stderr) == (1, "Error: /nowhere: No such file or directory\n")
+
+
+def test_a_broker_that_does_not_let_us_in_is_not_one_to_be_started(run: Run) -> None:
+    @cli.command("break")
+    def break_() -> None:
+        raise LoginFailed("certificate verify failed")
+
+    try:
+        result = run("break")
+    finally:
+        cli.commands.pop("break")
+    assert result.stderr == (
+        "Error: certificate verify failed. Look at the properties of the connection: security.protocol, ssl.* and "
+        "sasl.*.\n"
+    )
 
 
 def test_defects_are_not_hidden(run: Run) -> None:

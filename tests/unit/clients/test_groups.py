@@ -95,6 +95,34 @@ def test_committed_offsets_leave_out_what_there_is_not(old_broker: ScriptedBroke
     }
 
 
+def test_offsets_of_many_groups_are_asked_for_together_and_open_transactions_are_waited_for(
+    old_broker: ScriptedBroker,
+) -> None:
+    asked: list[list[str]] = []
+
+    def answer(request: Any) -> dict[str, Any]:
+        assert request.require_stable
+        asked.append([group.group_id for group in request.groups])
+        unstable = {"partition_index": 0, "committed_offset": -1, "error_code": ErrorCode.unstable_offset_commit}
+        told = {
+            "a": unstable if len(asked) == 1 else {"partition_index": 0, "committed_offset": 3, "metadata": "note"},
+            "b": {"partition_index": 0, "committed_offset": 7, "metadata": None},
+            "none": {"partition_index": 0, "committed_offset": -1},
+        }
+        return {
+            "groups": [{"group_id": name, "topics": [{"name": "t", "partitions": [told[name]]}]} for name in asked[-1]]
+        }
+
+    old_broker.answers[OFFSET_FETCH] = answer
+    with Groups(Cluster(old_broker.bootstrap)) as groups:
+        found = groups.settled(["a", "b", "none"], TopicPartition("t", 0))
+    assert {name: (committed.offset, committed.metadata) for name, committed in found.items()} == {
+        "a": (3, "note"),
+        "b": (7, ""),
+    }
+    assert asked == [["a", "b", "none"], ["a"]]
+
+
 def test_a_commit_that_a_member_stands_in_the_way_of(old_broker: ScriptedBroker) -> None:
     old_broker.answers[OFFSET_COMMIT] = lambda _: {
         "topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": ErrorCode.unknown_member_id}]}]

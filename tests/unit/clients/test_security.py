@@ -37,6 +37,7 @@ def test_tls_checks_names_and_certificates_unless_told_otherwise() -> None:
         ({"security.protocol": "sasl_ssl"}, "sasl.mechanism GSSAPI does not work with this command"),
         ({"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"}, "needs sasl.username and sasl.password"),
         ({"security.protocol": "ssl", "ssl.ca.location": "/no/such/file"}, "a file of the ssl.* properties cannot"),
+        ({"security.protocol": "ssl", "ssl.keystore.location": "/me.p12"}, "give files in PEM with ssl.certificate"),
     ],
 )
 def test_what_cannot_be_done_is_said(properties: dict[str, str], complaint: str) -> None:
