@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,13 @@ from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.znodes import Registration
 from barnabas.model.clock import ManualClock
 from barnabas.model.config.broker import BrokerConfig
+from barnabas.net.reply import Answer, Parked
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from barnabas.storage.manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
     from pathlib import Path
 
     from barnabas.broker.partition import Partition
@@ -112,6 +114,17 @@ async def running_parts(
             logs.close()
 
 
+def run(directory: Path, story: Callable[[Broker], Awaitable[None]], **properties: str) -> None:
+    """Tell a story of such a broker; settings are written with underscores."""
+
+    async def main() -> None:
+        settings = {name.replace("_", "."): text for name, text in properties.items()}
+        async with running_parts(directory, settings) as broker:
+            await story(broker)
+
+    asyncio.run(main())
+
+
 async def make_topic(
     broker: Broker, name: str, partitions: int = 1, *, ready: bool = True, **configs: str
 ) -> TopicImage:
@@ -131,3 +144,15 @@ def append(partition: Partition, timestamps: Sequence[int], **batch: Any) -> Non
     data = build_batch(records, base_timestamp=timestamps[0], **batch)
     now_ms = 1_700_000_000_000
     partition.append(data, partition.check(data, now_ms, 13), now_ms)
+
+
+async def answer_of(answer: Answer | Parked) -> Answer:
+    """An answer that may have to be waited for."""
+    if not isinstance(answer, Parked):
+        return answer
+    if not answer.resolved:
+        done = asyncio.Event()
+        answer.notify = done.set
+        await asyncio.wait_for(done.wait(), 10)
+    assert not isinstance(answer.answer, Parked)
+    return answer.answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,24 +10,15 @@ import pytest
 from barnabas.machines.controller.requests import NewTopic
 from barnabas.model.errors import NotLeaderOrFollower, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.model.ids import TopicPartition
-from tests.support.parts import append, make_topic, running_parts
+from tests.support.parts import append, make_topic, run
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from barnabas.broker.context import Broker
     from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
 
 NOW = 1_700_000_000_000
-
-
-def run(tmp_path: Path, story: Callable[[Broker], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with running_parts(tmp_path) as broker:
-            await story(broker)
-
-    asyncio.run(main())
 
 
 def test_a_partition_is_found_by_name_and_by_id(tmp_path: Path) -> None:

@@ -1,0 +1,178 @@
+"""A producer with transactions over the real logs of one broker, without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest
+from kio.schema.end_txn.v5.request import EndTxnRequest
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+
+from barnabas.broker import internal_topics
+from barnabas.broker.handlers import transactions as handlers
+from barnabas.broker.handlers.produce import produce
+from barnabas.broker.handlers.producers import init_producer_id
+from barnabas.broker.handlers.transaction_offsets import txn_offset_commit
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.machines.transactions.states import TransactionState
+from barnabas.machines.transactions.steps import state_of
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol.conversion import zero
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
+from tests.support.images import CALLER
+from tests.support.parts import answer_of, make_topic, running_parts
+from tests.support.produce_fetch import produce_request, produced
+from tests.support.wire import build
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+    from barnabas.broker.partition import Partition
+    from barnabas.net.reply import Answer, Parked
+
+NOW = 1_700_000_000_000
+ID = "payments"
+PROPERTIES = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
+
+
+def run(tmp_path: Path, story: Callable[[Transactor], Awaitable[None]]) -> None:
+    """Tell a story of a broker with a topic `t` of two partitions that coordinates groups and transactions."""
+
+    async def main() -> None:
+        async with running_parts(tmp_path, PROPERTIES) as broker:
+            await make_topic(broker, "t", 2)
+            for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+                await internal_topics.make(broker, name)
+            await broker.groups.runtime.loaded()
+            await broker.transactions.runtime.loaded()
+            await story(Transactor(broker))
+
+    asyncio.run(main())
+
+
+class Transactor:
+    """A producer with transactions, one request at a time."""
+
+    def __init__(self, broker: Broker, name: str = ID) -> None:
+        self.broker = broker
+        self.name = name
+        self.producer = (-1, -1)
+
+    @property
+    def partition(self) -> Partition:
+        return self.broker.replicas.find("t", 0)
+
+    async def init(self, **values: Any) -> ErrorCode:
+        fields = {"transactional_id": self.name, "transaction_timeout": timedelta(minutes=1)} | values
+        response = await init_producer_id(self.broker, zero(InitProducerIdRequest, **fields), CALLER, 5)
+        if response.error_code is ErrorCode.none:
+            self.producer = response.producer_id, response.producer_epoch
+        return response.error_code
+
+    async def send(
+        self,
+        sequence: int = 0,
+        version: int = 12,
+        producer: tuple[int, int] | None = None,
+        transactional_id: str | None = None,
+    ) -> ErrorCode:
+        (code,) = await self.answer(self.produce((0,), sequence, version, producer, transactional_id), version)
+        return code
+
+    def produce(
+        self,
+        indexes: tuple[int, ...],
+        sequence: int = 0,
+        version: int = 12,
+        producer: tuple[int, int] | None = None,
+        transactional_id: str | None = None,
+    ) -> Answer | Parked:
+        """Send a batch to each of these partitions in one request; `answer` waits for what becomes of them."""
+        producer_id, epoch = producer or self.producer
+        batch = build_batch(
+            [Record(0, 0, b"k", b"v")],
+            base_timestamp=NOW,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        topic = self.broker.metadata.topic("t")
+        assert topic is not None
+        batches = {("t", topic.topic_id, index): batch for index in indexes}
+        frame = produce_request(version, batches, transactional_id=transactional_id or self.name)
+        return produce(self.broker, CALLER, version, 5, frame, 0)
+
+    async def answer(self, answer: Answer | Parked, version: int = 12) -> list[ErrorCode]:
+        return [result.error_code for result in produced(version, await answer_of(answer))]
+
+    async def add(self, index: int = 0, version: int = 3, *, verify_only: bool = False) -> ErrorCode:
+        transaction = {
+            "transactional_id": ID,
+            "producer_id": self.producer[0],
+            "producer_epoch": self.producer[1],
+            "verify_only": verify_only,
+            "topics": [{"name": "t", "partitions": [index]}],
+        }
+        request = build(AddPartitionsToTxnRequest, {"transactions": [transaction]})
+        response = await handlers.add_partitions_to_txn(self.broker, request, CALLER, version)
+        return response.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code
+
+    async def end(self, *, commit: bool = True, version: int = 5) -> ErrorCode:
+        request = zero(
+            EndTxnRequest,
+            transactional_id=self.name,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            committed=commit,
+        )
+        response = handlers.end_txn(self.broker, request, CALLER, version)
+        if asyncio.iscoroutine(response) or asyncio.isfuture(response):
+            response = await response
+        if response.error_code is ErrorCode.none and version >= 5:
+            self.producer = response.producer_id, response.producer_epoch
+        code: ErrorCode = response.error_code
+        return code
+
+    async def commit_offset(
+        self, offset: int, version: int = 5, topic: str = "t", generation_id: int = -1
+    ) -> ErrorCode:
+        request = build(
+            TxnOffsetCommitRequest,
+            {
+                "transactional_id": ID,
+                "group_id": "g",
+                "producer_id": self.producer[0],
+                "producer_epoch": self.producer[1],
+                "generation_id": generation_id,
+                "topics": [
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {"partition_index": 0, "committed_offset": offset, "committed_metadata": None},
+                        ],
+                    }
+                ],
+            },
+        )
+        response = await txn_offset_commit(self.broker, request, CALLER, version)
+        return response.topics[0].partitions[0].error_code
+
+    async def settle(self) -> TransactionState:
+        """The state that is reached when all markers are written."""
+        (machine,) = (machine for _, machine in self.broker.transactions.runtime.machines())
+        while (state := state_of(machine.transactions[self.name])).is_open and state is not TransactionState.ONGOING:
+            await asyncio.sleep(0)
+        return state
+
+    def offset(self) -> int | None:
+        """The committed offset of the group."""
+        (machine,) = (machine for _, machine in self.broker.groups.runtime.machines())
+        committed = machine._offsets.offsets.committed.get("g", {}).get("t", {}).get(0)
+        return None if committed is None else committed.offset

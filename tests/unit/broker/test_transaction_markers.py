@@ -1,0 +1,301 @@
+"""The markers that end transactions: written, sent to other brokers, and tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
+
+from barnabas.broker import asked_markers, markers
+from barnabas.broker.handlers import transactions as handlers
+from barnabas.broker.handlers.transaction_markers import write_txn_markers
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
+from barnabas.broker.partition import Marker, Partition
+from barnabas.machines.partition import PartitionLeader
+from barnabas.machines.transactions.states import TransactionState
+from barnabas.model.errors import ErrorCode, RequestTimedOut
+from barnabas.protocol import codec
+from barnabas.protocol.apis import ApiKey
+from tests.support.images import CALLER
+from tests.support.transactor import ID, NOW, Transactor, run
+from tests.support.wire import build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.machines.controller.image import PartitionImage
+    from barnabas.model.ids import TopicPartition
+
+
+def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        producer_id, epoch = transactor.producer
+        marker = {
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+            "topics": [{"name": "t", "partition_indexes": [0, 9]}],
+        }
+        request = build(WriteTxnMarkersRequest, {"markers": [marker]})
+        response = await write_txn_markers(transactor.broker, request, CALLER)
+        codes = [part.error_code for part in response.markers[0].topics[0].partitions]
+        assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
+        assert transactor.partition.log.first_unstable_offset is None
+
+    run(tmp_path, story)
+
+
+def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        assert await transactor.answer(transactor.produce((0, 1))) == [ErrorCode.none] * 2
+        stuck = transactor.broker.replicas.find("t", 1)
+        end = stuck.log.log_end_offset
+        stuck.leader = PartitionLeader(
+            broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
+        )
+        producer_id, epoch = transactor.producer
+
+        async def ask(*indexes: int) -> list[ErrorCode]:
+            topics = [{"name": "t", "partition_indexes": list(indexes)}]
+            marker = {"producer_id": producer_id, "producer_epoch": epoch, "topics": topics}
+            request = build(WriteTxnMarkersRequest, {"markers": [marker]})
+            response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, CALLER), 10)
+            return [part.error_code for part in response.markers[0].topics[0].partitions]
+
+        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
+        assert await ask(1, 0) == [ErrorCode.request_timed_out, ErrorCode.none]
+        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 3600)
+        assert await ask(1) == [ErrorCode.request_timed_out], "nobody waits for it once more"
+        stuck.fetched_by(7, 5, 0, end + 1, 0.0)
+        assert await ask(1) == [ErrorCode.none]
+        assert stuck.log.log_end_offset == end + 1, "it is written but once"
+        again = asyncio.ensure_future(ask(1))  # as for the next transaction of an older producer
+        while stuck.log.log_end_offset == end + 1:
+            await asyncio.sleep(0)
+        stuck.fetched_by(7, 5, 0, end + 2, 0.0)
+        assert await again == [ErrorCode.none]
+
+    run(tmp_path, story)
+
+
+def test_a_coordinator_asks_again_later_for_a_marker_that_was_not_committed_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
+    monkeypatch.setattr(markers, "RETRY", 3600)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        late = [RequestTimedOut("its followers hang")] * 2
+        write = markers.MarkerWriter.write
+
+        def late_twice(writer: markers.MarkerWriter, tp: TopicPartition, marker: Marker, done: Any) -> None:
+            if late:
+                done(late.pop())
+            else:
+                write(writer, tp, marker, done)
+
+        monkeypatch.setattr(markers.MarkerWriter, "write", late_twice)
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert not late
+
+    run(tmp_path, story)
+
+
+def test_a_partition_that_knows_a_later_epoch_needs_no_marker(tmp_path: Path) -> None:
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        producer_id, epoch = transactor.producer
+        transactor.partition.end_transaction(Marker(producer_id, epoch + 5, 0, commit=False, bumped=True), NOW)
+        assert await transactor.end() is ErrorCode.none
+        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        assert await transactor.init() is ErrorCode.none
+
+    run(tmp_path, story)
+
+
+def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        producer_id, _ = transactor.producer
+        entry = transactor.partition.log._producers._entries[producer_id]
+        entry.coordinator_epoch = 9
+        assert await transactor.end() is ErrorCode.none
+        assert await transactor.init() is ErrorCode.concurrent_transactions
+        entry.coordinator_epoch = 0
+        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS])
+def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        await transactor.commit_offset(5)
+        reasons = [ZeroDivisionError("nobody foresaw it")] * 2
+        end_transaction = Partition.end_transaction
+
+        def fails_twice(partition: Partition, marker: Marker, now_ms: int) -> int:
+            if partition.tp.topic == topic and reasons:
+                raise reasons.pop()
+            return end_transaction(partition, marker, now_ms)
+
+        monkeypatch.setattr(Partition, "end_transaction", fails_twice)
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert transactor.partition.log.first_unstable_offset is None
+        assert transactor.offset() == 5
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_partition_that_is_not_known_was_deleted_unless_the_broker_has_not_heard_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool
+) -> None:
+    monkeypatch.setattr(markers, "RETRY", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        metadata, looked = transactor.broker.metadata, 0
+        known = metadata.partition
+
+        def unknown_at_first(topic: str, index: int) -> PartitionImage | None:
+            nonlocal looked
+            looked += topic == "t"
+            return None if topic == "t" and looked < 3 else known(topic, index)
+
+        monkeypatch.setattr(metadata, "partition", unknown_at_first)
+        metadata.is_behind = behind
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert (transactor.partition.log.first_unstable_offset is None) == behind, "whether the marker was written"
+        assert looked == (3 if behind else 1)
+
+    run(tmp_path, story)
+
+
+def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        reasons = [ZeroDivisionError("nobody foresaw it")]
+        leaders = markers.MarkerWriter.leaders
+
+        def elsewhere_at_first(writer: markers.MarkerWriter, places: list[TopicPartition]) -> Any:
+            return {2: list(places)} if reasons else leaders(writer, places)
+
+        async def ask(*args: object, **options: object) -> None:
+            raise reasons.pop()
+
+        monkeypatch.setattr(markers.MarkerWriter, "leaders", elsewhere_at_first)
+        monkeypatch.setattr(transactor.broker.cluster.peers, "ask", ask)
+        assert await transactor.end() is ErrorCode.none
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert not reasons
+
+    run(tmp_path, story)
+
+
+def test_what_comes_up_while_another_broker_is_asked_goes_to_it_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three producers write and commit at once; coordinator and partitions are taken for another broker's."""
+    asked: list[int] = []
+    may_answer = asyncio.Event()
+
+    async def story(transactor: Transactor) -> None:
+        broker = transactor.broker
+
+        class Channel:
+            """Leads to this very broker, through the bytes that go over the wire."""
+
+            async def ask(
+                self, key: int, version: int, body: list[bytes], *, flexible: bool, seconds: float
+            ) -> memoryview:
+                request = codec.decode(ApiKey(key), version, version, memoryview(body[0]), 0)
+                response: Any
+                if isinstance(request, WriteTxnMarkersRequest):
+                    asked.append(len(request.markers))
+                    await may_answer.wait()
+                    response = await write_txn_markers(broker, request, CALLER)
+                else:
+                    asked.append(len(request.transactions))
+                    response = await handlers.add_partitions_to_txn(broker, request, CALLER, version)
+                return memoryview(codec.encode(ApiKey(key), version, 7, response))[8:]
+
+        monkeypatch.setattr(broker.cluster.peers, "_channel", lambda leader, purpose: Channel())
+        monkeypatch.setattr(broker.transactions, "_broker_id", 99)
+        monkeypatch.setattr(markers.MarkerWriter, "leaders", lambda writer, places: {99: list(places)})
+        producers = [Transactor(broker, f"{ID}-{number}") for number in range(3)]
+        for producer in producers:
+            assert await producer.init() is ErrorCode.none
+        answers = [producer.answer(producer.produce((0, 1))) for producer in producers]
+        assert await asyncio.gather(*answers) == [[ErrorCode.none] * 2] * 3
+        assert asked == [3]
+        assert [await producer.end() for producer in producers] == [ErrorCode.none] * 3
+        for _ in range(10):  # markers leave some turns after the answer
+            await asyncio.sleep(0)
+        may_answer.set()
+        states = [await asyncio.wait_for(producer.settle(), 10) for producer in producers]
+        assert states == [TransactionState.COMPLETE_COMMIT] * 3
+        assert asked == [3, 1, 2]
+
+    run(tmp_path, story)
+
+
+def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(markers, "RETRY_LATER", 0.001)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        ((shard, machine),) = transactor.broker.transactions.runtime.machines()
+        assert await transactor.end() is ErrorCode.none
+        too_few, looked = Partition.too_few_in_sync, 0
+
+        def looks(partition: Partition) -> Any:
+            nonlocal looked
+            looked += partition is shard.partition
+            return too_few(partition)
+
+        monkeypatch.setattr(Partition, "too_few_in_sync", looks)
+        log = shard.partition.log
+        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
+        async with asyncio.timeout(10):
+            while looked < 3 and shard.machine is machine:
+                await asyncio.sleep(0)
+        assert transactor.partition.log.first_unstable_offset is None
+        log.config = enough
+        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert shard.machine is machine
+
+    run(tmp_path, story)
