@@ -7,7 +7,6 @@ import random
 import threading
 from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.tables.errors import TableError
 from barnabas.pipelines.tables.opening import open_table
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class Upkeep(threading.Thread):
         self._places = places
         self._chance = random.Random(chance.random())  # a thread of its own would disturb the order of the kills
         self._over = threading.Event()
-        self._failure: BaseException | None = None
+        self._failure: Exception | None = None
         self.merged: collections.Counter[str] = collections.Counter()
         """How many files, by the format of their table."""
 
@@ -35,7 +34,7 @@ class Upkeep(threading.Thread):
             while not self._over.wait(self._chance.uniform(*PAUSE_SECONDS)):
                 for kind, place in self._places.items():
                     self.merged[kind] += compact(kind, place)
-        except TableError as error:
+        except Exception as error:  # whoever waits for the end is told
             self._failure = error
 
     def stop(self) -> None:

@@ -136,12 +136,15 @@ class DeltaLakeTable(Table):
         )
 
     def compact(self, target_bytes: int) -> Compaction:
-        """Let deltalake merge small files; it keeps rows in their partitions."""
+        """Let deltalake merge small files, each partition for itself; anew if a load adds a column meanwhile."""
+        return self._insisting(partial(self._compact, target_bytes))
+
+    def _compact(self, target_bytes: int) -> Compaction:
         owned(self.last_note(), self.location)
         try:
             metrics = self._existing().optimize.compact(target_size=target_bytes)
         except CommitFailedError as error:
-            raise TableError(f"{self.location} was changed while its files were merged: try again") from error
+            raise Conflict(str(error)) from error
         return Compaction(metrics["numFilesRemoved"], metrics["numFilesAdded"])
 
     def expire(self, older_than: timedelta) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from barnabas.pipelines.tables.delta import DeltaLakeTable
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.parquet import ParquetTable
 from tests.support.tables import IDS, NO_TIME, SCHEMA, add, numbers, one, rows, written
@@ -74,6 +75,27 @@ def test_the_log_of_plain_parquet_is_listed_once_by_who_holds_it(
     with open_table(str(tmp_path / "numbers"), "parquet") as table:
         assert table.size().rows == 40
         assert listed
+
+
+def test_a_column_may_come_while_files_of_delta_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """deltalake takes an append beside it, and no other columns."""
+    with DeltaLakeTable(str(tmp_path / "numbers")) as table, DeltaLakeTable(str(tmp_path / "numbers")) as load:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        real = table._existing
+
+        def overtaken() -> DeltaTable:
+            monkeypatch.setattr(table, "_existing", real)
+            found = real()
+            add(load, 20, 30, other=1.5)
+            return found
+
+        monkeypatch.setattr(table, "_existing", overtaken)
+        assert table.compact(1 << 20).merged == 3
+        assert numbers(table) == list(range(30))
+        position = table.position("p")
+        assert position is not None
+        assert position.version == 3
 
 
 @pytest.mark.parametrize(("kind", "look"), [("delta", "_open"), ("iceberg", "_load")])
