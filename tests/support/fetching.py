@@ -1,0 +1,36 @@
+"""Fetching from topic `t` of a broker without sockets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.handlers.fetch import fetch
+from tests.support.images import CALLER
+from tests.support.produce_fetch import fetch_request
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import Broker
+    from barnabas.broker.partition import Partition
+    from barnabas.net.reply import Answer, Parked
+
+NOW = 1_700_000_000_000
+
+
+def ask(broker: Broker, version: int, offsets: dict[int, int], **fields: Any) -> Answer | Parked:
+    """Fetch from partitions of topic `t`."""
+    topic = broker.metadata.topic("t")
+    assert topic is not None
+    frame = fetch_request(version, {("t", topic.topic_id): offsets} if offsets else {}, **fields)
+    return fetch(broker, CALLER, version, 5, frame, 0)
+
+
+def partition_of(broker: Broker, index: int = 0) -> Partition:
+    """A partition of topic `t`, which this broker leads."""
+    partition = broker.replicas.get("t", index)
+    assert partition is not None
+    return partition
+
+
+def partitions_in(response: Any) -> list[Any]:
+    """What a response says of each partition."""
+    return [partition for topic in response.responses for partition in topic.partitions]

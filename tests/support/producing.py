@@ -1,0 +1,62 @@
+"""Producing to topic `t` of a broker without sockets, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.handlers.fetch import fetch
+from barnabas.broker.handlers.produce import produce
+from barnabas.machines.partition import PartitionLeader
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
+from tests.support.images import CALLER
+from tests.support.logs import split
+from tests.support.produce_fetch import fetch_request, fetched, produce_request
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import Broker
+    from barnabas.broker.partition import Partition
+    from barnabas.machines.controller.image import TopicImage
+    from barnabas.net.reply import Answer, Parked
+
+NOW = 1_700_000_000_000
+
+
+def batch(count: int = 3, **fields: Any) -> bytes:
+    """A batch of so many equal records."""
+    records = [Record(delta, 0, b"key", b"value" * 20) for delta in range(count)]
+    return build_batch(records, base_timestamp=NOW, **fields)
+
+
+def send(broker: Broker, version: int, records: bytes | None, index: int = 0, **request: Any) -> Answer | Parked:
+    """Produce to a partition of topic `t`."""
+    topic = broker.metadata.topic("t")
+    assert topic is not None
+    frame = produce_request(version, {("t", topic.topic_id, index): records}, **request)
+    return produce(broker, CALLER, version, 5, frame, 0)
+
+
+def stored(broker: Broker, index: int = 0) -> list[bytes]:
+    """The batches of a partition, as a consumer gets them."""
+    topic = broker.metadata.topic("t")
+    assert topic is not None
+    frame = fetch_request(12, {("t", topic.topic_id): {index: 0}}, session_epoch=-1)
+    records = fetched(12, fetch(broker, CALLER, 12, 5, frame, 0)).responses[0].partitions[0].records
+    batches = split(records)
+    assert b"".join(batches) == records, "nothing but whole batches"
+    return batches
+
+
+def now_led(broker: Broker, topic: TopicImage, **state: Any) -> None:
+    """Tell the broker of another state of a topic's first partition."""
+    first, *rest = topic.partitions
+    broker.replicas.take_all([replace(topic, partitions=(replace(first, **state), *rest))])
+
+
+def with_follower(partition: Partition) -> PartitionLeader:
+    """Let broker 7 follow an empty partition, in sync."""
+    partition.leader = PartitionLeader(
+        broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=0, high_watermark=0
+    )
+    return partition.leader

@@ -1,0 +1,191 @@
+"""Fetch by followers: when they are answered, and who may be one."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.broker import lull
+from barnabas.machines.partition import PartitionLeader
+from barnabas.model.errors import ErrorCode
+from barnabas.net.reply import Parked
+from barnabas.protocol.records.batch import read_header
+from tests.support.fetching import NOW, ask, partition_of, partitions_in
+from tests.support.logs import split
+from tests.support.parts import answer_of, append, make_topic, run
+from tests.support.produce_fetch import fetched
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.broker.context import Broker
+    from barnabas.broker.partition import Partition
+
+
+def followed(broker: Broker) -> Partition:
+    """A partition with a follower, broker 7."""
+    partition = partition_of(broker)
+    end = partition.log.log_end_offset
+    partition.leader = PartitionLeader(
+        broker_id=0, leader_epoch=0, replicas=(0, 7), isr=(0, 7), log_end_offset=end, high_watermark=end
+    )
+    return partition
+
+
+async def watched(partition: Partition) -> None:
+    """Wait until a fetch waits for more in this partition."""
+    async with asyncio.timeout(10):
+        while not partition._watchers | partition._follower_watchers:
+            await asyncio.sleep(0)
+
+
+def test_a_follower_is_told_at_once_of_records_and_of_their_deletion(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        partition = followed(broker)
+        opened = fetched(12, ask(broker, 12, {0: 0}, replica_id=7, session_epoch=0))
+        (first,) = partitions_in(opened)
+        assert first.records
+        session = {"replica_id": 7, "session_id": opened.session_id, "max_wait_ms": 60_000}
+        waiting = ask(broker, 12, {0: 1}, session_epoch=1, **session)
+        assert isinstance(waiting, Parked)
+        append(partition, [NOW])
+        (second,) = partitions_in(fetched(12, await answer_of(waiting)))
+        assert read_header(second.records).base_offset == 1
+        assert partition.leader.high_watermark == 1
+        waiting = ask(broker, 12, {0: 2}, session_epoch=2, **session)
+        assert isinstance(waiting, Parked)
+        await watched(partition)
+        assert partition.leader.high_watermark == 2
+        partition.delete_before(1)
+        (third,) = partitions_in(fetched(12, await answer_of(waiting)))
+        assert (third.log_start_offset, third.records) == (1, b"")
+
+    run(tmp_path, story)
+
+
+def follow(broker: Broker, offset: int, min_bytes: int = 1) -> Parked:
+    """A fetch of broker 7 that can wait."""
+    waiting = ask(broker, 12, {0: offset}, replica_id=7, max_wait_ms=60_000, min_bytes=min_bytes)
+    assert isinstance(waiting, Parked)
+    return waiting
+
+
+@pytest.mark.parametrize("came", ["before", "after"])
+def test_a_follower_gets_together_what_comes_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, came: str
+) -> None:
+    monkeypatch.setattr(lull, "LONGEST", 60)  # however busy the machine is
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        partition = followed(broker)
+        if came == "before":
+            waiting = follow(broker, 1)
+            await watched(partition)
+            append(partition, [NOW])
+        else:
+            append(partition, [NOW])
+            waiting = follow(broker, 1)
+        await asyncio.sleep(0)
+        assert not waiting.resolved
+        append(partition, [NOW])
+        (answered,) = partitions_in(fetched(12, await answer_of(waiting)))
+        assert [read_header(batch).base_offset for batch in split(answered.records)] == [1, 2]
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("min_bytes", [0, 1])
+def test_how_far_a_follower_is_counts_at_once_and_what_there_is_comes_in_a_lull(tmp_path: Path, min_bytes: int) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        partition = followed(broker)
+        append(partition, [NOW])
+        append(partition, [NOW])
+        waiting = follow(broker, 1, min_bytes)
+        assert (partition.leader.high_watermark, waiting.resolved) == (1, False)
+        (answered,) = partitions_in(fetched(12, await answer_of(waiting)))
+        assert [read_header(batch).base_offset for batch in split(answered.records)] == [1]
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(("longest", "turns"), [(60.0, lull.MOST_TURNS), (0.0, 1)], ids=["by turns", "by time"])
+def test_a_follower_does_not_wait_for_ever_for_a_lull(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: float, turns: int
+) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        partition = followed(broker)
+        waiting = follow(broker, 1)
+        await watched(partition)
+        appended = 0
+        while not waiting.resolved:
+            append(partition, [NOW])
+            appended += 1
+            await asyncio.sleep(0)
+        assert appended == turns
+
+    monkeypatch.setattr(lull, "LONGEST", longest)
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("follower", [{}, {"replica_id": 7}], ids=["a consumer", "a follower"])
+def test_a_fetch_goes_on_waiting_when_its_partition_has_a_new_leader_epoch(
+    tmp_path: Path, follower: dict[str, int]
+) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t", 2)
+        images = [replace(image, replicas=(1, 7), isr=(1,)) for image in topic.partitions]
+        broker.replicas.take_all([replace(topic, partitions=tuple(images))])
+        parked = ask(broker, 12, {0: 0, 1: 0}, max_wait_ms=60_000, **follower)
+        before = partition_of(broker)
+        await watched(before)
+        images[0] = replace(images[0], leader_epoch=images[0].leader_epoch + 1)
+        broker.replicas.take_all([replace(topic, partitions=tuple(images))])
+        assert isinstance(parked, Parked)
+        assert not parked.resolved
+        assert partition_of(broker) is not before
+        append(partition_of(broker), [NOW])
+        answered = partitions_in(fetched(12, await answer_of(parked)))
+        assert [(one.error_code, bool(one.records)) for one in answered] == [
+            (ErrorCode.none, True),
+            (ErrorCode.none, False),
+        ]
+        assert not before._watchers | before._follower_watchers
+
+    run(tmp_path, story)
+
+
+def test_nobody_passes_for_a_replica(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, replica_id=7)))
+        assert answered.error_code is ErrorCode.not_leader_or_follower
+
+    run(tmp_path, story)
+
+
+def test_nobody_follows_from_the_listener_of_clients(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(partition_of(broker), [NOW])
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, replica_id=7)))
+        assert answered.error_code is ErrorCode.topic_authorization_failed
+        assert len(broker.fetch_sessions) == 0
+
+    run(
+        tmp_path,
+        story,
+        listeners="PLAINTEXT://:9092,INTERNAL://:9093",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
+        inter_broker_listener_name="INTERNAL",
+    )
