@@ -1,0 +1,206 @@
+"""How a broker registers, again after its session was lost, and when another one has its id."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from barnabas.machines.controller.image import Endpoint
+from barnabas.machines.controller.requests import NewTopic
+from barnabas.metadata.announcements import announcements
+from barnabas.metadata.membership import DuplicateBroker
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.store import StoreUnavailable
+from barnabas.metadata.znodes import (
+    BrokerNode,
+    Registration,
+)
+from barnabas.protocol.internal import UpdateMetadataRequest
+from tests.support.controller_shells import cluster, expire, registration, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_second_broker_with_the_same_id_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            await nodes.started(3)
+            with pytest.raises(DuplicateBroker, match=r"id 3 is already up at localhost:9095.*another broker.id"):
+                await nodes.started(3)
+
+    asyncio.run(main())
+
+
+def test_its_own_stale_registration_is_replaced(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stale = await nodes.store()
+            await nodes.controller().open()
+            killed = registration(0)
+            await stale.create(BrokerNode.path(0), BrokerNode.encode(killed, 0), ephemeral=True)
+            again = nodes.controller()
+            await again.start(registration(0), killed.incarnation_id)
+            assert again.is_active
+            await stale.close()
+            assert set(again.cache.image.brokers) == {0}
+
+    asyncio.run(main())
+
+
+def test_a_start_waits_for_another_registration_to_vanish(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            first = await nodes.started(0)
+            patient = nodes.controller(patience=10)
+            starting = asyncio.create_task(patient.start(registration(0)))
+            await first.stop()
+            await starting
+            assert patient.broker_epoch > first.broker_epoch
+
+    asyncio.run(main())
+
+
+def test_registers_again_after_its_session_was_ended(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            controller = await nodes.started(0)
+            await controller.create_topics([NewTopic("t")])
+            epoch = controller.broker_epoch
+            store = await nodes.store()
+            node = await store.get(BrokerNode.path(0))
+            expire(nodes.path, node.owner)
+            await until(lambda: controller.broker_epoch > epoch and controller.is_active)
+            assert controller.cache.image.topics["t"].partitions[0].leader == 0
+            await controller.create_topics([NewTopic("u")])
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_registers_again_when_the_store_comes_back_after_its_session_was_ended(tmp_path: Path) -> None:
+    class Away(SqliteStore):
+        async def start(self) -> None:
+            raise StoreUnavailable("not yet")
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stores = iter([SqliteStore(nodes.path), Away(nodes.path), SqliteStore(nodes.path)])
+            controller = await nodes.started(0, lambda: next(stores))
+            epoch = controller.broker_epoch
+            store = await nodes.store()
+            expire(nodes.path, (await store.get(BrokerNode.path(0))).owner)
+            await until(lambda: controller.broker_epoch > epoch and controller.is_active)
+            await store.close()
+
+    asyncio.run(main())
+
+
+class Taken(SqliteStore):
+    """A store before whose session another broker has registered with the id 0, from an address that is not up."""
+
+    async def start(self) -> None:
+        self.rival = SqliteStore(self._path)
+        await self.rival.start()
+        other = Registration(broker_id=0, endpoints={"PLAINTEXT": Endpoint("localhost", 1)}, incarnation_id=uuid4())
+        await self.rival.create(BrokerNode.path(0), BrokerNode.encode(other, 0), ephemeral=True)
+        await super().start()
+
+    async def close(self) -> None:
+        await super().close()
+        await self.rival.close()
+
+
+@pytest.mark.parametrize("patience", [0, 0.2])
+def test_a_broker_whose_id_another_one_has_taken_and_keeps_is_ousted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stores = iter([first := SqliteStore(nodes.path), Taken(nodes.path)])
+            controller = await nodes.started(0, lambda: next(stores), patience=patience)
+            ousted = asyncio.Event()
+            controller.on_ousted = ousted.set
+            expire(nodes.path, first.session_id)
+            await ousted.wait()
+            assert isinstance(controller.ousted, DuplicateBroker)
+            assert "id 0 is already up at localhost:1" in str(controller.ousted)
+            assert not controller.is_active
+
+    asyncio.run(main())
+
+
+def test_a_broker_whose_id_another_one_answers_for_tries_again_before_it_is_ousted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answers(endpoint: Endpoint) -> bool:
+        return True
+
+    monkeypatch.setattr("barnabas.broker.controller.is_accepted", answers)
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stores = iter([first := SqliteStore(nodes.path), taken := Taken(nodes.path)])
+            controller = await nodes.started(0, lambda: next(stores), patience=600)
+            epoch = controller.broker_epoch
+            expire(nodes.path, first.session_id)
+            await until(lambda: caplog.text.count("has to stop in ") > 1)
+            assert controller.ousted is None
+            await taken.rival.delete(BrokerNode.path(0))
+            await until(lambda: controller.broker_epoch > epoch and controller.is_active)
+
+    asyncio.run(main())
+
+
+def test_registers_again_after_its_registration_was_removed(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            controller = await nodes.started(0)
+            epoch = controller.broker_epoch
+            store = await nodes.store()
+            await store.delete(BrokerNode.path(0))
+            await until(lambda: controller.broker_epoch > epoch)
+            await until(lambda: controller.cache.image.brokers[0].epoch == controller.broker_epoch)
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path) -> None:
+    class Lossy(SqliteStore):
+        lost = 0
+
+        async def create(self, path: str, data: bytes = b"", **how: bool) -> str:
+            made = await super().create(path, data, **how)
+            if path == BrokerNode.path(1) and self.lost:
+                self.lost -= 1
+                raise StoreUnavailable("the connection broke")
+            return made
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            office = await nodes.started(0)
+            lossy = Lossy(nodes.path)
+            member = await nodes.started(1, lambda: lossy)
+            first = member.broker_epoch
+            lossy.lost = 1
+            store = await nodes.store()
+            await store.delete(BrokerNode.path(1))
+            await until(lambda: office.cache.image.brokers.get(1, office.cache.image.brokers[0]).epoch > first)
+            assert member.broker_epoch == first
+            for message in announcements(None, office.cache.image, office.cache.image.brokers[1]):
+                if isinstance(message, UpdateMetadataRequest):
+                    await member.update_metadata(message)
+            await member.standing.stood()
+            await until(lambda: member.broker_epoch == office.cache.image.brokers[1].epoch)
+            async with asyncio.timeout(1):
+                await member.standing.stood()  # although it is told nothing more
+            await store.close()
+
+    asyncio.run(main())
