@@ -12,6 +12,7 @@ more and were no faster.
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import time
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ WAIT_SECONDS: Final = 0.05
 """librdkafka waits the whole of it when there are fewer records than were asked for."""
 STALL_SECONDS: Final = 60.0
 """How long a partition may give nothing before its end; a broker may be restarted in that time."""
+MEASURE_MS: Final = 15_000
+"""How often librdkafka tells how far it has fetched: it may take minutes to pass over an aborted transaction."""
 SHORT_SECONDS: Final = 10.0
 """How long a partition may be unknown, or say that it ends before the range does: a broker that comes back, and a new
 leader, need a moment to know better.
@@ -141,25 +144,28 @@ class _RangeReader:
         self._short_since: float | None = None
         self._unknown_since: float | None = None
         self._logins = LoginErrors()
-        found = {**TUNING, **config, **DECIDED, "error_cb": self._logins}
+        self._alive = time.monotonic()
+        self._fetched = wanted.start
+        own = {"error_cb": self._logins, "stats_cb": self._measure, "statistics.interval.ms": MEASURE_MS}
+        found = {**TUNING, **config, **DECIDED, **own}
         self._consumer = open_client(self._kafka, "Consumer", found)
         self._go_to(wanted.start)
 
     def close(self) -> None:
         """End the consumer."""
         self._consumer.close()
+        del self._consumer  # it knows us by `_measure`, and would live on in a worker that is used again
 
     def batches(self, batch_rows: int) -> Iterator[list[Any]]:
         """Messages in lists that are bounded by number and by size."""
         messages: list[Any] = []
         size, chunk = 0, min(FIRST_CHUNK, batch_rows)
-        alive = time.monotonic()
         while not self._finished:
             arrived = self._visible(self._consumer.consume(chunk, WAIT_SECONDS))
             if not arrived:
-                self._watch(alive)
+                self._watch()
                 continue
-            alive, self._short_since, self._unknown_since = time.monotonic(), None, None
+            self._alive, self._short_since, self._unknown_since = time.monotonic(), None, None
             self._logins.forget()
             messages += arrived
             size += sum(map(len, arrived))
@@ -203,9 +209,16 @@ class _RangeReader:
         elif error.code() != error.GROUP_AUTHORIZATION_FAILED and not _is_away(error):  # no group is joined
             raise translated(error, f"read {self._range}")
 
-    def _watch(self, alive: float) -> None:
+    def _measure(self, statistics: str) -> None:
+        """Whether librdkafka has fetched anything since, be it records that nobody will see."""
+        partitions = json.loads(statistics)["topics"].get(self._range.topic, {}).get("partitions", {})
+        fetched = partitions.get(str(self._range.partition), {}).get("next_offset", self._fetched)
+        if fetched > self._fetched:
+            self._fetched, self._alive = fetched, time.monotonic()
+
+    def _watch(self) -> None:
         """Nothing arrived: that may go on for a while, and not for ever."""
-        now = time.monotonic()
+        now, alive = time.monotonic(), self._alive
         if self._unknown_since is not None and now - self._unknown_since > SHORT_SECONDS:
             self._look_for_partition()
         elif self._short_since is not None and now - self._short_since > SHORT_SECONDS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +61,9 @@ class ScriptedConsumer:
         self._ends = deque(ends)
         self._now: deque[Message] = deque()
         self.assigned: list[int] = []
-        self.config: dict[str, object] = {}
+        self.config: dict[str, Any] = {}
+        self.passing_over = 0.0
+        """How long it says nothing but that it fetches."""
         self.there = True
         self.failures: deque[int] = deque()
         """What goes wrong when it is asked for the topic, or where the partition begins."""
@@ -70,6 +74,10 @@ class ScriptedConsumer:
         self._now = self._runs.popleft() if self._runs else deque()
 
     def consume(self, _: int, __: float) -> list[Message]:
+        if (now := time.monotonic()) < self.passing_over:
+            partition = {"next_offset": int(now * 1000)}
+            self.config["stats_cb"](json.dumps({"topics": {"t": {"partitions": {"0": partition}}}}))
+            return []
         return [self._now.popleft()] if self._now else []
 
     def get_watermark_offsets(self, _: Any, __: float) -> tuple[int, int]:
@@ -97,7 +105,7 @@ def offsets(
 ) -> list[int]:
     """What is read of the range."""
 
-    def opened(_: object, __: str, found: dict[str, object]) -> ScriptedConsumer:
+    def opened(_: object, __: str, found: dict[str, Any]) -> ScriptedConsumer:
         consumer.config = found
         return consumer
 
@@ -156,6 +164,15 @@ def test_a_broker_that_is_away_when_asked_for_a_topic_is_waited_for(monkeypatch:
     refused.failures.append(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
     with pytest.raises(RequestRefused, match="ask for t-0"):
         offsets(refused, monkeypatch, {})
+
+
+def test_an_aborted_transaction_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "STALL_SECONDS", 0.1)
+    slow = ScriptedConsumer([Message(5), Message(6)])
+    slow.passing_over = time.monotonic() + 0.3
+    assert offsets(slow, monkeypatch, {}) == [5, 6]
+    with pytest.raises(ReadStalled, match="t-0 gave nothing for"):
+        offsets(ScriptedConsumer([Message(5)]), monkeypatch, {})
 
 
 def test_an_error_of_metadata_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
