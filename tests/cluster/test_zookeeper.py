@@ -14,6 +14,7 @@ from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SESSION = {"zookeeper.session.timeout.ms": "2000"}
 
@@ -57,6 +58,18 @@ def test_a_quick_restart_replaces_its_own_registration(cluster: Cluster) -> None
     cluster.start(controller)
     wait_until(lambda: len(cluster.metadata().brokers) == 3, "all brokers to be known")
     cluster.wait_for_isr("quick", {1, 2, 3})
+
+
+def test_a_quick_restart_under_another_address_does_not_take_itself_for_another_broker(
+    tmp_path: Path, zookeeper: ZooKeeper
+) -> None:
+    """Nobody else is there to find it dead, and what it finds of itself answers: it listens there again."""
+    chroot = f"{zookeeper.connect}/{uuid.uuid4().hex}"
+    with Cluster(tmp_path, 1, {"zookeeper.session.timeout.ms": "40000"}, zookeeper=chroot) as alone:
+        alone.nodes[1].kill()
+        port = alone.address(1).rpartition(":")[2]
+        alone.start(1, settings={"advertised.listeners": f"PLAINTEXT://localhost:{port}"})
+        assert alone.metadata().brokers[1].host == "localhost"
 
 
 def test_leaders_go_on_while_zookeeper_is_away(cluster: Cluster, zookeeper: ZooKeeper) -> None:

@@ -184,7 +184,7 @@ class App:
         broker.settings.subscribe(self._on_settings)
         broker.cluster.start()
         registration = _registration(config, bound)
-        await broker.controller.start(registration, self._take_over(registration))
+        await broker.controller.start(registration, self._take_over(registration), self._server.addresses())
         await broker.replicas.settled()
         self._housekeeping.start()
         self._cleaning.start()

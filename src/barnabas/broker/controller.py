@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 from barnabas.broker.lookout import is_accepted
@@ -61,7 +62,7 @@ from barnabas.model.errors import ApiError, BarnabasError, CoordinatorLoadInProg
 from barnabas.model.ids import METADATA_TOPIC_ID, NO_ID, uuid_to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.broker.couriers import Couriers
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.cache import MetadataCache
     from barnabas.metadata.store import MetadataStore
     from barnabas.model.clock import Clock
+    from barnabas.net.server import Address
     from barnabas.protocol.internal import UpdateMetadataRequest
 
 logger = logging.getLogger(__name__)
@@ -108,6 +110,7 @@ class Controller:
         self._open_store = open_store
         self._clock = clock
         self._previous_incarnation: UUID | None = None
+        self._listening: Collection[Address] = ()
         self._patience = patience
         self._make_id = make_id
         self._store: MetadataStore | None = None
@@ -157,14 +160,21 @@ class Controller:
             self.cache.replace(self._loaded.image)
             return self.cache.image
 
-    async def start(self, registration: Registration, previous_incarnation: UUID | None = None) -> None:
+    async def start(
+        self,
+        registration: Registration,
+        previous_incarnation: UUID | None = None,
+        listening: Collection[Address] = (),
+    ) -> None:
         """Register this broker and take part in elections. Raises DuplicateBroker, StoreUnavailable.
 
-        A registration of `previous_incarnation`, whose process is known to be gone, is replaced.
+        A registration of `previous_incarnation`, whose process is known to be gone, is replaced. It may name an address
+        that leads to this process, which is `listening` already: what answers there is not another broker.
         In office it stands when this returns; otherwise `standing` waits for what the controller tells.
         """
         self._registration = registration
         self._previous_incarnation = previous_incarnation
+        self._listening = listening
         async with self._lock:
             await self._open()
             if self._loaded is None:
@@ -331,7 +341,7 @@ class Controller:
             self._clock.now_ms(),
             previous_incarnation=self._previous_incarnation,
             patience=self._patience,
-            answers=is_accepted,
+            answers=partial(is_accepted, listening=self._listening),
         )
         self._previous_incarnation = self._registration.incarnation_id
         self.standing.registered(epoch)

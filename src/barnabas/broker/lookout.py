@@ -14,16 +14,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from barnabas.metadata import membership
 from barnabas.metadata.znodes import BrokerNode
 from barnabas.model.errors import BarnabasError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from barnabas.broker.controller import Controller
     from barnabas.broker.peers import Peers
     from barnabas.metadata.cache import Delta, Endpoint, MetadataCache
+    from barnabas.net.server import Address
 
 logger = logging.getLogger(__name__)
 
@@ -34,18 +38,33 @@ _CONNECT_SECONDS: Final = 2.0
 _AFTER_FAILURE: Final = 0.2
 
 
+class _Ends(NamedTuple):
+    """The addresses of a connection that was made."""
+
+    here: Address
+    there: Address
+
+    def lead_to(self, listening: Collection[Address]) -> bool:
+        """Whether the connection came in at one of these addresses of this machine."""
+        address = ip_address(self.there[0])
+        is_local = address.is_loopback or self.there[0] == self.here[0]
+        everywhere = "0.0.0.0" if address.version == 4 else "::"
+        return self.there in listening or (is_local and (everywhere, self.there[1]) in listening)
+
+
 async def is_refused(endpoint: Endpoint) -> bool:
     """Whether a connection is refused now: nothing listens there, and the host says so."""
-    return await _connects(endpoint) is False
+    return await _connect(endpoint) is False
 
 
-async def is_accepted(endpoint: Endpoint) -> bool:
-    """Whether a connection is accepted now: something listens there."""
-    return await _connects(endpoint) is True
+async def is_accepted(endpoint: Endpoint, listening: Collection[Address] = ()) -> bool:
+    """Whether a connection is accepted now: something listens there, and not this process, at these addresses."""
+    ends = await _connect(endpoint)
+    return isinstance(ends, _Ends) and not ends.lead_to(listening)
 
 
-async def _connects(endpoint: Endpoint) -> bool | None:
-    """None if nobody says anything."""
+async def _connect(endpoint: Endpoint) -> _Ends | Literal[False] | None:
+    """False if a connection is refused, None if nobody says anything."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
@@ -53,8 +72,9 @@ async def _connects(endpoint: Endpoint) -> bool | None:
         return False
     except (OSError, TimeoutError):
         return None
+    ends = _Ends(writer.get_extra_info("sockname")[:2], writer.get_extra_info("peername")[:2])
     writer.close()
-    return True
+    return ends
 
 
 class Lookout:

@@ -7,6 +7,8 @@ After kill -9 the old registration stays until its session times out. A broker t
 if it is its own: the node carries the incarnation id of the process that made it, and who holds the data directory's
 lock and knows that id from there knows that the process is gone. Otherwise it waits, in case the other one is about to
 vanish. But where that one answers, at an address that is not ours, it is up, and the directory is a copy of its own.
+An address that is not the one we give now, since the configuration was changed, may be ours all the same: whoever
+connects to it has to tell who it is that answers.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ async def register(
     """Register and return the broker's epoch.
 
     A node of `previous_incarnation` is replaced; for any other to vanish, `patience` seconds are waited (a little more
-    than the session timeout outlasts a dead broker). Neither is done if it `answers` at an address that is not ours.
+    than the session timeout outlasts a dead broker). Neither is done if it `answers` at an address that is not ours;
+    `answers` is not true of this process itself.
     Raises DuplicateBroker.
     """
     path = BrokerNode.path(registration.broker_id)

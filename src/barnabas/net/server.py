@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from barnabas.net.reply import Answer, Parked
 
+    Address = tuple[str, int]
+    """Where a socket is bound: an IP address and a port."""
+
 logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN: Final = 64
@@ -102,6 +105,10 @@ class Server:
             raise _cannot_listen(name, host, port, absent) from absent
         self._listening.update(dict.fromkeys(opened, name))
         return port
+
+    def addresses(self) -> frozenset[Address]:
+        """Where connections come in."""
+        return frozenset(sock.getsockname()[:2] for sock in self._listening)
 
     def _open(self, family: int, address: tuple[object, ...]) -> socket.socket:
         sock = socket.socket(family, socket.SOCK_STREAM)

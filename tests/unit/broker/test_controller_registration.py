@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -47,6 +49,31 @@ def test_its_own_stale_registration_is_replaced(tmp_path: Path) -> None:
             assert again.is_active
             await stale.close()
             assert set(again.cache.image.brokers) == {0}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_a_broker_that_listens_where_its_last_run_was_found_is_not_taken_for_that_one(
+    tmp_path: Path, everywhere: bool
+) -> None:
+    """Its advertised address was changed meanwhile, and the old one leads to it as well."""
+
+    async def main() -> None:
+        with socket.create_server(("0.0.0.0" if everywhere else "127.0.0.1", 0)) as listening:
+            host, port = listening.getsockname()
+            async with cluster(tmp_path) as nodes:
+                stale = await nodes.store()
+                await nodes.controller().open()
+                killed = replace(registration(0), endpoints={"PLAINTEXT": Endpoint("127.0.0.1", port)})
+                await stale.create(BrokerNode.path(0), BrokerNode.encode(killed, 0), ephemeral=True)
+                for elsewhere in ([], [(host, port + 1)]):
+                    with pytest.raises(DuplicateBroker):
+                        await nodes.controller().start(registration(0), killed.incarnation_id, elsewhere)
+                again = nodes.controller()
+                await again.start(registration(0), killed.incarnation_id, [(host, port)])
+                assert again.is_active
+                await stale.close()
 
     asyncio.run(main())
 
@@ -138,7 +165,7 @@ def test_a_broker_whose_id_another_one_has_taken_and_keeps_is_ousted(
 def test_a_broker_whose_id_another_one_answers_for_tries_again_before_it_is_ousted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answers(endpoint: Endpoint) -> bool:
+    async def answers(endpoint: Endpoint, listening: object) -> bool:
         return True
 
     monkeypatch.setattr("barnabas.broker.controller.is_accepted", answers)
