@@ -18,12 +18,13 @@ from barnabas.storage.manager import LogManager
 from barnabas.storage.retention import Expired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 TP = TopicPartition("topic", 0)
 TOPIC_ID = UUID(int=0x1234)
 NOW = 1_700_000_000_000
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 
 
 def batch(
@@ -74,6 +75,12 @@ def new_log(path: Path, config: LogConfig | None = None, files: FileSystem | Non
     return Log.create(TP, home, f"{path}/{TP}", config or LogConfig(), TOPIC_ID)
 
 
+def log_in(home: LogDirectory, number: int) -> Log:
+    """A new log, that of the partition with this number."""
+    tp = TP._replace(partition=number)
+    return Log.create(tp, home, f"{home.path}/{tp}", LogConfig(), TOPIC_ID)
+
+
 def oldest(log: Log, count: int) -> Expired:
     """The first segments of a log as it is now, as if they were too old."""
     return Expired(count, log.log_end_offset, log.truncations)
@@ -109,6 +116,12 @@ def recovered(log: Log, files: FileSystem | None = None) -> Log:
         high_watermark=log.high_watermark,
         cleaned_to=log.cleaned_to,
     )
+
+
+def now_and_reopened(log: Log) -> Iterator[Log]:
+    """The log as it is, and after a clean stop."""
+    yield log
+    yield reopened(log)
 
 
 def append(log: Log, *batches: bytes, epoch: int = 0, now_ms: int = NOW) -> list[int]:
@@ -150,6 +163,11 @@ def stored(log: Log) -> list[bytes]:
 def headers(log: Log) -> list[BatchHeader]:
     """The headers of every batch of the log."""
     return [read_header(each) for each in stored(log)]
+
+
+def file_names(log: Log) -> set[str]:
+    """What is in the log's directory."""
+    return {path.name for path in log.directory.iterdir()}
 
 
 class StepManager(LogManager):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.model.errors import StartupError
-from barnabas.model.log_config import LogConfig
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log import Log
 from tests.support.logs import (
     NOW,
+    SMALL,
     TP,
     UnsyncedFiles,
     append,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 SIZE = len(batch(2, size=100))
 
 

@@ -6,12 +6,10 @@ import pytest
 
 from barnabas.model.log_config import LogConfig
 from barnabas.storage.validation import check
-from tests.support.logs import NOW, append, batch, new_log, reopened
+from tests.support.logs import NOW, SMALL, append, batch, new_log, reopened
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 
 
 @pytest.mark.parametrize("codec", range(5))
