@@ -1,143 +1,26 @@
-"""The shell of coordinators, with the smallest machine there is: a counter per name, kept in an internal topic."""
+"""The shell of coordinators, with a machine that counts: what it stores, answers and sends."""
 
 from __future__ import annotations
 
 import asyncio
-import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker import coordinator_log
-from barnabas.broker.calls import Call
 from barnabas.broker.coordinator_log import _batches
-from barnabas.broker.runtime import Runtime
-from barnabas.machines.outcome import Outcome, Timer
-from barnabas.model.clock import ManualClock
-from barnabas.model.errors import (
-    ApiError,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    ErrorCode,
-    NotCoordinator,
-    UnknownServerError,
-)
+from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.protocol.records.records import Record
-from tests.support.parts import append, make_topic, running_parts
+from tests.support.counters import COUNT, TOPIC, Counters, ask, counters, counting, new_call, read
+from tests.support.parts import make_topic, running_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from barnabas.broker.context import Broker
-    from barnabas.broker.shard import Shard
-
-TOPIC = "__counters"
-COUNT = struct.Struct(">q")
-
-
-class Counters:
-    """Counts by name. `wait` is answered by the next count, or by a timer."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.pending: dict[int, dict[str, int]] = {}
-        self.waiting: list[Call] = []
-
-    def count(self, name: str, call: Call, *, size: int = 0) -> Outcome[Any, Call, Any]:
-        number = self.counts.get(name, 0) + 1
-        waiting, self.waiting = self.waiting, []
-        replies = tuple((each, "counted") for each in waiting)
-        return Outcome(changes=((name, number, size),), replies=((call, number), *replies))
-
-    def count_all(self, names: list[str], call: Call) -> Outcome[Any, Call, Any]:
-        """Each for itself: some may be stored without the others."""
-        changes = tuple((name, self.counts.get(name, 0) + 1, 0) for name in names)
-        return Outcome(changes=changes, replies=((call, len(names)),), is_divisible=True)
-
-    def count_and_send(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
-        return replace(self.count(name, call), sends=(name,))
-
-    def wait(self, call: Call, at_ms: int) -> Outcome[Any, Call, Any]:
-        self.waiting.append(call)
-        return Outcome(timers=(Timer("wait", at_ms),))
-
-    def read(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
-        if name not in self.counts:
-            return Outcome(replies=((call, NotCoordinator("unknown")),))
-        return Outcome(replies=((call, self.counts[name]),))
-
-    def encode(self, record: tuple[str, int, int]) -> tuple[bytes, bytes | None]:
-        name, number, size = record
-        return name.encode(), COUNT.pack(number) + bytes(size)
-
-    def replay(self, record: tuple[str, int, int]) -> None:
-        self.counts[record[0]] = record[1]
-
-    def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        assert value is not None
-        (number,) = COUNT.unpack_from(value)
-        target = self.counts if producer_id < 0 else self.pending.setdefault(producer_id, {})
-        target[key.decode()] = number
-
-    def end_transaction(self, producer_id: int, commit: bool) -> None:
-        pending = self.pending.pop(producer_id, {})
-        if commit:
-            self.counts.update(pending)
-
-    def expire(self, key: object, now_ms: int) -> Outcome[Any, Call, Any]:
-        waiting, self.waiting = self.waiting, []
-        return Outcome(replies=tuple((each, "expired") for each in waiting))
-
-    def loaded(self, now_ms: int) -> Outcome[Any, Call, Any]:
-        return Outcome()
-
-    def abandon(self, code: ErrorCode) -> Outcome[Any, Call, Any]:
-        waiting, self.waiting = self.waiting, []
-        return Outcome(replies=tuple((each, code.name) for each in waiting))
-
-
-def counters(broker: Broker, **more: Any) -> Runtime[Counters]:
-    return Runtime(
-        TOPIC,
-        Counters,
-        replicas=broker.replicas,
-        metadata=broker.metadata,
-        clock=broker.clock,
-        executor=broker.executor,
-        load_buffer_bytes=100,
-        compression=0,
-        **more,
-    )
-
-
-def new_call() -> Call:
-    return Call("client", "/127.0.0.1", 1, lambda error: error)
-
-
-def counting(name: str, call: Call) -> Callable[[Counters, int], Outcome[Any, Call, Any]]:
-    return lambda machine, now_ms: machine.count(name, call)
-
-
-async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
-    call = new_call()
-    try:
-        shard = runtime.find(name)
-    except ApiError as error:
-        return error
-    shard.ask(lambda machine, now_ms: machine.count(name, call, size=size), call)
-    result = call.result()
-    return await asyncio.wait_for(result, 5) if asyncio.isfuture(result) else result
-
-
-async def read(runtime: Runtime[Counters], name: str) -> Any:
-    call = new_call()
-    runtime.find(name).ask(lambda machine, now_ms: machine.read(name, call), call)
-    return call.result()
+    from barnabas.broker.calls import Call
+    from barnabas.machines.outcome import Outcome
 
 
 async def test_what_was_decided_survives_the_machine(tmp_path: Path) -> None:
@@ -185,20 +68,6 @@ async def test_replies_wait_for_the_high_watermark(tmp_path: Path) -> None:
         runtime.resign()
 
 
-async def test_a_lost_partition_answers_whoever_waits(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
-        call = new_call()
-        far = broker.clock.now_ms() + 1_000_000
-        runtime.find("a").ask(lambda machine, now_ms: machine.wait(call, far), call)
-        waiting = call.result()
-        await broker.controller.delete_topics([TOPIC])
-        assert await asyncio.wait_for(waiting, 5) == "not_coordinator"
-        assert isinstance(await ask(runtime, "a"), CoordinatorNotAvailable)
-
-
 async def test_one_event_may_answer_many_and_a_timer_answers_too(tmp_path: Path) -> None:
     async with running_parts(tmp_path) as broker:
         runtime = counters(broker)
@@ -222,141 +91,6 @@ async def test_an_error_is_told_in_the_words_of_the_api(tmp_path: Path) -> None:
         await make_topic(broker, TOPIC)
         await runtime.loaded()
         assert isinstance(await read(runtime, "nobody"), NotCoordinator)
-        runtime.resign()
-
-
-async def test_a_decision_that_cannot_be_stored_is_undone(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC, segment_bytes="2000000")
-        await runtime.loaded()
-        assert await ask(runtime, "a") == 1
-        assert isinstance(await ask(runtime, "a", size=3_000_000), UnknownServerError)
-        await runtime.loaded()
-        assert await read(runtime, "a") == 1
-        assert await ask(runtime, "a") == 2
-        runtime.resign()
-
-
-async def test_a_decision_that_is_too_large_costs_nobody_else_an_answer(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC, max_message_bytes="1000")
-        await runtime.loaded()
-        small, large = new_call(), new_call()
-        shard = runtime.find("a")
-        shard.ask(counting("a", small), small)
-        shard.ask(lambda machine, now_ms: machine.count("a", large, size=1000), large)
-        assert small.result() == 1
-        assert isinstance(large.result(), UnknownServerError)
-        await runtime.loaded()
-        assert await read(runtime, "a") == 1
-        runtime.resign()
-
-
-async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("barnabas.broker.shard.RETRY_MS", 50)
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
-        call = new_call()
-        shard = runtime.find("a")
-        shard.ask(counting("a", call), call)
-        log = shard.partition.log
-        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
-        result = call.result()
-        assert isinstance(await asyncio.wait_for(result, 5), CoordinatorNotAvailable)
-        assert shard.machine is None
-        log.config = enough
-        await asyncio.wait_for(runtime.loaded(), 5)
-        assert await ask(runtime, "a") == 1
-        runtime.resign()
-
-
-async def test_a_machine_that_raises_disturbs_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
-        call = new_call()
-        runtime.find("a").ask(lambda machine, now_ms: machine.read([], call), call)  # type: ignore[arg-type]
-        assert isinstance(call.result(), UnknownServerError)
-        assert "failed to decide" in caplog.text
-        assert await ask(runtime, "a") == 1
-        runtime.resign()
-
-
-async def test_a_machine_that_is_half_changed_is_built_again(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
-        assert await ask(runtime, "a") == 1
-        shard, call = runtime.find("a"), new_call()
-        before = shard.machine
-
-        def decide(machine: Counters, now_ms: int) -> Outcome[Any, Call, Any]:
-            machine.counts["a"] = 99
-            raise ValueError("planted")
-
-        shard.ask(decide, call)
-        assert isinstance(call.result(), UnknownServerError)
-        assert isinstance(await ask(runtime, "a"), CoordinatorLoadInProgress)
-        await runtime.loaded()
-        assert shard.machine is not before
-        assert await ask(runtime, "a") == 2
-        runtime.resign()
-
-
-async def test_a_machine_that_raises_again_and_again_reads_its_log_less_and_less_often(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("barnabas.broker.shard.RETRY_MS", 10)
-    monkeypatch.setattr("barnabas.broker.shard.LONGEST_RETRY_MS", 30)
-    clock = ManualClock()
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        runtime.clock = clock
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
-        assert await ask(runtime, "a") == 1
-        shard, pauses = runtime.find("a"), []
-        load = runtime.load
-
-        def noting(shard: Shard[Counters], after_ms: int = 0) -> None:
-            pauses.append(after_ms)
-            load(shard, after_ms)
-
-        monkeypatch.setattr(runtime, "load", noting)
-        for later_ms in (0, 0, 0, 0, 59, 60):
-            clock.advance(later_ms)
-            call = new_call()
-            shard.ask(lambda machine, now_ms: 1 // 0, call)  # type: ignore[arg-type, return-value]
-            assert isinstance(call.result(), UnknownServerError)
-            await asyncio.wait_for(runtime.loaded(), 5)
-        assert pauses == [0, 10, 20, 30, 30, 0]
-        assert await ask(runtime, "a") == 2
-        runtime.resign()
-
-
-async def test_a_machine_whose_timer_raises_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
-        assert await ask(runtime, "a") == 1
-        shard, call = runtime.find("a"), new_call()
-        before = shard.machine
-        with monkeypatch.context() as broken:
-            broken.setattr(Counters, "expire", lambda *_: 1 // 0)
-            shard.ask(lambda machine, now_ms: machine.wait(call, now_ms), call)
-            assert await asyncio.wait_for(call.result(), 5) == "coordinator_not_available"
-        await runtime.loaded()
-        assert shard.machine is not before
-        assert await read(runtime, "a") == 1
         runtime.resign()
 
 
@@ -473,60 +207,3 @@ async def test_what_waits_to_be_stored_when_a_coordinator_ends_is_refused(tmp_pa
         assert isinstance(await asyncio.wait_for(result, 5), NotCoordinator)
         await asyncio.sleep(0)
         assert broker.replicas.find(TOPIC, 0).log.log_end_offset == 0
-
-
-async def test_a_failure_that_nobody_expected_is_told_and_the_coordinator_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
-        assert await ask(runtime, "a") == 1
-        with monkeypatch.context() as broken:
-            broken.setattr(coordinator_log, "append", lambda *arguments: 1 / 0)
-            assert isinstance(await ask(runtime, "a"), UnknownServerError)
-        assert "failed to store a decision" in caplog.text
-        await runtime.loaded()
-        assert await ask(runtime, "a") == 2
-        runtime.resign()
-
-
-async def test_a_load_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts(tmp_path) as broker:
-        await make_topic(broker, TOPIC)
-        real, failures = coordinator_log.replay_log, iter([OSError("no descriptors left"), None])
-
-        def replay_log(*arguments: Any) -> int:
-            if (failure := next(failures)) is not None:
-                raise failure
-            return real(*arguments)
-
-        monkeypatch.setattr(coordinator_log, "replay_log", replay_log)
-        monkeypatch.setattr("barnabas.broker.runtime.RETRY_MS", 10)
-        partition = broker.replicas.find(TOPIC, 0)
-        append(partition, [1])  # so that there is something to load
-        runtime = counters(broker)
-        runtime._led(partition)
-        await asyncio.wait_for(runtime.loaded(), 5)
-        assert runtime.find("a").machine is not None
-        runtime.resign()
-
-
-async def test_a_load_that_nobody_wants_any_more_ends_early(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        await make_topic(broker, TOPIC)
-        partition = broker.replicas.find(TOPIC, 0)
-        for number in range(10):
-            append(partition, [number])
-        seen: list[bytes] = []
-
-        class Reader:
-            def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-                seen.append(key)
-
-            def end_transaction(self, producer_id: int, commit: bool) -> None: ...
-
-        wanted = iter([True, True, False])
-        coordinator_log.replay_log(partition.log, Reader(), 100, lambda: next(wanted))
-        assert len(seen) <= 2

@@ -1,0 +1,130 @@
+"""The smallest machine there is for the shell of coordinators: a counter per name, kept in an internal topic."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from barnabas.broker.calls import Call
+from barnabas.broker.runtime import Runtime
+from barnabas.machines.outcome import Outcome, Timer
+from barnabas.model.errors import ApiError, ErrorCode, NotCoordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.broker.context import Broker
+
+TOPIC = "__counters"
+COUNT = struct.Struct(">q")
+
+
+class Counters:
+    """Counts by name. `wait` is answered by the next count, or by a timer."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.pending: dict[int, dict[str, int]] = {}
+        self.waiting: list[Call] = []
+
+    def count(self, name: str, call: Call, *, size: int = 0) -> Outcome[Any, Call, Any]:
+        """One more; the record that is kept of it is `size` bytes larger than it needs to be."""
+        number = self.counts.get(name, 0) + 1
+        waiting, self.waiting = self.waiting, []
+        replies = tuple((each, "counted") for each in waiting)
+        return Outcome(changes=((name, number, size),), replies=((call, number), *replies))
+
+    def count_all(self, names: list[str], call: Call) -> Outcome[Any, Call, Any]:
+        """Each for itself: some may be stored without the others."""
+        changes = tuple((name, self.counts.get(name, 0) + 1, 0) for name in names)
+        return Outcome(changes=changes, replies=((call, len(names)),), is_divisible=True)
+
+    def count_and_send(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
+        """One more, of which others are told."""
+        return replace(self.count(name, call), sends=(name,))
+
+    def wait(self, call: Call, at_ms: int) -> Outcome[Any, Call, Any]:
+        """Answer at the next count, or at this time."""
+        self.waiting.append(call)
+        return Outcome(timers=(Timer("wait", at_ms),))
+
+    def read(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
+        """The number that a name has come to."""
+        if name not in self.counts:
+            return Outcome(replies=((call, NotCoordinator("unknown")),))
+        return Outcome(replies=((call, self.counts[name]),))
+
+    def encode(self, record: tuple[str, int, int]) -> tuple[bytes, bytes | None]:
+        name, number, size = record
+        return name.encode(), COUNT.pack(number) + bytes(size)
+
+    def replay(self, record: tuple[str, int, int]) -> None:
+        self.counts[record[0]] = record[1]
+
+    def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
+        assert value is not None
+        (number,) = COUNT.unpack_from(value)
+        target = self.counts if producer_id < 0 else self.pending.setdefault(producer_id, {})
+        target[key.decode()] = number
+
+    def end_transaction(self, producer_id: int, commit: bool) -> None:
+        pending = self.pending.pop(producer_id, {})
+        if commit:
+            self.counts.update(pending)
+
+    def expire(self, key: object, now_ms: int) -> Outcome[Any, Call, Any]:
+        waiting, self.waiting = self.waiting, []
+        return Outcome(replies=tuple((each, "expired") for each in waiting))
+
+    def loaded(self, now_ms: int) -> Outcome[Any, Call, Any]:
+        return Outcome()
+
+    def abandon(self, code: ErrorCode) -> Outcome[Any, Call, Any]:
+        waiting, self.waiting = self.waiting, []
+        return Outcome(replies=tuple((each, code.name) for each in waiting))
+
+
+def counters(broker: Broker, **more: Any) -> Runtime[Counters]:
+    """The shell of counters on this broker."""
+    return Runtime(
+        TOPIC,
+        Counters,
+        replicas=broker.replicas,
+        metadata=broker.metadata,
+        clock=broker.clock,
+        executor=broker.executor,
+        load_buffer_bytes=100,
+        compression=0,
+        **more,
+    )
+
+
+def new_call() -> Call:
+    """A call that is answered with the error itself where there is one."""
+    return Call("client", "/127.0.0.1", 1, lambda error: error)
+
+
+def counting(name: str, call: Call) -> Callable[[Counters, int], Outcome[Any, Call, Any]]:
+    """What is asked of a shard to count."""
+    return lambda machine, now_ms: machine.count(name, call)
+
+
+async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
+    """Count, and wait for the number, or for what went wrong."""
+    call = new_call()
+    try:
+        shard = runtime.find(name)
+    except ApiError as error:
+        return error
+    shard.ask(lambda machine, now_ms: machine.count(name, call, size=size), call)
+    result = call.result()
+    return await asyncio.wait_for(result, 5) if asyncio.isfuture(result) else result
+
+
+async def read(runtime: Runtime[Counters], name: str) -> Any:
+    """The number that a name has come to, as a machine has it in memory."""
+    call = new_call()
+    runtime.find(name).ask(lambda machine, now_ms: machine.read(name, call), call)
+    return call.result()

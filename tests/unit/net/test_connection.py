@@ -1,0 +1,221 @@
+"""Requests of one connection: whole or in pieces, parked or overtaken, and the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.model.errors import InvalidFrame
+from barnabas.net.reply import HANG_UP, Answer, Parked
+from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run, until
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from barnabas.net.connection import Connection
+
+
+def test_pipelined_requests_are_answered_in_order(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        bodies = [f"request {n}".encode() for n in range(100)]
+        writer.write(b"".join(map(frame, bodies)))
+        assert [await read_answer(reader) for _ in bodies] == bodies
+        await hang_up(writer)
+
+    run(Rig(), executor, story)
+
+
+def test_a_frame_that_comes_byte_by_byte_is_served_once(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        for byte in frame(b"slow"):
+            writer.write(bytes((byte,)))
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert await read_answer(reader) == b"slow"
+        assert rig.seen == [b"slow"]
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+
+    run(Rig(), executor, story)
+
+
+def test_large_frames_between_small_ones(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        bodies = [b"a", os.urandom(3_000_000), b"b" * 300_000, b"c"]
+        for body in bodies:
+            writer.write(frame(body))
+        assert [await read_answer(reader) for _ in bodies] == bodies
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+
+    run(Rig(), executor, story)
+
+
+def test_a_parked_request_holds_back_the_next_unless_it_can_be_overtaken(executor: ThreadPoolExecutor) -> None:
+    parked = Parked()
+    overtakable = Parked(overtakable=True)
+    replies = {b"overtakable": overtakable, b"parked": parked}
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"overtakable") + frame(b"parked") + frame(b"last"))
+        await until(lambda: len(rig.seen) == 2)
+        writer.write(frame(b"later"))
+        parked.resolve(answer(b"2"))
+        await until(lambda: len(rig.seen) == 4)
+        overtakable.resolve(answer(b"1"))
+        assert [await read_answer(reader) for _ in range(4)] == [b"1", b"2", b"last", b"later"]
+        await hang_up(writer)
+
+    run(Rig(lambda body: replies.get(body) or answer(body)), executor, story)
+
+
+def test_a_request_that_answers_an_earlier_one_of_its_connection_is_served_once(executor: ThreadPoolExecutor) -> None:
+    earlier = Parked(overtakable=True)
+
+    def reply(body: bytes) -> Answer | Parked:
+        if body == b"earlier":
+            return earlier
+        if not earlier.resolved:
+            earlier.resolve(answer(b"earlier"))
+        return answer(body)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        in_pieces = frame(b"later") + frame(b"last")
+        writer.write(frame(b"earlier") + in_pieces[:5])
+        await until(lambda: len(rig.seen) == 1)
+        writer.write(in_pieces[5:])
+        bodies = [b"earlier", b"later", b"last"]
+        assert [await read_answer(reader) for _ in bodies] == bodies
+        assert rig.seen == bodies
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+
+    run(Rig(reply), executor, story)
+
+
+@dataclass
+class HoldingRig(Rig):
+    """Keeps the views of the frames that it served, as a request does whose answer comes later."""
+
+    held: list[memoryview] = field(default_factory=list)
+
+    def serve(self, connection: Connection, data: memoryview) -> Answer | Parked:
+        self.held.append(data)
+        return super().serve(connection, data)
+
+
+def test_an_inbox_grows_while_an_overtaken_request_still_looks_into_it(executor: ThreadPoolExecutor) -> None:
+    replies = {b"first": Parked(), b"overtaken": Parked(overtakable=True)}
+    large = frame(b"large" * 100_000)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"first") + frame(b"overtaken") + large[:100])
+        await until(lambda: len(rig.seen) == 1)
+        replies[b"first"].resolve(answer(b"1"))
+        await until(lambda: len(rig.seen) == 2)
+        writer.write(large[100:])
+        await until(lambda: len(rig.seen) == 3)
+        replies[b"overtaken"].resolve(answer(b"2"))
+        assert [await read_answer(reader) for _ in range(3)] == [b"1", b"2", b"large" * 100_000]
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+
+    run(HoldingRig(lambda body: replies.get(body) or answer(body)), executor, story)
+
+
+def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPoolExecutor) -> None:
+    left: list[bool] = []
+    parked = Parked(on_abandon=lambda: left.append(True))
+
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(frame(b"wait"))
+        await until(lambda: bool(rig.seen))
+        await hang_up(writer)
+        await until(lambda: bool(left))
+        assert not rig.server.connections
+        parked.resolve(answer(b"nobody"))
+
+    run(Rig(lambda body: parked), executor, story)
+
+
+def test_what_a_client_sent_before_it_left_is_served_though_a_request_is_parked(executor: ThreadPoolExecutor) -> None:
+    parked = Parked()
+    rig = Rig(lambda body: parked if body == b"first" else None)
+
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(b"".join(map(frame, (b"first", b"second", b"third"))))
+        await until(lambda: rig.seen == [b"first"])
+        await hang_up(writer)
+        await until(lambda: not any(connection._reading for connection in rig.server.connections))
+        parked.resolve(None)
+        await until(lambda: rig.seen == [b"first", b"second", b"third"])
+        await until(lambda: not rig.server.connections)
+
+    run(rig, executor, story)
+
+
+def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> None:
+    parked = Parked(overtakable=True)
+    replies: dict[bytes, Answer | Parked] = {b"1": parked, b"2": HANG_UP}
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"1") + frame(b"2"))
+        await until(lambda: len(rig.seen) == 2)
+        parked.resolve(answer(b"one"))
+        assert await read_answer(reader) == b"one"
+        assert await reader.read() == b""
+        await hang_up(writer)
+
+    run(Rig(lambda body: replies[body]), executor, story)
+
+
+def test_nothing_is_served_after_a_hang_up(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"1") + frame(b"end") + frame(b"2"))
+        assert await read_answer(reader) == b"1"
+        assert await reader.read() == b""
+        assert rig.seen == [b"1", b"end"]
+        await hang_up(writer)
+
+    run(Rig(lambda body: HANG_UP if body == b"end" else answer(body)), executor, story)
+
+
+def test_what_came_before_garbage_is_answered(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"1") + struct.pack(">i", -7) + b"x" * 20)
+        assert await read_answer(reader) == b"1"
+        assert await reader.read() == b""
+        await hang_up(writer)
+
+    run(Rig(), executor, story)
+
+
+@pytest.mark.parametrize("error", [InvalidFrame("not a request"), TypeError("a mistake of ours")], ids=repr)
+def test_a_handler_that_refuses_a_frame_ends_that_connection(executor: ThreadPoolExecutor, error: Exception) -> None:
+    def refuse(body: bytes) -> Answer:
+        raise error
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"?"))
+        assert await reader.read() == b""
+        assert not rig.server.connections
+        await hang_up(writer)
+
+    run(Rig(refuse), executor, story)

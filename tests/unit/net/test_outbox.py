@@ -1,0 +1,140 @@
+"""Answers on their way out: bytes and slices of files, and clients that do not read them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.net.outbox import SMALL
+from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
+
+@dataclass
+class OpenFile:
+    """A leased file over a temporary one."""
+
+    fd: int
+    revoked: bool = False
+    leases: int = 1
+
+    def release(self) -> None:
+        self.leases -= 1
+
+
+@dataclass
+class Piece:
+    file: OpenFile
+    position: int
+    length: int
+    warm: bool = True
+
+
+def test_a_client_that_never_reads_is_not_read_either(executor: ThreadPoolExecutor) -> None:
+    big = answer(b"x" * 1_000_000)
+
+    async def story(rig: Rig) -> None:
+        stuck = socket.create_connection(("127.0.0.1", rig.port))
+        stuck.setblocking(False)
+        sent = 0
+        data = frame(b"m" * 1000) * 20_000
+        loop = asyncio.get_running_loop()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                while sent < len(data):
+                    await loop.sock_sendall(stuck, data[sent : sent + 65536])
+                    sent += 65536
+        reader, writer = await connect(rig)
+        served = len(rig.seen)
+        assert served < 20
+        writer.write(frame(b"other"))
+        assert len(await read_answer(reader)) == 1_000_000
+        stuck.close()
+        await hang_up(writer)
+
+    run(Rig(lambda body: big), executor, story)
+
+
+def test_file_slices_go_out_between_bytes(executor: ThreadPoolExecutor) -> None:
+    content = os.urandom(5_000_000)
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        opened = OpenFile(file.fileno(), leases=2)
+        pieces = [Piece(opened, 100, 3_000_000), Piece(opened, 10, 1000, warm=False)]
+        size = 4 + 3_000_000 + 3 + 1000 + 1
+
+        async def story(rig: Rig) -> None:
+            reader, writer = await connect(rig)
+            writer.write(frame(b"fetch") + frame(b"next"))
+            expected = b"head" + content[100:3_000_100] + b"mid" + content[10:1010] + b"."
+            assert await read_answer(reader) == expected
+            assert await read_answer(reader) == b"next"
+            assert opened.leases == 0
+            await hang_up(writer)
+
+        parts: Any = [struct.pack(">i", size) + b"head", pieces[0], b"mid", pieces[1], b"."]
+        run(Rig(lambda body: parts if body == b"fetch" else answer(body)), executor, story)
+
+
+def test_a_small_answer_goes_out_in_one_piece(executor: ThreadPoolExecutor) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(b"0123456789")
+        file.flush()
+        opened = OpenFile(file.fileno(), leases=1)
+        parts: Any = [struct.pack(">i", 8) + b"<", Piece(opened, 2, 6), b">"]
+
+        async def story(rig: Rig) -> None:
+            reader, writer = await connect(rig)
+            writer.write(frame(b"fetch"))
+            assert await read_answer(reader) == b"<234567>"
+            assert opened.leases == 0
+            await hang_up(writer)
+
+        run(Rig(lambda body: parts), executor, story)
+
+
+def test_of_an_answer_that_is_not_small_nothing_is_read(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(SMALL))
+        file.flush()
+        opened = OpenFile(file.fileno(), leases=2)
+        parts: Any = [struct.pack(">i", 10 + SMALL), Piece(opened, 0, 10), Piece(opened, 0, SMALL)]
+
+        async def story(rig: Rig) -> None:
+            reader, writer = await connect(rig)
+            writer.write(frame(b"fetch"))
+            assert await read_answer(reader) == bytes(10 + SMALL)
+            assert opened.leases == 0
+            await hang_up(writer)
+
+        monkeypatch.delattr(os, "pread")
+        run(Rig(lambda body: parts), executor, story)
+
+
+def test_truncation_below_a_response_closes_the_connection(executor: ThreadPoolExecutor) -> None:
+    with tempfile.TemporaryFile() as file:
+        file.write(b"x" * 10)
+        file.flush()
+        opened = OpenFile(file.fileno(), revoked=True)
+        parts: Any = [struct.pack(">i", 10), Piece(opened, 0, 10)]
+
+        async def story(rig: Rig) -> None:
+            reader, writer = await connect(rig)
+            writer.write(frame(b"fetch"))
+            assert len(await reader.read()) <= 4
+            assert opened.leases == 0
+            await hang_up(writer)
+
+        run(Rig(lambda body: parts), executor, story)
