@@ -374,30 +374,34 @@ class Controller:
             self._news.set()
 
     async def _follow(self) -> None:
-        """Look after every change that a watch hints at."""
-        clock, refused_since = asyncio.get_running_loop().time, None
+        """Look after every change that a watch hints at.
+
+        Only the time in which the id was known to be taken uses up the patience, and not that of a store which is slow
+        or away: nobody can say meanwhile whether the other broker is still there.
+        """
+        refused = 0.0
         while True:
             await self._news.wait()
             self._news.clear()
-            begun = clock()
             try:
                 async with self._lock:
                     await self._settle()
             except DuplicateBroker as error:
-                refused_since = begun if refused_since is None else refused_since
-                left = refused_since + self._patience - clock()
+                refused += error.seconds
+                left = self._patience - refused
                 if left <= 0:
                     logger.error("this broker is out of the cluster, and has to stop: %s", error)
                     self.ousted = error
                     self.on_ousted()
                     return
                 logger.error("this broker is out of the cluster, and has to stop in %.0f s: %s", left, error)
+                refused += _RETRY_SECONDS
             except BarnabasError as error:
                 logger.warning("could not follow the metadata tree, trying again: %s", error)
             except Exception:
                 logger.exception("could not follow the metadata tree, trying again")
             else:
-                refused_since = None
+                refused = 0.0
                 continue
             await asyncio.sleep(_RETRY_SECONDS)
             self._news.set()

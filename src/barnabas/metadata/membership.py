@@ -35,6 +35,11 @@ logger = logging.getLogger(__name__)
 class DuplicateBroker(StartupError):
     """Another broker with this id is up."""
 
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+        """For how long that was known when it was given up; how long the store took to say so does not count."""
+
 
 async def register(
     store: MetadataStore,
@@ -48,13 +53,14 @@ async def register(
     """Register and return the broker's epoch.
 
     A node of `previous_incarnation` is replaced; for any other to vanish, `patience` seconds are waited (a little more
-    than the session timeout outlasts a dead broker). Neither is done if it `answers` at an address that is not ours;
-    `answers` is not true of this process itself.
+    than the session timeout outlasts a dead broker) from when it was found, and then it is looked for again. Neither is
+    done if it `answers` at an address that is not ours; `answers` is not true of this process itself.
     Raises DuplicateBroker.
     """
     path = BrokerNode.path(registration.broker_id)
     data = BrokerNode.encode(registration, now_ms)
-    deadline = asyncio.get_running_loop().time() + patience
+    clock = asyncio.get_running_loop().time
+    since: float | None = None
     changed = asyncio.Event()
     watch = store.watch(path, changed.set)
     try:
@@ -67,15 +73,20 @@ async def register(
                 continue
             if node.owner == store.session_id:
                 return node.czxid
+            since = clock() if since is None else since
             if answers is not None and await _is_up(registration, node, answers):
-                raise _duplicate(registration, node)
+                raise _duplicate(registration, node, clock() - since)
             if _incarnation(registration.broker_id, node) == previous_incarnation is not None:
                 logger.info("replacing the registration that the last run of broker %d left", registration.broker_id)
                 with contextlib.suppress(NoNode, BadVersion):
                     await store.delete(path, node.version)
                 await _vacate(store, node.owner)
                 continue
-            await _wait(changed, deadline, registration, node)
+            if clock() >= since + patience:
+                raise _duplicate(registration, node, clock() - since)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(since + patience):
+                    await changed.wait()
     finally:
         watch.cancel()
 
@@ -100,26 +111,19 @@ async def _vacate(store: MetadataStore, session: int) -> None:
             await store.delete(ControllerNode.path)
 
 
-async def _wait(changed: asyncio.Event, deadline: float, registration: Registration, other: Node) -> None:
-    try:
-        async with asyncio.timeout_at(deadline):
-            await changed.wait()
-    except TimeoutError:
-        raise _duplicate(registration, other) from None
-
-
 async def _is_up(registration: Registration, other: Node, answers: Callable[[Endpoint], Awaitable[bool]]) -> bool:
     found = BrokerNode.decode(registration.broker_id, other.data)
     own = set(registration.endpoints.values())
     return any([await answers(endpoint) for endpoint in found.endpoints.values() if endpoint not in own])
 
 
-def _duplicate(registration: Registration, other: Node) -> DuplicateBroker:
+def _duplicate(registration: Registration, other: Node, seconds: float) -> DuplicateBroker:
     found = BrokerNode.decode(registration.broker_id, other.data)
     where = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in found.endpoints.values())
     return DuplicateBroker(
         f"a broker with id {registration.broker_id} is already up at {where}: "
-        "give this one another broker.id, or stop the other one"
+        "give this one another broker.id, or stop the other one",
+        seconds,
     )
 
 

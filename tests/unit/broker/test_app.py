@@ -74,7 +74,7 @@ def test_connections_leave_descriptors_for_the_logs(limits: Callable[..., list[t
 
 
 def test_a_broker_that_was_ousted_stops_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reason = DuplicateBroker("a broker with id 1 is already up at elsewhere:9092")
+    reason = DuplicateBroker("a broker with id 1 is already up at elsewhere:9092", 0.0)
     log = tmp_path / "data"
     config = BrokerConfig.load(
         {"log.dirs": str(log), "metadata.store": str(tmp_path / "tree"), "listeners": "PLAINTEXT://localhost:0"}

@@ -185,6 +185,35 @@ def test_a_broker_whose_id_another_one_answers_for_tries_again_before_it_is_oust
     asyncio.run(main())
 
 
+def test_a_store_that_is_slow_uses_up_no_patience_of_a_broker_whose_id_was_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answers(endpoint: Endpoint, listening: object) -> bool:
+        return True
+
+    monkeypatch.setattr("barnabas.broker.controller.is_accepted", answers)
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+    patience = 0.5
+
+    class Slow(Taken):
+        async def start(self) -> None:
+            await asyncio.sleep(1.1 * patience)
+            await super().start()
+
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            stores = iter([first := SqliteStore(nodes.path), slow := Slow(nodes.path)])
+            controller = await nodes.started(0, lambda: next(stores), patience=patience)
+            epoch = controller.broker_epoch
+            expire(nodes.path, first.session_id)
+            await until(lambda: "has to stop" in caplog.text)
+            await slow.rival.delete(BrokerNode.path(0))
+            await until(lambda: controller.broker_epoch > epoch and controller.is_active)
+            assert controller.ousted is None
+
+    asyncio.run(main())
+
+
 def test_registers_again_after_its_registration_was_removed(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as nodes:

@@ -18,6 +18,8 @@ from barnabas.metadata.znodes import BrokerNode, Registration
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from barnabas.metadata.store import Node
+
 NOW = 1_700_000_000_000
 HERE, THERE = Endpoint("here", 1), Endpoint("there", 2)
 
@@ -76,6 +78,35 @@ async def test_one_that_does_not_answer_may_be_about_to_vanish(tmp_path: Path) -
     await first.close()
     async with asyncio.timeout(10):
         assert await waiting > 0
+    await second.close()
+
+
+async def test_patience_begins_when_another_one_is_found_and_ends_with_another_look(tmp_path: Path) -> None:
+    """The store takes longer than the patience lasts to say that the id is taken, and then it is not any more."""
+    patience = 0.1
+
+    class Slow(SqliteStore):
+        async def create(
+            self,
+            path: str,
+            data: bytes = b"",
+            *,
+            ephemeral: bool = False,
+            sequential: bool = False,
+            parents: bool = False,
+        ) -> str:
+            await asyncio.sleep(2 * patience)
+            return await super().create(path, data, ephemeral=ephemeral, sequential=sequential, parents=parents)
+
+        async def find(self, path: str) -> Node | None:
+            found = await super().find(path)
+            await first.close()
+            return found
+
+    first, second = (await stores(tmp_path))[0], Slow(tmp_path / "metadata")
+    await second.start()
+    await register(first, registration(THERE), NOW)
+    assert await register(second, registration(HERE), NOW, patience=patience, answers=no_answer) > 0
     await second.close()
 
 
