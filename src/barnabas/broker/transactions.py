@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 ANSWER: Final = 30.0
 """Seconds that a coordinator on another broker has to answer."""
+STOP_SECONDS: Final = 3.0
+"""How long a stop waits for whoever waits for a coordinator: one that hangs may keep them waiting for much longer."""
 RETRY_FOR: Final = 0.1
 """Seconds that a batch waits for the end of the transaction before it."""
 RETRY_EVERY: Final = 0.005
@@ -146,10 +148,13 @@ class Transactions:
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Serve no more."""
+        """Serve no more; what waits for a coordinator that does not answer is given up."""
         self.runtime.resign()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            _, hung = await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+            for task in hung:
+                task.cancel()
+            await asyncio.gather(*hung, return_exceptions=True)
         await self._elsewhere.stop()
         if self._writer is not None:
             await self._writer.stop()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.broker import transactions
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.broker.partition import GIVEN_UP, Marker
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode, InvalidTxnState, OutOfOrderSequence
+from barnabas.net.reply import HANG_UP, Parked
 from tests.support.transactor import NOW, Transactor, run
 
 if TYPE_CHECKING:
@@ -187,5 +190,28 @@ def test_a_marker_that_comes_while_a_batch_is_rewritten_has_it_come_again(tmp_pa
         partition.end_transaction(Marker(*transactor.producer, 0, commit=True, bumped=False), NOW)
         assert await transactor.answer(rewritten, 11) == [ErrorCode.not_enough_replicas]
         assert partition.log.first_unstable_offset is None
+
+    run(tmp_path, story)
+
+
+def test_a_stop_does_not_wait_long_for_a_coordinator_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "STOP_SECONDS", 0.01)
+
+    async def hangs(*args: object, **options: object) -> None:
+        await asyncio.Event().wait()
+
+    async def story(transactor: Transactor) -> None:
+        broker = transactor.broker
+        await transactor.init()
+        monkeypatch.setattr(broker.cluster.peers, "ask", hangs)
+        monkeypatch.setattr(broker.transactions, "_broker_id", 99)
+        parked = transactor.produce((0,))
+        assert isinstance(parked, Parked)
+        async with asyncio.timeout(10):
+            await broker.transactions.stop()
+        assert parked.answer is HANG_UP
+        assert transactor.partition.log.log_end_offset == 0
 
     run(tmp_path, story)

@@ -155,6 +155,9 @@ class Produce:
             try:
                 await verification.run()
                 parked.follow(self._append_all())
+            except asyncio.CancelledError:  # the broker stops, and the coordinator has not answered
+                parked.resolve(HANG_UP)
+                raise
             except Exception:
                 logger.exception("PRODUCE failed when its transaction was verified")
                 parked.resolve(HANG_UP)
