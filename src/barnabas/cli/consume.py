@@ -314,8 +314,8 @@ def look_for_topic(options: dict[str, Any]) -> None:
 
 def begin(consumer: Consumer[bytes, bytes], options: dict[str, Any]) -> None:
     """Subscribe to topics, or take one partition."""
-    from barnabas.clients.reading import BEGINNING, END
     from barnabas.clients.records import TopicPartition
+    from barnabas.clients.seeking import BEGINNING, END
 
     if options["partition"] is None:
         consumer.subscribe(options["topic"] or pattern(options["include"]))

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeAlias
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, is_true, milliseconds, open_client, properties
 from barnabas.clients.errors import InvalidClientConfig, translated
 from barnabas.clients.library import load_kafka
-from barnabas.clients.reading import BEGINNING, END, SLICE, Reader
+from barnabas.clients.reading import SLICE, Reader
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
+from barnabas.clients.seeking import BEGINNING, END
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
     from types import TracebackType
 
-    from barnabas.clients.reading import CommitCallback, RebalanceCallback, Start, Topics
+    from barnabas.clients.committing import CommitCallback
     from barnabas.clients.serializers import Deserializer
+    from barnabas.clients.subscribing import RebalanceCallback, Start, Topics
 
     Offsets: TypeAlias = "Mapping[TopicPartition, int] | ConsumerRecord[Any, Any] | None"
     """Offsets to commit: those that come next, or a record that is done with, or None for all that was handed out."""

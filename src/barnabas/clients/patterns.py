@@ -22,6 +22,7 @@ LEGAL: Final = string.digits + string.ascii_uppercase + string.ascii_lowercase +
 NOTHING: Final = "/"
 """A character that no name has."""
 SPECIAL: Final = frozenset(".[]{}()*+?^$|\\")
+POSIX_CLASS: Final = re.compile(r"\[:\^?\w+:\]")
 RUNS: Final = (string.digits, string.ascii_uppercase, string.ascii_lowercase)
 TOKEN: Final = re.compile(
     r"""
@@ -36,6 +37,29 @@ TOKEN: Final = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+
+def for_librdkafka(topic: str | re.Pattern[str]) -> str:
+    """A name, or a pattern in the form that librdkafka and brokers read.
+
+    In the classic protocol librdkafka looks for it anywhere in a name; in the new one the broker matches whole names.
+    So each pattern is one for whole names, and one for beginnings says that anything may follow.
+    """
+    if isinstance(topic, re.Pattern):
+        return f"^({as_posix(topic)})$"
+    return f"^({as_posix(compiled(topic))}).*$" if topic.startswith("^") else topic
+
+
+def compiled(topic: str) -> re.Pattern[str]:
+    """A string that begins with ^: a pattern that names begin with."""
+    if POSIX_CLASS.search(topic):
+        raise InvalidClientConfig(
+            f"{topic!r} has a class like [[:digit:]], which Python reads as something else: write \\d, or [0-9]"
+        )
+    try:
+        return re.compile(topic)
+    except re.error as error:
+        raise InvalidClientConfig(f"{topic!r} is not a regular expression: {error}") from error
 
 
 def as_posix(pattern: re.Pattern[str]) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from barnabas.clients.consumer import Consumer
-    from barnabas.clients.reading import Start, Topics
     from barnabas.clients.records import ConsumerRecord
+    from barnabas.clients.subscribing import Start, Topics
 
 __all__ = ["at_least_once", "at_most_once", "stored_with_result"]
 

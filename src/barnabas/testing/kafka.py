@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Producer,
         RecordMetadata,
     )
-    from barnabas.clients.reading import Topics
+    from barnabas.clients.subscribing import Topics
     from barnabas.testing.broker import Broker
     from barnabas.testing.cluster import Cluster, ClusterFaults
     from barnabas.testing.faults import BrokerFaults, Faults

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,22 +8,9 @@ import pytest
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import ClientFailed, InvalidClientConfig
-from barnabas.clients.reading import BEGINNING, Reader, _for_librdkafka
+from barnabas.clients.reading import Reader
+from barnabas.clients.seeking import BEGINNING
 from barnabas.model.ids import TopicPartition
-
-
-def test_patterns_are_written_as_brokers_read_them() -> None:
-    assert _for_librdkafka(re.compile(r"a-\d+|b")) == "^(a-[0-9]+|b)$"
-    assert _for_librdkafka("plain.name") == "plain.name"
-    assert _for_librdkafka(r"^begins-\d") == "^(^begins-[0-9]).*$"
-    with pytest.raises(InvalidClientConfig, match="is not a regular expression"):
-        _for_librdkafka("^(")
-
-
-@pytest.mark.parametrize("topic", ["^orders-[[:digit:]]+", "^[^[:alpha:]]", "^[a[:digit:]]$"])
-def test_classes_that_python_does_not_know_are_refused(topic: str) -> None:
-    with pytest.raises(InvalidClientConfig, match=r"write .d, or"):
-        _for_librdkafka(topic)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import re2
 
 from barnabas.clients.errors import InvalidClientConfig
-from barnabas.clients.patterns import as_posix
+from barnabas.clients.patterns import as_posix, for_librdkafka
 
 NAMES = [
     "a",
@@ -76,3 +76,17 @@ def test_what_brokers_cannot_say_is_refused(pattern: str) -> None:
 def test_a_pattern_over_several_lines_is_refused() -> None:
     with pytest.raises(InvalidClientConfig, match=r"re\.VERBOSE"):
         as_posix(re.compile("a  # the first", re.VERBOSE))
+
+
+def test_patterns_are_written_as_brokers_read_them() -> None:
+    assert for_librdkafka(re.compile(r"a-\d+|b")) == "^(a-[0-9]+|b)$"
+    assert for_librdkafka("plain.name") == "plain.name"
+    assert for_librdkafka(r"^begins-\d") == "^(^begins-[0-9]).*$"
+    with pytest.raises(InvalidClientConfig, match="is not a regular expression"):
+        for_librdkafka("^(")
+
+
+@pytest.mark.parametrize("topic", ["^orders-[[:digit:]]+", "^[^[:alpha:]]", "^[a[:digit:]]$"])
+def test_classes_that_python_does_not_know_are_refused(topic: str) -> None:
+    with pytest.raises(InvalidClientConfig, match=r"write .d, or"):
+        for_librdkafka(topic)

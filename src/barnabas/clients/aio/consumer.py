@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from barnabas.clients.aio.threads import to_the_end
 from barnabas.clients.consumer import ConsumerBase, as_offsets, to_commit
-from barnabas.clients.reading import BEGINNING, END, SLICE
+from barnabas.clients.reading import SLICE
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
+from barnabas.clients.seeking import BEGINNING, END
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from barnabas.clients.consumer import Offsets
-    from barnabas.clients.reading import RebalanceCallback, Start, Topics
+    from barnabas.clients.subscribing import RebalanceCallback, Start, Topics
 
 __all__ = ["AsyncConsumer"]
 
