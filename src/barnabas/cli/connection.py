@@ -93,7 +93,7 @@ def open_groups(bootstrap_server: str, command_config: Path | None, timeout_ms: 
     from barnabas.clients.groups import Groups
     from barnabas.clients.wire import Cluster
 
-    properties = client_properties(command_config)
+    properties = _checked_properties(command_config)
     return Groups(Cluster(bootstrap_server, properties=properties, timeout=timeout_ms / 1000))
 
 
@@ -101,7 +101,7 @@ def open_cluster(bootstrap_server: str, command_config: Path | None) -> Cluster:
     """A connection to the cluster for single requests, with the options' settings."""
     from barnabas.clients.wire import Cluster
 
-    return Cluster(bootstrap_server, properties=client_properties(command_config))
+    return Cluster(bootstrap_server, properties=_checked_properties(command_config))
 
 
 def find_brokers(cluster: Cluster, wanted: Collection[int]) -> dict[int, Node]:
@@ -124,4 +124,15 @@ def client_properties(command_config: Path | None) -> dict[str, str]:
         return {}
     properties = read_properties(command_config)
     properties.pop("bootstrap.servers", None)
+    return properties
+
+
+def _checked_properties(command_config: Path | None) -> dict[str, str]:
+    """As `client_properties`, for what reads those about security alone, and would pass over a misspelt one."""
+    properties = client_properties(command_config)
+    if properties:
+        from barnabas.clients import config, security
+
+        security.from_properties(properties)  # it says more of what is wrong than librdkafka does
+        config.check(properties)
     return properties

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.errors import InvalidClientConfig
+from barnabas.clients.errors import InvalidClientConfig, LibraryMissing
+from barnabas.clients.library import load
 from barnabas.clients.limits import MAX_INT32
 from barnabas.clients.log_lines import Echo
 
@@ -101,6 +102,18 @@ def open_client(kafka: Any, kind: str, found: Mapping[str, Any]) -> Any:
         raise InvalidClientConfig(error.args[0].str().strip()) from error
     except (TypeError, ValueError) as error:
         raise InvalidClientConfig(str(error)) from error
+
+
+def check(found: Mapping[str, str]) -> None:
+    """Raise InvalidClientConfig for properties that librdkafka, whose names they have, does not take.
+
+    For clients that do without it; where it is not installed, nobody knows all names.
+    """
+    try:
+        admin = load("confluent_kafka.admin", "clients")
+    except LibraryMissing:
+        return
+    open_client(admin, "AdminClient", {"log_level": 0, "logger": None, **found})
 
 
 def milliseconds(seconds: float | None) -> int | None:

@@ -51,6 +51,25 @@ def test_the_cluster_is_named_before_the_command_or_behind_it(
     assert asked[3:] == [("behind:1", None), (connection.DEFAULT_BOOTSTRAP_SERVER, None)]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "--list"),
+        ("groups", "--list"),
+        ("configs", "--describe", "--entity-type", "topics"),
+        ("cluster", "cluster-id"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_misspelt_property_is_refused_by_every_command(run: Run, words: tuple[str, ...], tmp_path: Path) -> None:
+    """One about security above all: without it the connection would be less safe than the file asks for."""
+    file = tmp_path / "client.properties"
+    file.write_text("secruity.protocol=ssl\n")
+    result = run(*words, "--bootstrap-server", "localhost:1", "--command-config", file)
+    assert result.exit_code == 1
+    assert 'No such configuration property: "secruity.protocol"' in result.output
+
+
 def test_every_group_takes_the_options_of_the_connection_that_its_commands_take() -> None:
     context = click.Context(cli)
     for name in cli.list_commands(context):
