@@ -59,7 +59,7 @@ def trusting(servers: str, ca: Path) -> dict[str, str]:
 
 
 def test_topics_are_written_and_read_through_tls(servers: str, certificates: tuple[Certificate, Certificate]) -> None:
-    given = trusting(servers, certificates[0].certificate)
+    given = trusting(servers, certificates[0].authority)
     send_plainly([RECORD, RECORD], sink_options(given).client)
     client = batch_options(given | {"subscribe": "t"}).client
     with ClusterView(client) as cluster:
@@ -77,7 +77,7 @@ def test_a_broker_that_is_not_trusted_is_named_soon(
     monkeypatch.setattr(admin, "METADATA_TIMEOUT", 1.0)
     monkeypatch.setattr(reading, "SHORT_SECONDS", 0.5)
     monkeypatch.setattr(sending, "LOGIN_SECONDS", 0.5)
-    client = sink_options(trusting(servers, certificates[1].certificate)).client
+    client = sink_options(trusting(servers, certificates[1].authority)).client
     began = time.monotonic()
     with ClusterView(client) as cluster, pytest.raises(LoginFailed, match="certificate verify failed"):
         cluster.partitions(Selection(pattern=re.compile(".*")))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-import subprocess
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, TypeVar
+
+import trustme
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -19,21 +20,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate that vouches for itself, and its key."""
+    """A certificate, its key, and that of the authority that vouches for it."""
 
+    authority: Path
     certificate: Path
     key: Path
 
     @classmethod
     def made(cls, folder: Path, name: str) -> Certificate:
-        """A new one for 127.0.0.1."""
-        found = cls(folder / f"{name}.pem", folder / f"{name}.key")
-        curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-        names = ("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1")
-        files = ("-keyout", str(found.key), "-out", str(found.certificate))
-        subprocess.run(
-            ["openssl", "req", "-x509", *curve, *names, *files, "-days", "2"], check=True, capture_output=True
-        )
+        """A new one for 127.0.0.1, by an authority of its own."""
+        found = cls(folder / f"{name}-ca.pem", folder / f"{name}.pem", folder / f"{name}.key")
+        authority = trustme.CA()
+        issued = authority.issue_cert("127.0.0.1")
+        authority.cert_pem.write_to_path(found.authority)
+        issued.cert_chain_pems[0].write_to_path(found.certificate)
+        issued.private_key_pem.write_to_path(found.key)
         return found
 
 
