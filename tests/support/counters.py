@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ from barnabas.broker.calls import Call
 from barnabas.broker.runtime import Runtime
 from barnabas.machines.outcome import Outcome, Timer
 from barnabas.model.errors import ApiError, ErrorCode, NotCoordinator
+from tests.support.parts import make_topic, running_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from barnabas.broker.context import Broker
 
@@ -99,6 +102,17 @@ def counters(broker: Broker, **more: Any) -> Runtime[Counters]:
         compression=0,
         **more,
     )
+
+
+@asynccontextmanager
+async def running_counters(directory: Path, **configs: Any) -> AsyncIterator[tuple[Broker, Runtime[Counters]]]:
+    """A broker, and counters that are loaded; `configs` are those of their topic, which has one partition."""
+    async with running_parts(directory) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC, **configs)
+        await runtime.loaded()
+        yield broker, runtime
+        runtime.resign()
 
 
 def new_call() -> Call:

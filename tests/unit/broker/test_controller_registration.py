@@ -162,15 +162,21 @@ def test_a_broker_whose_id_another_one_has_taken_and_keeps_is_ousted(
     asyncio.run(main())
 
 
-def test_a_broker_whose_id_another_one_answers_for_tries_again_before_it_is_ousted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def another_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has taken the id is up, and the controller looks again soon."""
+
     async def answers(endpoint: Endpoint, listening: object) -> bool:
         return True
 
     monkeypatch.setattr("barnabas.broker.controller.is_accepted", answers)
     monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
 
+
+@pytest.mark.usefixtures("another_answers")
+def test_a_broker_whose_id_another_one_answers_for_tries_again_before_it_is_ousted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as nodes:
             stores = iter([first := SqliteStore(nodes.path), taken := Taken(nodes.path)])
@@ -185,14 +191,10 @@ def test_a_broker_whose_id_another_one_answers_for_tries_again_before_it_is_oust
     asyncio.run(main())
 
 
+@pytest.mark.usefixtures("another_answers")
 def test_a_store_that_is_slow_uses_up_no_patience_of_a_broker_whose_id_was_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def answers(endpoint: Endpoint, listening: object) -> bool:
-        return True
-
-    monkeypatch.setattr("barnabas.broker.controller.is_accepted", answers)
-    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
     patience = 0.5
 
     class Slow(Taken):

@@ -13,7 +13,7 @@ from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.protocol.records.records import Record
-from tests.support.counters import COUNT, TOPIC, Counters, ask, counters, counting, new_call, read
+from tests.support.counters import COUNT, TOPIC, Counters, ask, counters, counting, new_call, read, running_counters
 from tests.support.parts import make_topic, running_parts
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ async def test_nobody_is_asked_before_the_topic_is_there_or_while_it_is_loaded(t
 
 
 async def test_replies_wait_for_the_high_watermark(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC, flush_messages="1")
-        await runtime.loaded()
+    async with running_counters(tmp_path, flush_messages="1") as (_, runtime):
         call = new_call()
         runtime.find("a").ask(lambda machine, now_ms: machine.count("a", call), call)
         result = call.result()
@@ -65,14 +62,10 @@ async def test_replies_wait_for_the_high_watermark(tmp_path: Path) -> None:
         reading = await read(runtime, "a")  # even a question waits for what it saw
         assert asyncio.isfuture(reading)
         assert [await asyncio.wait_for(each, 5) for each in (result, reading)] == [1, 1]
-        runtime.resign()
 
 
 async def test_one_event_may_answer_many_and_a_timer_answers_too(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (broker, runtime):
         shard = runtime.find("a")
         counted, expired = new_call(), new_call()
         far = broker.clock.now_ms() + 1_000_000
@@ -82,23 +75,15 @@ async def test_one_event_may_answer_many_and_a_timer_answers_too(tmp_path: Path)
         assert await asyncio.wait_for(waiting, 5) == "counted"
         shard.ask(lambda machine, now_ms: machine.wait(expired, now_ms), expired)
         assert await asyncio.wait_for(expired.result(), 5) == "expired"
-        runtime.resign()
 
 
 async def test_an_error_is_told_in_the_words_of_the_api(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (_, runtime):
         assert isinstance(await read(runtime, "nobody"), NotCoordinator)
-        runtime.resign()
 
 
 async def test_no_batch_is_larger_than_the_topic_allows(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC, max_message_bytes="1000")
-        await runtime.loaded()
+    async with running_counters(tmp_path, max_message_bytes="1000") as (broker, runtime):
         one, all_of_them = new_call(), new_call()
         names = [f"name {number}" for number in range(100)]
         shard = runtime.find("a")
@@ -113,7 +98,6 @@ async def test_no_batch_is_larger_than_the_topic_allows(tmp_path: Path) -> None:
         assert isinstance(await ask(runtime, "a", size=1_000), UnknownServerError)
         await runtime.loaded()
         assert await ask(runtime, "a", size=500) == 2
-        runtime.resign()
 
 
 @pytest.mark.parametrize("then", ["a large decision", "a failure"])
@@ -177,10 +161,7 @@ async def test_a_transaction_counts_from_its_marker_on(tmp_path: Path, kind: Con
 
 
 async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_before(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (broker, runtime):
         shard = runtime.find("a")
         calls = [new_call() for _ in range(10)]
         for call in calls:
@@ -192,7 +173,6 @@ async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_b
         assert [await asyncio.wait_for(each, 5) for each in (*results, reading)] == [*range(1, 11), 10]
         batches = list(_batches(broker.replicas.find(TOPIC, 0).log, 1 << 20))
         assert [header.record_count for header, _ in batches] == [10]
-        runtime.resign()
 
 
 async def test_what_waits_to_be_stored_when_a_coordinator_ends_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.broker import coordinator_log
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, UnknownServerError
-from tests.support.counters import TOPIC, Counters, ask, counters, counting, new_call, read
+from tests.support.counters import TOPIC, Counters, ask, counters, counting, new_call, read, running_counters
 from tests.support.parts import append, make_topic, running_parts
 
 if TYPE_CHECKING:
@@ -37,23 +37,16 @@ async def test_a_lost_partition_answers_whoever_waits(tmp_path: Path) -> None:
 
 
 async def test_a_decision_that_cannot_be_stored_is_undone(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC, segment_bytes="2000000")
-        await runtime.loaded()
+    async with running_counters(tmp_path, segment_bytes="2000000") as (_, runtime):
         assert await ask(runtime, "a") == 1
         assert isinstance(await ask(runtime, "a", size=3_000_000), UnknownServerError)
         await runtime.loaded()
         assert await read(runtime, "a") == 1
         assert await ask(runtime, "a") == 2
-        runtime.resign()
 
 
 async def test_a_decision_that_is_too_large_costs_nobody_else_an_answer(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC, max_message_bytes="1000")
-        await runtime.loaded()
+    async with running_counters(tmp_path, max_message_bytes="1000") as (_, runtime):
         small, large = new_call(), new_call()
         shard = runtime.find("a")
         shard.ask(counting("a", small), small)
@@ -62,17 +55,13 @@ async def test_a_decision_that_is_too_large_costs_nobody_else_an_answer(tmp_path
         assert isinstance(large.result(), UnknownServerError)
         await runtime.loaded()
         assert await read(runtime, "a") == 1
-        runtime.resign()
 
 
 async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("barnabas.broker.shard.RETRY_MS", 50)
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (_, runtime):
         call = new_call()
         shard = runtime.find("a")
         shard.ask(counting("a", call), call)
@@ -84,27 +73,19 @@ async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
         log.config = enough
         await asyncio.wait_for(runtime.loaded(), 5)
         assert await ask(runtime, "a") == 1
-        runtime.resign()
 
 
 async def test_a_machine_that_raises_disturbs_nobody_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (_, runtime):
         call = new_call()
         runtime.find("a").ask(lambda machine, now_ms: machine.read([], call), call)  # type: ignore[arg-type]
         assert isinstance(call.result(), UnknownServerError)
         assert "failed to decide" in caplog.text
         assert await ask(runtime, "a") == 1
-        runtime.resign()
 
 
 async def test_a_machine_that_is_half_changed_is_built_again(tmp_path: Path) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (_, runtime):
         assert await ask(runtime, "a") == 1
         shard, call = runtime.find("a"), new_call()
         before = shard.machine
@@ -119,7 +100,6 @@ async def test_a_machine_that_is_half_changed_is_built_again(tmp_path: Path) -> 
         await runtime.loaded()
         assert shard.machine is not before
         assert await ask(runtime, "a") == 2
-        runtime.resign()
 
 
 async def test_a_machine_that_raises_again_and_again_reads_its_log_less_and_less_often(
@@ -154,10 +134,7 @@ async def test_a_machine_that_raises_again_and_again_reads_its_log_less_and_less
 
 
 async def test_a_machine_whose_timer_raises_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (_, runtime):
         assert await ask(runtime, "a") == 1
         shard, call = runtime.find("a"), new_call()
         before = shard.machine
@@ -168,16 +145,12 @@ async def test_a_machine_whose_timer_raises_is_built_again(tmp_path: Path, monke
         await runtime.loaded()
         assert shard.machine is not before
         assert await read(runtime, "a") == 1
-        runtime.resign()
 
 
 async def test_a_failure_that_nobody_expected_is_told_and_the_coordinator_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_parts(tmp_path) as broker:
-        runtime = counters(broker)
-        await make_topic(broker, TOPIC)
-        await runtime.loaded()
+    async with running_counters(tmp_path) as (_, runtime):
         assert await ask(runtime, "a") == 1
         with monkeypatch.context() as broken:
             broken.setattr(coordinator_log, "append", lambda *arguments: 1 / 0)
@@ -185,7 +158,6 @@ async def test_a_failure_that_nobody_expected_is_told_and_the_coordinator_goes_o
         assert "failed to store a decision" in caplog.text
         await runtime.loaded()
         assert await ask(runtime, "a") == 2
-        runtime.resign()
 
 
 async def test_a_load_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,17 +86,9 @@ async def test_patience_begins_when_another_one_is_found_and_ends_with_another_l
     patience = 0.1
 
     class Slow(SqliteStore):
-        async def create(
-            self,
-            path: str,
-            data: bytes = b"",
-            *,
-            ephemeral: bool = False,
-            sequential: bool = False,
-            parents: bool = False,
-        ) -> str:
+        async def create(self, path: str, data: bytes = b"", **how: bool) -> str:
             await asyncio.sleep(2 * patience)
-            return await super().create(path, data, ephemeral=ephemeral, sequential=sequential, parents=parents)
+            return await super().create(path, data, **how)
 
         async def find(self, path: str) -> Node | None:
             found = await super().find(path)
