@@ -4,8 +4,8 @@ A partition whose followers hang must not hold back the markers of the others, w
 not committed in time is answered as timed out, and the coordinator asks again. By then it is neither written once more
 nor waited for again: what has become of it, or that nothing has yet, is told at once.
 
-What became of a marker is kept for the leadership in which it was written, and not for long. Whoever leads again later
-may be asked for the same marker on behalf of another transaction, which it must write.
+What became of a marker is kept for the leadership in which it was written, and not for long. Whoever leads again later,
+or leads a topic that was made anew, may be asked for the same marker on behalf of another transaction: it writes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.broker.partition import Marker
+    from barnabas.broker.partition import Marker, Partition
     from barnabas.broker.replicas import ReplicaManager
     from barnabas.model.errors import ApiError
     from barnabas.model.ids import TopicPartition
@@ -29,16 +29,14 @@ COMMIT_SECONDS: Final = 2.0
 """How long a marker that was just written is waited for."""
 KEPT_SECONDS: Final = 10.0
 """How long it is known what became of one that was late: the coordinator asks sooner, unless it is gone."""
-NOT_LED: Final = -1
-"""In the place of a leader epoch: another broker leads the partition, or none."""
 
 
 class _Asked(NamedTuple):
-    """A marker of one leadership of a partition."""
+    """A marker of one leadership, None if another broker leads the partition."""
 
     tp: TopicPartition
     marker: Marker
-    leader_epoch: int
+    led: Partition | None
 
 
 class AskedMarkers:
@@ -58,8 +56,7 @@ class AskedMarkers:
         return [self._told(asked, future) for asked, future in begun]
 
     def _begin(self, tp: TopicPartition, marker: Marker) -> tuple[_Asked, asyncio.Future[ErrorCode]]:
-        partition = self._replicas.led(*tp)
-        asked = _Asked(tp, marker, NOT_LED if partition is None else partition.leader.leader_epoch)
+        asked = _Asked(tp, marker, self._replicas.led(*tp))
         if (late := self._late.get(asked)) is not None:
             return asked, late
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()

@@ -49,6 +49,22 @@ def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
+def led_with_a_follower(partition: Partition) -> PartitionLeader:
+    end = partition.log.log_end_offset
+    return PartitionLeader(
+        broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
+    )
+
+
+async def ask_for_ends(transactor: Transactor, *indexes: int) -> list[ErrorCode]:
+    producer_id, epoch = transactor.producer
+    topics = [{"name": "t", "partition_indexes": list(indexes)}]
+    marker = {"producer_id": producer_id, "producer_epoch": epoch, "topics": topics}
+    request = build(WriteTxnMarkersRequest, {"markers": [marker]})
+    response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, CALLER), 10)
+    return [part.error_code for part in response.markers[0].topics[0].partitions]
+
+
 def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,31 +72,43 @@ def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_othe
         await transactor.init()
         assert await transactor.answer(transactor.produce((0, 1))) == [ErrorCode.none] * 2
         stuck = transactor.broker.replicas.find("t", 1)
+        stuck.leader = led_with_a_follower(stuck)
         end = stuck.log.log_end_offset
-        stuck.leader = PartitionLeader(
-            broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
-        )
-        producer_id, epoch = transactor.producer
-
-        async def ask(*indexes: int) -> list[ErrorCode]:
-            topics = [{"name": "t", "partition_indexes": list(indexes)}]
-            marker = {"producer_id": producer_id, "producer_epoch": epoch, "topics": topics}
-            request = build(WriteTxnMarkersRequest, {"markers": [marker]})
-            response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, CALLER), 10)
-            return [part.error_code for part in response.markers[0].topics[0].partitions]
-
         monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
-        assert await ask(1, 0) == [ErrorCode.request_timed_out, ErrorCode.none]
+        assert await ask_for_ends(transactor, 1, 0) == [ErrorCode.request_timed_out, ErrorCode.none]
         monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 3600)
-        assert await ask(1) == [ErrorCode.request_timed_out], "nobody waits for it once more"
+        assert await ask_for_ends(transactor, 1) == [ErrorCode.request_timed_out], "nobody waits for it once more"
         stuck.fetched_by(7, 5, 0, end + 1, 0.0)
-        assert await ask(1) == [ErrorCode.none]
+        assert await ask_for_ends(transactor, 1) == [ErrorCode.none]
         assert stuck.log.log_end_offset == end + 1, "it is written but once"
-        again = asyncio.ensure_future(ask(1))  # as for the next transaction of an older producer
+        again = asyncio.ensure_future(ask_for_ends(transactor, 1))  # as for the next transaction of an older producer
         while stuck.log.log_end_offset == end + 1:
             await asyncio.sleep(0)
         stuck.fetched_by(7, 5, 0, end + 2, 0.0)
         assert await again == [ErrorCode.none]
+
+    run(tmp_path, story)
+
+
+def test_what_became_of_a_late_marker_is_not_told_in_another_leadership(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between them another leader may have written it, and the next transaction may have begun."""
+    monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
+
+    async def story(transactor: Transactor) -> None:
+        await transactor.init()
+        await transactor.send()
+        replicas, former = transactor.broker.replicas, transactor.partition
+        alone = former.leader
+        former.leader = led_with_a_follower(former)
+        end = former.log.log_end_offset
+        assert await ask_for_ends(transactor, 0) == [ErrorCode.request_timed_out]
+        former.fetched_by(7, 5, 0, end + 1, 0.0)
+        monkeypatch.setitem(replicas._by_wire, ("t", 0), Partition(replicas, former.tp, former.log, alone))
+        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 3600)
+        assert await ask_for_ends(transactor, 0) == [ErrorCode.none]
+        assert former.log.log_end_offset == end + 2
 
     run(tmp_path, story)
 
