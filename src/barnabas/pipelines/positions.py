@@ -142,8 +142,12 @@ def _since(moments: Mapping[TopicPartition, int], cluster: Answers, too_late_is_
             f"{_listed(late)} has no record at or after {moments[late[0]]} ms; to begin at its end, set "
             "startingOffsetsByTimestampStrategy to latest"
         )
-    ends = cluster.latest(late)
-    return {partition: ends[partition] if offset is None else offset for partition, offset in found.items()}
+    # Records of an open transaction have moments too, and lie past the end of what is committed.
+    ends = cluster.latest(found)
+    return {
+        partition: ends[partition] if offset is None else min(offset, ends[partition])
+        for partition, offset in found.items()
+    }
 
 
 def _listed(partitions: Iterable[TopicPartition]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Numbers:
-    """One partition that begins at 10 and ends at 20; the record at offset n is n milliseconds old."""
+    """One partition from 10 to 20, where a transaction is open; the record at offset n is n milliseconds old."""
 
     def __enter__(self) -> Self:
         return self
@@ -53,6 +53,11 @@ def read(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[object]:
 def test_a_batch_has_what_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch) == [RangeTask(OffsetRange("t", 0, 10, 20))]
     assert read(monkeypatch, startingTimestamp="15", endingOffsets='{"t":{"0":15}}') == []
+
+
+def test_a_batch_that_begins_in_an_open_transaction_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for end in ({}, {"endingTimestamp": "30"}):
+        assert read(monkeypatch, startingTimestamp="25", **end) == []
 
 
 @pytest.mark.parametrize(

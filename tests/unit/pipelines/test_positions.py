@@ -65,6 +65,14 @@ def test_moments() -> None:
     assert offsets_at(AtMoments({A: 5, B: 99}), [A, B], Numbers()) == {A: 10, B: 20}
 
 
+def test_a_moment_in_an_open_transaction_comes_to_the_end_of_what_is_committed() -> None:
+    class Open(Numbers):
+        def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+            return dict.fromkeys(partitions, 14)
+
+    assert offsets_at(AtMoments({A: 12, B: 15}), [A, B], Open(), too_late_is_end=False) == {A: 12, B: 14}
+
+
 def test_a_moment_that_is_too_late_can_be_an_error() -> None:
     with pytest.raises(OffsetOutOfRange, match="startingOffsetsByTimestampStrategy to latest"):
         offsets_at(AtMoment(99), [A], Numbers(), too_late_is_end=False)

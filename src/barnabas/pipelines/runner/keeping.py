@@ -11,9 +11,11 @@ checkpoint would number other batches alike: it is refused before anything runs.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.clients.errors import BarnabasError, BrokerUnreachable
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.offsets import OffsetRange, between
 from barnabas.pipelines.tables.contract import BATCHES
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
     from barnabas.pipelines.offsets import Offsets
     from barnabas.pipelines.tables.contract import Position
+
+
+log = logging.getLogger("barnabas.pipelines")
 
 
 class CheckpointRefused(PipelineError):
@@ -45,6 +50,13 @@ class Log(Protocol):
 
     def offsets(self, batch: int) -> Mapping[TopicPartition, int] | None:
         """Where a batch ends, None if that is not noted."""
+
+
+class CommittedOffsets(Protocol):
+    """What is asked of a cluster (`cluster.ClusterView`)."""
+
+    def committed(self, group: str, /) -> Offsets:
+        """What a group has committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +110,31 @@ def check_checkpoint(position: Position | None, log: Log, table: str) -> None:
         )
 
 
-def check_topic_checkpoint(committed: Offsets, log: Log, group: str) -> None:
-    """Raise CheckpointRefused if a query to a topic has run before, as its group shows, and its checkpoint is gone."""
-    if committed and not log.has_batches():
+def check_topic_checkpoint(cluster: CommittedOffsets, checkpoint: Log, group: str) -> None:
+    """Raise CheckpointRefused if a query to a topic has run before, as its group shows, and its checkpoint is gone.
+
+    A cluster that does not let us see the group, as with a login that only librdkafka knows, is no reason not to run;
+    one that does not answer is: it may show the group in a moment. Raises BrokerUnreachable then.
+    """
+    if checkpoint.has_batches():
+        return
+    try:
+        committed = cluster.committed(group)
+    except BrokerUnreachable:
+        raise
+    except BarnabasError as error:
+        log.warning(
+            "the consumer group %s cannot be read, so nobody would find out if the checkpoint %s was lost: %s",
+            group,
+            checkpoint.location,
+            error,
+        )
+        return
+    if committed:
         raise CheckpointRefused(
-            f"the consumer group {group} shows that this query has run before, and the checkpoint {log.location} has "
-            "no finished batch: everything would be written to the topic again. Put the checkpoint back, or, to begin "
-            f"anew, remove the group: barnabas groups --delete --group {group}"
+            f"the consumer group {group} shows that this query has run before, and the checkpoint "
+            f"{checkpoint.location} has no finished batch: everything would be written to the topic again. Put the "
+            f"checkpoint back, or, to begin anew, remove the group: barnabas groups --delete --group {group}"
         )
 
 

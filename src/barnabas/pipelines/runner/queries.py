@@ -60,7 +60,7 @@ class SinkQuery:
         location = self._pipeline.checkpoint(self._sink)
         assert location is not None, "the check has seen to it"
         checkpoint = Checkpoint(session, location)
-        check_topic_checkpoint(cluster.committed(self.name), checkpoint, self.name)
+        check_topic_checkpoint(cluster, checkpoint, self.name)
         starts = {source.name: source.start for source in flow.topics}
         frame = make_views(session, self._pipeline, self._sink, flow, starts)
         options = {f"kafka.{name}": value for name, value in self._pipeline.kafka.items()}

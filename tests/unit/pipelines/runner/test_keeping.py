@@ -7,6 +7,8 @@ from functools import partial
 
 import pytest
 
+from barnabas.clients.errors import BarnabasError, BrokerUnreachable, InvalidClientConfig, RequestRefused
+from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.runner.keeping import (
@@ -41,6 +43,18 @@ class Log:
 
     def offsets(self, batch: int) -> dict[TopicPartition, int] | None:
         return self.ends.get(batch)
+
+
+class Group:
+    """A group that has committed this, or cannot be seen."""
+
+    def __init__(self, answer: dict[TopicPartition, int] | BarnabasError) -> None:
+        self._answer = answer
+
+    def committed(self, _: str) -> dict[TopicPartition, int]:
+        if isinstance(self._answer, BarnabasError):
+            raise self._answer
+        return self._answer
 
 
 LOG = Log({0: {FIRST: 10}, 1: {FIRST: 20, SECOND: 5}, 2: {FIRST: 20, SECOND: 5}})
@@ -107,10 +121,31 @@ def test_a_checkpoint_that_would_count_other_batches_is_refused(position: Positi
 
 
 def test_a_topic_is_not_written_again_because_a_checkpoint_is_gone() -> None:
-    check_topic_checkpoint({}, Log(own_id=None), "p.sink")
-    check_topic_checkpoint({FIRST: 3}, Log(finished=1), "p.sink")
+    check_topic_checkpoint(Group({}), Log(own_id=None), "p.sink")
+    check_topic_checkpoint(Group({FIRST: 3}), Log(finished=1), "p.sink")
     with pytest.raises(CheckpointRefused, match=r"p\.sink shows .* remove the group: .* --delete --group p\.sink"):
-        check_topic_checkpoint({FIRST: 3}, Log(own_id=None), "p.sink")
+        check_topic_checkpoint(Group({FIRST: 3}), Log(own_id=None), "p.sink")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        InvalidClientConfig("sasl.mechanism GSSAPI does not work"),
+        RequestRefused(ErrorCode.group_authorization_failed, "not yours"),
+    ],
+)
+def test_a_group_that_cannot_be_seen_is_warned_of_and_stops_no_query(
+    caplog: pytest.LogCaptureFixture, refusal: BarnabasError
+) -> None:
+    check_topic_checkpoint(Group(refusal), Log(finished=1), "p.sink")
+    assert not caplog.text, "with its checkpoint there, nothing is lost"
+    check_topic_checkpoint(Group(refusal), Log(own_id=None), "p.sink")
+    assert f"nobody would find out if the checkpoint /checkpoint was lost: {refusal}" in caplog.text
+
+
+def test_a_cluster_that_does_not_answer_may_still_show_the_group() -> None:
+    with pytest.raises(BrokerUnreachable):
+        check_topic_checkpoint(Group(BrokerUnreachable("nobody is there")), Log(own_id=None), "p.sink")
 
 
 def test_a_pipeline_without_state_leaves_a_table_of_one_with_state_alone() -> None:
