@@ -58,7 +58,7 @@ class MemoryTopic:
     def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         raise NotImplementedError("no test asks for a moment")
 
-    def commit(self, group: str, offsets: Offsets) -> None:
+    def commit(self, group: str, offsets: Offsets, *, patience: float) -> None:
         """Nobody looks at the group."""
 
     def read(

@@ -15,7 +15,7 @@ NOT_STARTED: Final = (
 
 def in_one_line(error: Exception, advice: str) -> Exception:
     """An error of Spark, or of the line to its Java process, as a failure with advice; others as they are."""
-    if isinstance(error, ConnectionError):
+    if isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError):  # that is our output's
         return Failed(f"{GONE} {advice}")
     if not type(error).__module__.startswith(("py4j", "pyspark")):
         return error

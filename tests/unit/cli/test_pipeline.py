@@ -123,15 +123,18 @@ def test_what_spark_says_in_pages_is_told_in_one_line(
     assert told in result.stderr and "Traceback" not in result.stderr and len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("error", "of_spark"), [(ConnectionRefusedError, True), (BrokenPipeError, False)])
 def test_a_java_process_that_is_gone_is_told_in_one_line(
-    run: Run, example: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, example: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError], of_spark: bool
 ) -> None:
+    """A pipe that is broken is the one to who reads our output."""
+
     def fails(*_: object, **__: object) -> None:
-        raise ConnectionRefusedError(111, "Connection refused")
+        raise error
 
     monkeypatch.setattr(running, "run_pipelines", fails)
     result = run("pipeline", "run", example)
-    assert result.exit_code == 1 and "Spark's Java process has ended" in result.stderr
+    assert result.exit_code == 1 and ("Spark's Java process has ended" in result.stderr) is of_spark
 
 
 def test_status_shows_lag_and_the_last_batch(run: Run, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:

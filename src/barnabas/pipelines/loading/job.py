@@ -60,6 +60,8 @@ ALONE: Final[Mapping[str, object]] = {"spark.driver.bindAddress": "127.0.0.1", "
 """And those for a session on this machine, which nobody else has to reach."""
 MASTER: Final = "local[*,3]"
 TICK_SECONDS: Final = 0.2
+GROUP_SECONDS: Final = 10.0
+"""How long a load waits for the coordinator of its group, and how long it lets one be that did not answer."""
 
 log = logging.getLogger("barnabas.pipelines")
 
@@ -179,11 +181,16 @@ class LoadJob:
         self._topic_ids: dict[str, str] = {}
         self._shown: dict[TopicPartition, int] = {}
         """What the group was told."""
+        self._next_showing = 0.0
         self._records = self._size = self._passed = self._dead_letters = self._commits = 0
         self._began = time.monotonic()
 
     def begin(self) -> None:
         """Check all that can be checked before Spark starts."""
+        if not isinstance(getattr(self._decoder, "kind", None), str):
+            raise InvalidOption(
+                f"{type(self._decoder).__name__} has no `kind`, the name by which a table keeps to its decoder: add it."
+            )
         stands = self._look()
         if stands.table is not None:
             columns = self._without_date(self._table.schema() or METADATA)
@@ -244,18 +251,23 @@ class LoadJob:
             schema = self._columns(self._decoder.schema)
             if self._decoder.evolves:
                 results, schema = self._agreed(spark, results, counted)
+        self._check_topic()
         with uninterrupted():
             self._commit(planned, results, schema, after=stands.version)
+        self._show_in_group({each.place: each.end for each in planned.ranges})
         return True
 
     def _look(self) -> Standing:
         """What the table has, where reading begins, and where it ends. Raises TopicReplaced, DataLost and others."""
         self._topic_ids = self._view.topic_ids([self._settings.topic])
         partitions = self._view.partitions(Selection(topics=(self._settings.topic,)))
+        letters = self._dead.position(
+            self._pipeline
+        )  # before the table's, or those of another job could be ahead of it
         position = self._table.position(self._pipeline)
         first, last = self._view.earliest(partitions), self._view.latest(partitions)
         if position is None:
-            self._check_letters(None)
+            check_letters(None, letters, self._topic_ids, self._dead.location)
             return Standing(None, offsets_at(self._settings.starting, partitions, self._view), last)
         if set(position.topic_ids) != {self._settings.topic}:
             raise ForeignTable(
@@ -264,11 +276,8 @@ class LoadJob:
             )
         check_topics(position, self._topic_ids, self._table.location)
         check_position(position.offsets, first, last, fail_on_data_loss=self._settings.fail_on_data_loss)
-        self._check_letters(position)
+        check_letters(position, letters, self._topic_ids, self._dead.location)
         return Standing(position, {**first, **position.offsets}, last)
-
-    def _check_letters(self, position: TablePosition | None) -> None:
-        check_letters(position, self._dead.position(self._pipeline), self._topic_ids, self._dead.location)
 
     def _ends(self) -> dict[TopicPartition, int]:
         return self._view.latest(self._view.partitions(Selection(topics=(self._settings.topic,))))
@@ -331,7 +340,6 @@ class LoadJob:
             raise SchemaConflict(f"the records that are there do not make a table: {error}. Give a schema.") from error
 
     def _commit(self, planned: Round, results: Sequence[Done], schema: pa.Schema, *, after: int) -> None:
-        self._check_topic()
         self._table.evolve(schema)
         files = [file for done in results for file in done.files]
         dead_files = [file for done in results for file in done.dead_files]
@@ -354,7 +362,6 @@ class LoadJob:
         self._size += sum(done.size for done in results)
         self._dead_letters += sum(file.rows for file in dead_files)
         self._passed += sum(each.size for each in planned.ranges)
-        self._show_in_group({each.place: each.end for each in planned.ranges})
 
     def _check_topic(self) -> None:
         """Raise TopicReplaced if what was read may be of another topic than the one that the round began with."""
@@ -377,12 +384,13 @@ class LoadJob:
 
     def _show_in_group(self, offsets: Mapping[TopicPartition, int]) -> None:
         new = {place: offset for place, offset in offsets.items() if self._shown.get(place) != offset}
-        if not new:
+        if not new or time.monotonic() < self._next_showing:
             return
         try:
-            self._view.commit(self._settings.group, new)
+            self._view.commit(self._settings.group, new, patience=GROUP_SECONDS)
         except BarnabasError as error:
             log.warning("the group %s does not show the progress: %s", self._settings.group, error)
+            self._next_showing = time.monotonic() + GROUP_SECONDS
         else:
             self._shown |= new
 

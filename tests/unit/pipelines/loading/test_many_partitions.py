@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.clients.errors import BrokerUnreachable
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.loading import plan
 from barnabas.pipelines.reading import _RangeReader
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from barnabas.pipelines.offsets import OffsetRange, Offsets
+    from barnabas.pipelines.offsets import OffsetRange
 
 
 def test_they_share_tasks_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,19 +57,3 @@ def test_an_error_names_the_range_and_the_way_out_of_a_load(tmp_path: Path, monk
     )
     with pytest.raises(PipelineError, match=expected):
         load_from(topic, str(tmp_path / "t"), monkeypatch)
-
-
-def test_a_group_that_was_not_told_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Offsets] = []
-
-    def commit(_: str, offsets: Offsets) -> None:
-        told.append(offsets)
-        if len(told) == 1:
-            raise BrokerUnreachable("nobody answers")
-
-    topic = MemoryTopic()
-    monkeypatch.setattr(topic, "commit", commit)
-    topic.send(b"{}")
-    load_from(topic, str(tmp_path / "t"), monkeypatch)
-    assert len(told) == 2
-    assert told[0] == told[1]

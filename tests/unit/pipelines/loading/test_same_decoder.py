@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
 
 from barnabas.pipelines.decode.choosing import choose_decoder
+from barnabas.pipelines.errors import InvalidOption
 from barnabas.pipelines.loading.same_decoder import check_decoder
 from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.opening import FORMATS, open_table
@@ -16,6 +18,8 @@ from tests.support.tables import NO_TIME
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from barnabas.pipelines.decode.contract import Decoder
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -35,6 +39,14 @@ def test_a_forgotten_decoder_is_told_before_anything_is_written(
     with open_table(place, kind) as table:
         assert table.schema() == before
     assert load_from(topic, place, monkeypatch, format=kind, decoder=choose_decoder("json", "n BIGINT")).records == 1
+
+
+def test_a_decoder_without_a_name_is_told_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nameless = cast("Decoder", SimpleNamespace(evolves=True))
+    with pytest.raises(InvalidOption, match="SimpleNamespace has no `kind`"):
+        load_from(MemoryTopic(), str(tmp_path / "t"), monkeypatch, decoder=nameless)
 
 
 @pytest.mark.parametrize(

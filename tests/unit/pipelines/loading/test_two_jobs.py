@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,24 +14,33 @@ from tests.support.load_jobs import MemoryTopic, load_from
 from tests.support.tables import content
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     import pyarrow as pa
 
+    from barnabas.model.ids import TopicPartition
+
 KINDS = ["delta", "iceberg"]
 
 
-class WhileReading(MemoryTopic):
-    """A topic where something `happens` when it is read next."""
+class Eventful(MemoryTopic):
+    """A topic where something `happens` when it is next read, or asked where it begins."""
 
-    happens: Callable[[], None] | None = None
+    while_read: Callable[[], object] | None = None
+    while_asked: Callable[[], object] | None = None
 
     def read(self, *given: Any, **named: Any) -> Iterator[pa.RecordBatch]:
-        happens, self.happens = self.happens, None
+        happens, self.while_read = self.while_read, None
         if happens is not None:
             happens()
         return super().read(*given, **named)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        happens, self.while_asked = self.while_asked, None
+        if happens is not None:
+            happens()
+        return super().earliest(partitions)
 
 
 def interrupted(*_: object) -> None:
@@ -81,12 +91,12 @@ def test_a_commit_that_follows_another_one_than_was_seen_is_fenced(
             load_from(other, place, patch, format=kind)
         monkeypatch.setattr("barnabas.pipelines.loading.task.read_range", topic.read)
 
-    topic = WhileReading(partitions=2)
+    topic = Eventful(partitions=2)
     topic.send(b'{"n": 1}')
     topic.send(b'{"n": 2}', partition=1)
     load_from(topic, place, monkeypatch, format=kind)
     topic.send(b'{"n": 3}')
-    topic.happens = meddle
+    topic.while_read = meddle
     with pytest.raises(Fenced, match="was changed while records were read for it"):
         load_from(topic, place, monkeypatch, format=kind)
     topic.send(b"broken", partition=1)
@@ -95,12 +105,27 @@ def test_a_commit_that_follows_another_one_than_was_seen_is_fenced(
     assert content(kind, f"{place}_dead").column("value").to_pylist() == [b"broken"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", [[], [b'{"n": 1}']])
+def test_letters_that_another_job_delivers_meanwhile_are_the_tables_own(
+    tmp_path: Path, kind: str, before: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other job commits and delivers while this one, which has seen the table, asks where the topic begins."""
+    topic, place = Eventful(), str(tmp_path / "lake" / "t")
+    topic.send(*before)
+    load_from(topic, place, monkeypatch, format=kind)
+    topic.send(b"broken")
+    topic.while_asked = partial(load_from, topic, place, monkeypatch, format=kind)
+    assert load_from(topic, place, monkeypatch, format=kind).records == 0
+    assert content(kind, f"{place}_dead").column("value").to_pylist() == [b"broken"]
+
+
 def test_a_topic_that_is_made_again_meanwhile_is_not_loaded_under_the_old_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = WhileReading()
+    topic = Eventful()
     topic.send(b'{"n": 1}')
-    topic.happens = lambda: setattr(topic, "id", "topic-two")
+    topic.while_read = lambda: setattr(topic, "id", "topic-two")
     with pytest.raises(TopicReplaced, match="made again while it was read"):
         load_from(topic, str(tmp_path / "t"), monkeypatch)
     with open_table(str(tmp_path / "t"), "parquet") as table:

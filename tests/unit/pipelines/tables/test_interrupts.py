@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,9 +53,12 @@ def test_a_signal_is_not_forgotten_when_the_block_fails() -> None:
         raise LookupError
 
 
-def test_who_cannot_wait_says_it_twice() -> None:
+@pytest.mark.parametrize("deep", [1, 2, 3])
+def test_who_cannot_wait_says_it_twice(deep: int) -> None:
     steps = []
-    with pytest.raises(KeyboardInterrupt), uninterrupted():
+    with pytest.raises(KeyboardInterrupt), ExitStack() as blocks:
+        for _ in range(deep):
+            blocks.enter_context(uninterrupted())
         signal.raise_signal(signal.SIGTERM)
         steps.append("went on")
         signal.raise_signal(signal.SIGINT)
