@@ -70,12 +70,17 @@ class AskedMarkers:
 
     def _told(self, asked: _Asked, future: asyncio.Future[ErrorCode]) -> ErrorCode:
         if future.done():
-            self._late.pop(asked, None)
+            self._forget(asked, future)
             return future.result()
         if asked not in self._late:
             self._late[asked] = future
-            future.add_done_callback(lambda _: self._forget_later(asked))
+            future.add_done_callback(lambda _: self._forget_later(asked, future))
         return ErrorCode.request_timed_out
 
-    def _forget_later(self, asked: _Asked) -> None:
-        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._late.pop, asked, None)
+    def _forget_later(self, asked: _Asked, future: asyncio.Future[ErrorCode]) -> None:
+        asyncio.get_running_loop().call_later(KEPT_SECONDS, self._forget, asked, future)
+
+    def _forget(self, asked: _Asked, future: asyncio.Future[ErrorCode]) -> None:
+        """Unless it is another one by now: an older producer ends its next transaction with the same marker."""
+        if self._late.get(asked) is future:
+            del self._late[asked]

@@ -376,8 +376,8 @@ class Controller:
     async def _follow(self) -> None:
         """Look after every change that a watch hints at.
 
-        Only the time in which the id was known to be taken uses up the patience, and not that of a store which is slow
-        or away: nobody can say meanwhile whether the other broker is still there.
+        Only the time in which the id was known to be taken, by a look a second ago at most, uses up the patience, and
+        not that of a store which is slow or away: nobody can say meanwhile whether the other broker is still there.
         """
         refused = 0.0
         while True:

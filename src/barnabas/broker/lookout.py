@@ -15,14 +15,14 @@ import asyncio
 import contextlib
 import logging
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata import membership
 from barnabas.metadata.znodes import BrokerNode
 from barnabas.model.errors import BarnabasError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import AsyncIterator, Collection
 
     from barnabas.broker.controller import Controller
     from barnabas.broker.peers import Peers
@@ -38,43 +38,51 @@ _CONNECT_SECONDS: Final = 2.0
 _AFTER_FAILURE: Final = 0.2
 
 
-class _Ends(NamedTuple):
-    """The addresses of a connection that was made."""
-
-    here: Address
-    there: Address
-
-    def lead_to(self, listening: Collection[Address]) -> bool:
-        """Whether the connection came in at one of these addresses of this machine."""
-        address = ip_address(self.there[0])
-        is_local = address.is_loopback or self.there[0] == self.here[0]
-        everywhere = "0.0.0.0" if address.version == 4 else "::"
-        return self.there in listening or (is_local and (everywhere, self.there[1]) in listening)
-
-
 async def is_refused(endpoint: Endpoint) -> bool:
     """Whether a connection is refused now: nothing listens there, and the host says so."""
-    return await _connect(endpoint) is False
+    try:
+        async with _connection(endpoint):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
 
 
 async def is_accepted(endpoint: Endpoint, listening: Collection[Address] = ()) -> bool:
     """Whether a connection is accepted now: something listens there, and not this process, at these addresses."""
-    ends = await _connect(endpoint)
-    return isinstance(ends, _Ends) and not ends.lead_to(listening)
-
-
-async def _connect(endpoint: Endpoint) -> _Ends | Literal[False] | None:
-    """False if a connection is refused, None if nobody says anything."""
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-    except ConnectionRefusedError:
-        return False
+        async with _connection(endpoint) as (_, writer):
+            return not _leads_to(listening, writer)
+    except ConnectionResetError:
+        return True  # What is reset was accepted before.
     except (OSError, TimeoutError):
-        return None
-    ends = _Ends(writer.get_extra_info("sockname")[:2], writer.get_extra_info("peername")[:2])
-    writer.close()
-    return ends
+        return False
+
+
+@contextlib.asynccontextmanager
+async def _connection(endpoint: Endpoint) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async with asyncio.timeout(_CONNECT_SECONDS):
+        reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def _leads_to(listening: Collection[Address], writer: asyncio.StreamWriter) -> bool:
+    """Whether a connection came in at one of these addresses of this machine, as far as it is known where it ends."""
+    try:
+        here, there = writer.get_extra_info("sockname"), writer.get_extra_info("peername")
+    except (OSError, AttributeError):  # uvloop's, of a connection that the other side has reset already
+        return False
+    if here is None or there is None:
+        return False
+    host, port = there[:2]
+    address = ip_address(host)
+    is_local = address.is_loopback or host == here[0]
+    everywhere = "0.0.0.0" if address.version == 4 else "::"
+    return (host, port) in listening or (is_local and (everywhere, port) in listening)
 
 
 class Lookout:
@@ -123,12 +131,8 @@ class Lookout:
     async def _until_gone(endpoint: Endpoint) -> None:
         """Hold a connection for as long as it lasts."""
         with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
-            try:
+            async with _connection(endpoint) as (reader, _):
                 await reader.read(1)
-            finally:
-                writer.close()
 
     async def _is_dead(self, broker_id: int, endpoint: Endpoint) -> bool:
         """Look twice, ask another one, and remove the registration of a broker that is dead."""

@@ -14,7 +14,7 @@ from barnabas.cli.output import Style, choose_style, json_option, print_json, pr
 from barnabas.cli.table_options import pairs, table_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from datetime import timedelta
     from pathlib import Path
 
@@ -203,7 +203,10 @@ def _open(place: str, kind: str, catalog: str, options: tuple[str, ...]) -> Tabl
 
 
 def _ends(
-    places: Iterable[TopicPartition], topic_ids: Mapping[str, str], bootstrap_server: str, command_config: Path | None
+    places: Collection[TopicPartition],
+    topic_ids: Mapping[str, str],
+    bootstrap_server: str,
+    command_config: Path | None,
 ) -> dict[TopicPartition, int]:
     """Where the partitions end now, as far as a broker answers and their topics are those that were loaded."""
     from barnabas.cli.connection import open_admin

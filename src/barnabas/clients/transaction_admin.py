@@ -16,7 +16,7 @@ from kio.static.primitive import i8, i16, i32, i64
 
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.log_offsets import by_leader, by_topic
-from barnabas.clients.wire import TRANSACTIONS, meaning
+from barnabas.clients.wire import RETRY_SECONDS, TRANSACTIONS, meaning
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
@@ -206,14 +206,17 @@ def find_hanging(
 def abort(
     cluster: Cluster, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> None:
-    """End a transaction on one partition, as its coordinator would. Raises RequestRefused."""
+    """End a transaction on one partition, as its coordinator would. Raises RequestRefused.
+
+    A marker that is not on all replicas in time, or whose leader has just changed, is asked for again, as a coordinator
+    does.
+    """
     from kio.schema.write_txn_markers.v2.request import (
         WritableTxnMarker,
         WritableTxnMarkerTopic,
         WriteTxnMarkersRequest,
     )
 
-    (node,) = _leaders(cluster, [partition])
     marker = WritableTxnMarker(
         producer_id=ProducerId(producer_id),
         producer_epoch=i16(producer_epoch),
@@ -224,10 +227,16 @@ def abort(
         coordinator_epoch=i32(max(coordinator_epoch, 0)),
         transaction_version=i8(0),
     )
-    answer = cluster.ask(WriteTxnMarkersRequest(markers=(marker,)), at=node)
-    for result in (one for marked in answer.markers for topic in marked.topics for one in topic.partitions):
-        if result.error_code != ErrorCode.none:
+    deadline = cluster.deadline()
+    while True:
+        (node,) = _leaders(cluster, [partition])
+        answer = cluster.ask(WriteTxnMarkersRequest(markers=(marker,)), at=node)
+        (result,) = (one for marked in answer.markers for topic in marked.topics for one in topic.partitions)
+        if result.error_code == ErrorCode.none:
+            return
+        if not result.error_code.retriable or deadline.passed:
             raise RequestRefused(result.error_code, meaning(result))
+        time.sleep(RETRY_SECONDS)
 
 
 def force_terminate(cluster: Cluster, transactional_id: str) -> None:

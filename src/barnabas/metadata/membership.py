@@ -9,6 +9,12 @@ lock and knows that id from there knows that the process is gone. Otherwise it w
 vanish. But where that one answers, at an address that is not ours, it is up, and the directory is a copy of its own.
 An address that is not the one we give now, since the configuration was changed, may be ours all the same: whoever
 connects to it has to tell who it is that answers.
+
+That is told by addresses alone, for who answers says nothing of itself to one that has not logged in. So there are
+limits. Where ports are mapped or addresses translated, a connection to ourselves does not show that it is one: a broker
+whose advertised address was changed takes itself for another, and is refused until its old session has timed out. And
+a broker on another machine that gives an address like localhost cannot be found there: it counts as one that does not
+answer, and is replaced by a copy of its directory.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata.store import BadVersion, NodeExists, NoNode
 from barnabas.metadata.znodes import BrokerNode, ControllerNode, Registration
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LOOK_SECONDS: Final = 1.0
+"""How long an id counts as taken without another look."""
+
 
 class DuplicateBroker(StartupError):
     """Another broker with this id is up."""
@@ -38,7 +47,7 @@ class DuplicateBroker(StartupError):
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
         self.seconds = seconds
-        """For how long that was known when it was given up; how long the store took to say so does not count."""
+        """For how long that was known when it was given up; how long the store was slow or away does not count."""
 
 
 async def register(
@@ -53,14 +62,14 @@ async def register(
     """Register and return the broker's epoch.
 
     A node of `previous_incarnation` is replaced; for any other to vanish, `patience` seconds are waited (a little more
-    than the session timeout outlasts a dead broker) from when it was found, and then it is looked for again. Neither is
-    done if it `answers` at an address that is not ours; `answers` is not true of this process itself.
-    Raises DuplicateBroker.
+    than the session timeout outlasts a dead broker) from when it was found, and it is looked for again every second and
+    at the end. The time that the store takes for that does not count. Neither is done if it `answers` at an address
+    that is not ours; `answers` is not true of this process itself. Raises DuplicateBroker.
     """
     path = BrokerNode.path(registration.broker_id)
     data = BrokerNode.encode(registration, now_ms)
     clock = asyncio.get_running_loop().time
-    since: float | None = None
+    taken = 0.0
     changed = asyncio.Event()
     watch = store.watch(path, changed.set)
     try:
@@ -73,20 +82,21 @@ async def register(
                 continue
             if node.owner == store.session_id:
                 return node.czxid
-            since = clock() if since is None else since
+            found = clock()
             if answers is not None and await _is_up(registration, node, answers):
-                raise _duplicate(registration, node, clock() - since)
+                raise _duplicate(registration, node, taken + clock() - found)
             if _incarnation(registration.broker_id, node) == previous_incarnation is not None:
                 logger.info("replacing the registration that the last run of broker %d left", registration.broker_id)
                 with contextlib.suppress(NoNode, BadVersion):
                     await store.delete(path, node.version)
                 await _vacate(store, node.owner)
                 continue
-            if clock() >= since + patience:
-                raise _duplicate(registration, node, clock() - since)
+            if taken >= patience:
+                raise _duplicate(registration, node, taken)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(since + patience):
+                async with asyncio.timeout_at(found + min(_LOOK_SECONDS, patience - taken)):
                     await changed.wait()
+            taken += clock() - found
     finally:
         watch.cancel()
 

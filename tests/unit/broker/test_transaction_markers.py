@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.support.transactor import ID, NOW, Transactor, run
 from tests.support.wire import build
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from barnabas.machines.controller.image import PartitionImage
@@ -86,6 +88,41 @@ def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_othe
             await asyncio.sleep(0)
         stuck.fetched_by(7, 5, 0, end + 2, 0.0)
         assert await again == [ErrorCode.none]
+
+    run(tmp_path, story)
+
+
+def test_the_time_after_which_a_late_marker_is_forgotten_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next transaction of an older producer ends with the same marker, and that one is late too."""
+    monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
+    monkeypatch.setattr(asked_markers, "KEPT_SECONDS", 12345.0)  # as long as nothing else waits
+    forget_the_first: list[Callable[[], None]] = []
+
+    async def story(transactor: Transactor) -> None:
+        loop = asyncio.get_running_loop()
+        call_later = loop.call_later
+
+        def held(delay: float, callback: Any, *args: Any, **how: Any) -> asyncio.TimerHandle:
+            if delay == asked_markers.KEPT_SECONDS:
+                forget_the_first.append(partial(callback, *args))
+            return call_later(delay, callback, *args, **how)
+
+        monkeypatch.setattr(loop, "call_later", held)
+        await transactor.init()
+        await transactor.send()
+        partition = transactor.partition
+        partition.leader = led_with_a_follower(partition)
+        end = partition.log.log_end_offset
+        assert await ask_for_ends(transactor, 0) == [ErrorCode.request_timed_out]
+        partition.fetched_by(7, 5, 0, end + 1, 0.0)
+        assert await ask_for_ends(transactor, 0) == [ErrorCode.none]
+        assert await ask_for_ends(transactor, 0) == [ErrorCode.request_timed_out]
+        (forget,) = forget_the_first
+        forget()
+        assert await ask_for_ends(transactor, 0) == [ErrorCode.request_timed_out]
+        assert partition.log.log_end_offset == end + 2, "it is known that the second one is written"
 
     run(tmp_path, story)
 

@@ -16,9 +16,10 @@ from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.znodes import BrokerNode, Registration
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from barnabas.metadata.store import Node
+    from barnabas.metadata.store import Node, Watch
 
 NOW = 1_700_000_000_000
 HERE, THERE = Endpoint("here", 1), Endpoint("there", 2)
@@ -81,11 +82,18 @@ async def test_one_that_does_not_answer_may_be_about_to_vanish(tmp_path: Path) -
     await second.close()
 
 
+class Deaf(SqliteStore):
+    """A store that never tells of a change."""
+
+    def watch(self, path: str, callback: Callable[[], None]) -> Watch:
+        return super().watch(path, lambda: None)
+
+
 async def test_patience_begins_when_another_one_is_found_and_ends_with_another_look(tmp_path: Path) -> None:
     """The store takes longer than the patience lasts to say that the id is taken, and then it is not any more."""
     patience = 0.1
 
-    class Slow(SqliteStore):
+    class Slow(Deaf):
         async def create(self, path: str, data: bytes = b"", **how: bool) -> str:
             await asyncio.sleep(2 * patience)
             return await super().create(path, data, **how)
@@ -96,6 +104,54 @@ async def test_patience_begins_when_another_one_is_found_and_ends_with_another_l
             return found
 
     first, second = (await stores(tmp_path))[0], Slow(tmp_path / "metadata")
+    await second.start()
+    await register(first, registration(THERE), NOW)
+    assert await register(second, registration(HERE), NOW, patience=patience, answers=no_answer) > 0
+    await second.close()
+
+
+async def test_another_one_is_looked_for_long_before_the_patience_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.metadata.membership._LOOK_SECONDS", 0.01)
+    looks = 0
+
+    class GoneAtTheThirdLook(Deaf):
+        async def find(self, path: str) -> Node | None:
+            nonlocal looks
+            looks += 1
+            if looks == 3:
+                await first.close()
+            return await super().find(path)
+
+    first, second = (await stores(tmp_path))[0], GoneAtTheThirdLook(tmp_path / "metadata")
+    await second.start()
+    await register(first, registration(THERE), NOW)
+    async with asyncio.timeout(10):
+        assert await register(second, registration(HERE), NOW, patience=3600, answers=no_answer) > 0
+    await second.close()
+
+
+async def test_time_in_which_the_store_is_away_uses_up_no_patience(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is away while another one is waited for. When it is back, that one is still there, and soon it is gone."""
+    patience = 0.5
+    monkeypatch.setattr("barnabas.metadata.membership._LOOK_SECONDS", 0.01)
+    looks = 0
+
+    class Away(Deaf):
+        async def find(self, path: str) -> Node | None:
+            nonlocal looks
+            looks += 1
+            if looks == 2:
+                await asyncio.sleep(1.1 * patience)
+            found = await super().find(path)
+            if looks == 2:
+                await first.close()
+            return found
+
+    first, second = (await stores(tmp_path))[0], Away(tmp_path / "metadata")
     await second.start()
     await register(first, registration(THERE), NOW)
     assert await register(second, registration(HERE), NOW, patience=patience, answers=no_answer) > 0
