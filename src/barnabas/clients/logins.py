@@ -1,7 +1,8 @@
 """Why TLS or SASL does not come about.
 
 librdkafka tells it to its error callback, goes on trying, and says in the end only that nobody answered. So the last
-such error is kept here, to be told in place of the silence.
+such error of each broker is kept here, to be told in place of the silence. A broker that is gone since does not keep us
+out any more: it may only have stopped in the middle of a login, and be back in a moment.
 """
 
 from __future__ import annotations
@@ -12,21 +13,24 @@ from barnabas.clients.errors import LoginFailed
 
 
 class LoginErrors:
-    """An error callback of librdkafka. Connections come and go, and other errors are none of its business."""
+    """An error callback of librdkafka."""
 
     def __init__(self) -> None:
-        self._last: Any = None
+        self._by_broker: dict[str, str] = {}
 
     def __call__(self, error: Any) -> None:
-        """Keep it, if it is about TLS or SASL."""
+        """Keep it, if it is about TLS or SASL; if not, what that broker said before is over."""
+        told = error.str()
+        broker = told.partition(": ")[0]  # as ssl://host:9092/1
+        self._by_broker.pop(broker, None)
         if error.code() in (error._AUTHENTICATION, error._SSL):
-            self._last = error
+            self._by_broker[broker] = told
 
     def forget(self) -> None:
         """A broker has answered: what was before is over."""
-        self._last = None
+        self._by_broker.clear()
 
     @property
     def failure(self) -> LoginFailed | None:
-        """The last one, if there was any since a broker has answered."""
-        return None if self._last is None else LoginFailed(self._last.str())
+        """The last one that still holds."""
+        return LoginFailed(list(self._by_broker.values())[-1]) if self._by_broker else None

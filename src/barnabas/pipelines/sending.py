@@ -54,6 +54,8 @@ class RecordSender:
         self._client = open_client(self._kafka, "Producer", found)
         self.transactions = Transactions(self._kafka, self._client)
         self._unseen = 0
+        self._sent = 0
+        self._arrived = 0
         self._failed = 0
         self._reason: Any = None
 
@@ -82,19 +84,21 @@ class RecordSender:
                 raise NotWritten(f"topic {record.topic}: {translated(failure.args[0])}") from failure
             else:
                 break
+        self._sent += 1
         self._unseen += 1
         if self._unseen >= POLL_RECORDS:
             self._unseen = 0
             self._client.poll(0)
             self._check()
+            self._moves_on()
 
     def finish(self) -> None:
         """Wait until everything has arrived. Raises NotWritten, soon if brokers do not let us in."""
-        waiting, since = len(self._client), time.monotonic()
+        since = time.monotonic()
         while left := self._client.flush(FLUSH_SECONDS):
             self._check()
-            if left < waiting:
-                waiting, since = left, time.monotonic()
+            if self._moves_on():
+                since = time.monotonic()
             elif self._logins.failure is not None and time.monotonic() - since > LOGIN_SECONDS:
                 raise NotWritten(f"{left} records did not arrive: {self._logins.failure}") from self._logins.failure
         self._check()
@@ -110,6 +114,15 @@ class RecordSender:
             self._failed += 1
             login = self._logins.failure if error.code() == error._MSG_TIMED_OUT else None
             self._reason = self._reason or f"topic {message.topic()}: {login or translated(error)}"
+
+    def _moves_on(self) -> bool:
+        """Whether more has arrived since this was asked: if so, brokers let us in. Each good delivery is not told."""
+        arrived = self._sent - len(self._client)
+        if arrived <= self._arrived:
+            return False
+        self._arrived = arrived
+        self._logins.forget()
+        return True
 
     def _check(self) -> None:
         if self._failed:

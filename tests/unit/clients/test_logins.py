@@ -1,0 +1,35 @@
+"""Which error of TLS or SASL is told in the end."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError
+
+from barnabas.clients.logins import LoginErrors
+
+FIRST, SECOND = "ssl://localhost:9092/1", "ssl://localhost:9093/2"
+
+
+def told(errors: LoginErrors) -> str | None:
+    return None if errors.failure is None else str(errors.failure)
+
+
+def test_the_last_login_that_failed_is_told_until_a_broker_answers() -> None:
+    errors = LoginErrors()
+    assert told(errors) is None
+    errors(KafkaError(KafkaError._SSL, f"{FIRST}: certificate verify failed"))
+    errors(KafkaError(KafkaError._AUTHENTICATION, f"{SECOND}: wrong password"))
+    assert told(errors) == f"{SECOND}: wrong password"
+    errors(KafkaError(KafkaError._SSL, f"{FIRST}: certificate has expired"))
+    assert told(errors) == f"{FIRST}: certificate has expired"
+    errors.forget()
+    assert told(errors) is None
+
+
+def test_a_broker_that_is_gone_keeps_nobody_out() -> None:
+    errors = LoginErrors()
+    errors(KafkaError(KafkaError._SSL, f"{FIRST}: handshake failed"))
+    errors(KafkaError(KafkaError._TRANSPORT, f"{SECOND}: Connection refused"))
+    errors(KafkaError(KafkaError._ALL_BROKERS_DOWN, "2/2 brokers are down"))
+    assert told(errors) == f"{FIRST}: handshake failed", "the others do not tell about this one"
+    errors(KafkaError(KafkaError._TRANSPORT, f"{FIRST}: Connection refused"))
+    assert told(errors) is None
