@@ -315,21 +315,26 @@ class Admin:
             found = groups.committed([name])[name]
         return {partition: committed.offset for partition, committed in found.items()}
 
-    def commit_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit offsets for a group that has no members. Raises RequestRefused if it has some."""
+    def commit_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout: float | None = None
+    ) -> None:
+        """Commit offsets for a group that has no members. Raises RequestRefused if it has some.
+
+        `timeout` (seconds) takes the place of the one that the client was given.
+        """
         if not offsets:
             return
         name = _group(group)
         self._places(offsets, least=0)
-        with self._groups() as groups:
+        with self._groups(timeout) as groups:
             groups.commit(name, offsets)
 
-    def _groups(self) -> Groups:
+    def _groups(self, timeout: float | None = None) -> Groups:
         """Groups, without librdkafka: it aborts the process when a coordinator goes away while it is asked (#5397)."""
         from barnabas.clients.groups import Groups
         from barnabas.clients.wire import Cluster
 
-        return Groups(Cluster(self._bootstrap_servers, properties=self._properties, timeout=self._timeout))
+        return Groups(Cluster(self._bootstrap_servers, properties=self._properties, timeout=timeout or self._timeout))
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False

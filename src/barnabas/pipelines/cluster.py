@@ -98,9 +98,10 @@ class ClusterView:
     def commit(self, group: str, offsets: Offsets, *, patience: float | None = None) -> None:
         """Commit for a group that has no members. Raises RequestRefused if it has some.
 
-        `patience` is for those who have better to do than to wait for the group's coordinator.
+        `patience` is for those who have better to do than to wait for the group's coordinator: no question to a broker
+        takes longer either.
         """
-        self._asked(lambda: self._admin.commit_group_offsets(group, offsets), patience)
+        self._asked(lambda: self._admin.commit_group_offsets(group, offsets, timeout=patience), patience)
 
     def _of_matching(self, pattern: re.Pattern[str]) -> list[TopicPartition]:
         """The partitions of topics that match; one that is deleted between the two questions does not."""

@@ -4,8 +4,9 @@ A group offset belongs to a partition that exists; the notes take the first one 
 as soon as there is a group. A note is read when the transactional id is ours already: no earlier task can change it.
 
 A consumer of librdkafka reads the offsets of one group, and takes a moment to begin. A query has a group for each task,
-so notes are read without it, those of many groups at once; only with a login that `barnabas.clients.security` does not
-know (Kerberos, OAuth, key stores) they are read one by one.
+so notes are read without it, those of many groups at once. They are read one by one only with a login that
+`barnabas.clients.security` does not know (Kerberos, OAuth, key stores), and of brokers that are older than such a
+question.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.clients.config import open_client
-from barnabas.clients.errors import BrokerUnreachable, InvalidClientConfig, translated
+from barnabas.clients.errors import BrokerUnreachable, InvalidClientConfig, RequestRefused, translated
 from barnabas.clients.groups import Groups
 from barnabas.clients.library import load, load_kafka
-from barnabas.clients.wire import Cluster
+from barnabas.clients.wire import ANOTHER_COORDINATOR, Cluster
+from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.markers import EpochNote, TaskNote, task_of
 
@@ -31,6 +33,8 @@ PLACE: Final = ("__consumer_offsets", 0)
 ASK_SECONDS: Final = 10.0
 PATIENCE: Final = 60.0
 RETRY_SECONDS: Final = 0.2
+PASSING: Final = ANOTHER_COORDINATOR | {ErrorCode.unstable_offset_commit}
+"""Refusals of a coordinator that is starting or moving, or waits for the end of a transaction."""
 
 
 class MarkerGroup:
@@ -104,6 +108,11 @@ def _read(names: Collection[str], client: Mapping[str, str]) -> dict[str, tuple[
             return {name: (note.offset, note.metadata.rstrip("\0")) for name, note in found.items()}
         except InvalidClientConfig:
             break
+        except RequestRefused as error:
+            if error.code == ErrorCode.unsupported_version:
+                break
+            if error.code not in PASSING or time.monotonic() > deadline:
+                raise
         except BrokerUnreachable:
             if time.monotonic() > deadline:
                 raise
@@ -125,7 +134,7 @@ def _all_groups(client: Mapping[str, str]) -> list[str]:
     while True:
         try:
             found = admin.list_consumer_groups(request_timeout=ASK_SECONDS).result()
-            errors = list(found.errors)
+            errors = list(found.errors)  # KafkaErrors, although they are said to be exceptions
         except kafka.KafkaException as failure:
             errors = [failure.args[0]]
         if not errors:

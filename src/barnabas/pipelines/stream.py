@@ -39,7 +39,7 @@ from barnabas.pipelines.positions import moves, offsets_at
 from barnabas.pipelines.tasks import read_task, tasks, wanted_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -115,7 +115,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends = ends = self._available(begin)
         if isinstance(limit, ReadAllAvailable):
             return nested(ends)
-        counted = begin | self._view().earliest(ends.keys() - begin.keys())
+        counted = begin | self._firsts(ends.keys() - begin.keys())
+        ends = {each: end for each, end in ends.items() if each in counted}
         if self._too_little(counted, ends):
             return start
         return nested(limited(counted, ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else ends)
@@ -167,6 +168,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if self._options.selection.pattern is None or time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_SECONDS)
+
+    def _firsts(self, new: Set[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where new partitions begin, without those that are gone again."""
+        if not new:
+            return {}
+        return self._of_found(lambda found: self._view().earliest([each for each in found if each in new]))
 
     def _available(self, begin: Offsets) -> dict[TopicPartition, int]:
         """How far a batch may go: to the ends of all partitions, and not past the target of this run.

@@ -38,7 +38,8 @@ class Brokers:
         only = PartitionInfo(partition=0, leader=0, replicas=(0,), isr=(0,))
         return [TopicInfo(name=name, topic_id=None, partitions=(only,)) for name in names]
 
-    def commit_group_offsets(self, group: str, offsets: object) -> None:
+    def commit_group_offsets(self, group: str, offsets: object, *, timeout: float) -> None:
+        self.timeout = timeout
         raise RequestRefused(ErrorCode.coordinator_not_available, "later")
 
 
@@ -58,7 +59,8 @@ def test_a_topic_that_is_deleted_while_a_pattern_is_looked_for_is_left_out(monke
 
 
 def test_whoever_has_no_time_to_wait_for_a_coordinator_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    began = time.monotonic()
+    began, brokers = time.monotonic(), Brokers([])
     with pytest.raises(RequestRefused, match="later"):
-        view(monkeypatch, Brokers([])).commit("g", {TopicPartition("t", 0): 1}, patience=0.01)
+        view(monkeypatch, brokers).commit("g", {TopicPartition("t", 0): 1}, patience=0.01)
     assert time.monotonic() - began < cluster.PATIENCE / 2
+    assert brokers.timeout == 0.01

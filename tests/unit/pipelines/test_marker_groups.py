@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError
 
 from barnabas.clients.errors import BrokerSilent, RequestRefused
 from barnabas.clients.groups import Committed
+from barnabas.model.errors import ErrorCode
 from barnabas.pipelines import marker_groups
 from barnabas.pipelines.marker_groups import task_notes
 from barnabas.pipelines.markers import TaskNote
@@ -62,6 +63,7 @@ class Together:
     """Groups over the wire."""
 
     asked: list[list[str]]
+    refusals: list[ErrorCode]
 
     def __init__(self, _: object) -> None:
         """Any cluster will do."""
@@ -74,13 +76,15 @@ class Together:
 
     def settled(self, names: Collection[str], _: TopicPartition) -> dict[str, Committed]:
         self.asked.append(list(names))
+        if self.refusals:
+            raise RequestRefused(self.refusals.pop(0), "not now")
         return {name: Committed(4, metadata=TEXT + "\0") for name in names if name.endswith("-0")}
 
 
 @pytest.fixture(autouse=True)
 def cluster(monkeypatch: pytest.MonkeyPatch) -> type[Together]:
     """A cluster that takes any connection, asked without a pause."""
-    Together.asked = []
+    Together.asked, Together.refusals = [], []
     monkeypatch.setattr(marker_groups, "RETRY_SECONDS", 0)
     monkeypatch.setattr(marker_groups, "Cluster", lambda *_, **__: None)
     monkeypatch.setattr(marker_groups, "Groups", Together)
@@ -107,6 +111,27 @@ def test_a_login_that_only_librdkafka_knows_reads_them_one_by_one(
     kerberos = CLIENT | {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
     assert task_notes("q", kerberos) == {1: NOTE}
     assert not cluster.asked
+
+
+def test_a_broker_that_cannot_tell_of_many_groups_is_asked_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, cluster: type[Together]
+) -> None:
+    listed(monkeypatch, (NAMES, ()))
+    cluster.refusals = [ErrorCode.unsupported_version]
+    assert task_notes("q", CLIENT) == {1: NOTE}
+
+
+def test_a_coordinator_that_is_coming_is_waited_for(monkeypatch: pytest.MonkeyPatch, cluster: type[Together]) -> None:
+    listed(monkeypatch, (NAMES, ()))
+    cluster.refusals = [
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.not_coordinator,
+        ErrorCode.unstable_offset_commit,
+    ]
+    assert task_notes("q", CLIENT) == {0: NOTE}
+    cluster.refusals = [ErrorCode.group_authorization_failed]
+    with pytest.raises(RequestRefused, match="not now"):
+        task_notes("q", CLIENT)
 
 
 def test_a_list_that_lacks_the_groups_of_a_broker_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

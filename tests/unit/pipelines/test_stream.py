@@ -31,11 +31,12 @@ ALL = ReadAllAvailable()
 
 
 class Numbers:
-    """Partitions by their ends; all begin at 0, or where `firsts` says."""
+    """Partitions by their ends; all begin at 0, or where `firsts` says. One is deleted when that is asked."""
 
     def __init__(self, ends: dict[TopicPartition, int]) -> None:
         self.ends = ends
         self.firsts: dict[TopicPartition, int] = {}
+        self.deleted: TopicPartition | None = None
         self.groups: dict[str, list[Offsets]] = {}
         self.refusal: Exception | None = None
 
@@ -43,7 +44,11 @@ class Numbers:
         return sorted(self.ends)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {partition: self.firsts.get(partition, 0) for partition in partitions}
+        wanted = list(partitions)
+        if self.deleted in wanted:
+            self.ends.pop(self.deleted, None)
+            raise TopicMissing(f"there is no {self.deleted}")
+        return {partition: self.firsts.get(partition, 0) for partition in wanted}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         wanted = list(partitions)
@@ -162,6 +167,14 @@ def test_what_was_removed_of_a_new_partition_counts_for_no_limit(monkeypatch: py
     cluster = Numbers({A: 10, B: 1_000_000})
     cluster.firsts[B] = 999_990
     assert reader(monkeypatch, cluster).latestOffset(at(10), ReadMaxRows(4)) == at(10, 999_994)
+
+
+def test_a_new_topic_of_a_pattern_that_is_deleted_at_once_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SHORT_SECONDS", 60)
+    cluster = Numbers({A: 10, B: 5})
+    cluster.deleted = B
+    source = reader(monkeypatch, cluster, subscribe="", subscribePattern="t")
+    assert source.latestOffset(at(8), ReadMaxRows(4)) == at(10)
 
 
 def test_an_end_before_the_start_and_a_partition_that_is_gone_are_losses(monkeypatch: pytest.MonkeyPatch) -> None:
