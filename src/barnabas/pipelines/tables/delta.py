@@ -76,7 +76,7 @@ class DeltaLakeTable(Table):
 
     def _look(self) -> Seen:
         """The newest note in the log, which has to be that of the app transaction."""
-        return self._insisting(self._look_once)
+        return self._insisting(self._look_once, upkeep="it was looked at")
 
     def _look_once(self) -> Seen:
         table = self._open()
@@ -137,7 +137,7 @@ class DeltaLakeTable(Table):
 
     def compact(self, target_bytes: int) -> Compaction:
         """Let deltalake merge small files, each partition for itself; anew if a load adds a column meanwhile."""
-        return self._insisting(partial(self._compact, target_bytes))
+        return self._insisting(partial(self._compact, target_bytes), upkeep="its files were merged")
 
     def _compact(self, target_bytes: int) -> Compaction:
         owned(self.last_note(), self.location)
@@ -149,7 +149,7 @@ class DeltaLakeTable(Table):
 
     def expire(self, older_than: timedelta) -> int:
         """Delete files of versions that are so old, in whole hours; the note is written anew, to outlive the log."""
-        self._insisting(self._renew_note)
+        self._insisting(self._renew_note, upkeep="its old versions were to go")
         return len(self._vacuum(older_than, dry_run=False))
 
     def _renew_note(self) -> None:

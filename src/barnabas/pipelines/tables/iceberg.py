@@ -206,16 +206,20 @@ class IcebergTable(Table):
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         destination = self.destination()
         written = rewrite(small, destination, plain_schema(schema), target_bytes)
-        self._insisting(partial(self._replace, small, written, destination))
+        self._insisting(
+            partial(self._replace, small, written, destination),
+            lambda: _has(_whole_files(self._existing()), written) or None,
+            upkeep="its files were merged",
+        )
         return Compaction(len(small), len(written))
 
-    def _replace(self, small: Sequence[DataFile], written: Sequence[DataFile], destination: Destination) -> None:
+    def _replace(self, small: Sequence[DataFile], written: Sequence[DataFile], destination: Destination) -> bool:
         """Put files in the place of others, in the table as it is now."""
         note, table = self._look()
         there = _whole_files(table)
-        if all(file.path in there for file in written):  # the outcome of an earlier try was not seen
-            return
-        if not all(file.path in there for file in small):
+        if _has(there, written):  # the outcome of an earlier try was not seen
+            return True
+        if not _has(there, small):
             raise TableError(f"{self.location}: another job has replaced files that were being merged: try again")
         try:
             with table.transaction() as transaction:
@@ -227,10 +231,11 @@ class IcebergTable(Table):
                         update.append_data_file(_described(file, transaction, destination))
         except (CommitFailedException, CommitStateUnknownException) as error:
             raise Conflict(str(error)) from error
+        return True
 
     def expire(self, older_than: timedelta) -> int:
         """Forget old snapshots, except those with a name. Their files are orphans then, and go with those."""
-        return self._insisting(partial(self._expire, older_than))
+        return self._insisting(partial(self._expire, older_than), upkeep="its old snapshots were to go")
 
     def _expire(self, older_than: timedelta) -> int:
         table = self._listed()
@@ -249,9 +254,11 @@ class IcebergTable(Table):
         """Remove files that no snapshot names, data and metadata. Raises UnusableTarget where they cannot be listed."""
         table = self._listed()
         oldest = time.time() - older_than.total_seconds()
-        named = {local_path(path) for path in [*table.inspect.all_files().column("file_path").to_pylist(), *but]}
+        named = {
+            local_path(path).resolve() for path in [*table.inspect.all_files().column("file_path").to_pylist(), *but]
+        }
         data = (local_path(table.location()) / "data").rglob("*.parquet")
-        nobodys = [*(path for path in data if path not in named), *unneeded_metadata(table)]
+        nobodys = [*(path for path in data if path.resolve() not in named), *unneeded_metadata(table)]
         old = [path for path in nobodys if path.stat().st_mtime < oldest]
         for path in old:
             path.unlink()
@@ -321,8 +328,9 @@ class IcebergTable(Table):
         last = last_metadata(found, folder)
         self._catalog.create_namespace_if_not_exists(self._name[:-1])
         log.warning("%s was not in its catalog: it goes on with %s", self.location, last.path.name)
+        path = local_path(last.location) / "metadata" / last.path.name  # spelled as the table spells all its files
         try:
-            return self._catalog.register_table(self._name, str(last.path))
+            return self._catalog.register_table(self._name, str(path))
         except TableAlreadyExistsError:  # somebody else found it, or made it, at the same moment
             return self._catalog.load_table(self._name)
 
@@ -378,6 +386,10 @@ def _partitions(table: Loaded) -> list[str]:
 def _whole_files(table: Loaded) -> dict[str, IcebergFile]:
     """The data files of which no row was deleted; others are left to the engine that wrote delete files for them."""
     return {task.file.file_path: task.file for task in table.scan().plan_files() if not task.delete_files}
+
+
+def _has(there: Collection[str], files: Sequence[DataFile]) -> bool:
+    return all(file.path in there for file in files)
 
 
 def _partition_values(file: DataFile) -> list[Any]:

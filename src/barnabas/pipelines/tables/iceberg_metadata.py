@@ -69,9 +69,9 @@ def metadata_in(folder: Path) -> list[Metadata]:
 
 def last_metadata(found: Sequence[Metadata], folder: Path) -> Metadata:
     """The one that a table is to go on with. Raises UnusableTarget if that is not certain."""
-    highest = max(each.number for each in found)
-    last = [each for each in found if each.number == highest]
-    if len(last) > 1 or len({each.table for each in found}) > 1:
+    highest = {each.table: each.number for each in sorted(found, key=lambda each: each.number)}
+    last = [each for each in found if each.number == highest[each.table]]
+    if len(last) > 1:
         raise UnusableTarget(
             f"{folder} has a table that its catalog does not know, and {_names(last)} could be its last metadata: name "
             "the right one with pyiceberg's Catalog.register_table, or empty the folder to load everything again"
@@ -89,9 +89,10 @@ def unneeded_metadata(table: Loaded) -> list[Path]:
     named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
     for snapshot in table.snapshots():
         named |= {snapshot.manifest_list, *(each.manifest_path for each in snapshot.manifests(table.io))}
-    kept = {local_path(name) for name in named}
+    kept = {local_path(name).resolve() for name in named}
     folder = local_path(table.location()) / "metadata"
-    return [path for pattern in ("*.avro", "*.metadata.json") for path in folder.glob(pattern) if path not in kept]
+    there = (path for pattern in ("*.avro", "*.metadata.json") for path in folder.glob(pattern))
+    return [path for path in there if path.resolve() not in kept]
 
 
 def _names(found: Iterable[Metadata]) -> str:

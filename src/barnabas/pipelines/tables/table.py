@@ -120,10 +120,13 @@ class Table(ABC):
 
         return self._insisting(attempt, landed)
 
-    def _insisting(self, attempt: Callable[[], T], landed: Callable[[], T | None] = lambda: None) -> T:
-        """Look at the table and change it, again if another commit came between. Raises Fenced if that does not end.
+    def _insisting(
+        self, attempt: Callable[[], T], landed: Callable[[], T | None] = lambda: None, *, upkeep: str | None = None
+    ) -> T:
+        """Look at the table and change it, again if another commit came between. Raises TableError if that never ends.
 
-        `landed` says what became of the last try, if it was made all the same.
+        `landed` says what became of the last try, if it was made all the same; `upkeep` what was done
+        meanwhile, if that is nothing for which others would have to stop.
         """
         for _ in range(TRIES):
             try:
@@ -132,6 +135,8 @@ class Table(ABC):
                 log.warning("%s: %s; looking again", self.location, conflict)
         if (outcome := landed()) is not None:
             return outcome
+        if upkeep is not None:
+            raise TableError(f"{self.location} was changed again and again while {upkeep}: try again")
         raise Fenced(
             f"{self.location} was changed by others {TRIES} times while a commit was tried: another job writes to this "
             "table. Stop it and start again; nothing was added."

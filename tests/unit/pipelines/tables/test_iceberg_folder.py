@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from barnabas.pipelines.tables.errors import ForeignTable, UnusableTarget
 from barnabas.pipelines.tables.iceberg import IcebergTable
-from tests.support.tables import add, numbers
+from tests.support.tables import IDS, NO_TIME, SCHEMA, add, numbers, one, rows, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +79,46 @@ def test_which_metadata_is_the_last_is_not_guessed(tmp_path: Path) -> None:
     twin.unlink()
     with IcebergTable(str(place)) as table:
         assert numbers(table) == list(range(20))
+
+
+def test_of_two_tables_each_has_a_last_metadata(tmp_path: Path) -> None:
+    """Another one was made in the same folder when the catalog was lost."""
+    lasts: list[Path] = []
+    for lake, commits in (("lake", 3), ("other", 1)):
+        with IcebergTable(str(tmp_path / lake / "numbers")) as table:
+            for number in range(commits):
+                add(table, 10 * number, 10 * number + 10)
+        lasts += (tmp_path / lake / "numbers" / "metadata").glob(f"{commits - 1:05}-*.metadata.json")
+    shutil.copy(lasts[1], lasts[0].parent)
+    lose_catalog(tmp_path / "lake")
+    names = ", ".join(sorted(path.name for path in lasts))
+    with pytest.raises(UnusableTarget, match=rf"and {names} could be its last metadata"):
+        IcebergTable(str(tmp_path / "lake" / "numbers"))
+
+
+def test_a_table_that_is_found_by_another_way_keeps_what_it_needs(tmp_path: Path) -> None:
+    with IcebergTable(str(tmp_path / "lake" / "numbers")) as table:
+        add(table, 0, 10)
+    lose_catalog(tmp_path / "lake")
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    for way, last in (("link", 20), ("lake", 30)):
+        with IcebergTable(str(tmp_path / way / "numbers")) as table:
+            assert table.remove_orphans(NO_TIME) == 0
+            add(table, last - 10, last)
+            assert table.remove_orphans(NO_TIME) == 0
+            assert numbers(table) == list(range(last))
+
+
+def test_files_that_a_table_names_by_another_way_are_its_own(tmp_path: Path) -> None:
+    """Letters may be written before the table that they are promised to is made, by another way to the same folder."""
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    with IcebergTable(str(tmp_path / "link" / "numbers")) as table:
+        files = written(table, rows(0, 10))
+    with IcebergTable(str(tmp_path / "lake" / "numbers")) as table:
+        table.commit("p", one(0, 10), IDS, files, SCHEMA)
+        assert table.remove_orphans(NO_TIME) == 0
+        assert numbers(table) == list(range(10))
 
 
 def test_a_folder_that_was_moved_is_told(tmp_path: Path) -> None:

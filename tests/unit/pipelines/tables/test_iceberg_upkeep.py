@@ -146,7 +146,11 @@ def test_of_two_compactions_one_gives_up(tmp_path: Path, monkeypatch: pytest.Mon
         assert numbers(table) == list(range(20))
 
 
-def test_a_compaction_whose_outcome_is_unknown_is_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("tries", [1, 5])
+def test_a_compaction_whose_outcome_is_unknown_is_looked_up(
+    tmp_path: Path, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.pipelines.tables.table.TRIES", tries)
     with IcebergTable(str(tmp_path / "numbers")) as table:
         add(table, 0, 10)
         add(table, 10, 20)

@@ -97,6 +97,24 @@ def test_a_load_ends_after_its_commit(tmp_path: Path, monkeypatch: pytest.Monkey
     assert content("parquet", tmp_path / "t_dead").num_rows == 1
 
 
+def test_a_load_that_tells_its_group_ends_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is made, and the coordinator of the group may take its time."""
+    steps: list[str] = []
+
+    def tell(*_: object, **__: object) -> None:
+        steps.append("asked")
+        signal.raise_signal(signal.SIGINT)
+        steps.append("never here")
+
+    topic = MemoryTopic()
+    topic.send(b'{"n": 1}')
+    monkeypatch.setattr(topic, "commit", tell)
+    with pytest.raises(KeyboardInterrupt):
+        load_from(topic, str(tmp_path / "t"), monkeypatch)
+    assert steps == ["asked"]
+    assert content("parquet", tmp_path / "t").column("n").to_pylist() == [1]
+
+
 def test_compaction_ends_with_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = ParquetTable._apply
 

@@ -12,14 +12,14 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas.pipelines.tables.delta import DeltaLakeTable
+from barnabas.pipelines.tables.errors import TableError
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.parquet import ParquetTable
+from barnabas.pipelines.tables.table import Conflict, Table
 from tests.support.tables import IDS, NO_TIME, SCHEMA, add, numbers, one, rows, written
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from barnabas.pipelines.tables.table import Table
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -96,6 +96,33 @@ def test_a_column_may_come_while_files_of_delta_are_merged(tmp_path: Path, monke
         position = table.position("p")
         assert position is not None
         assert position.version == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "change", "told"),
+    [
+        ("delta", "_compact", "compact", "its files were merged: try again"),
+        ("delta", "_renew_note", "expire", "its old versions were to go: try again"),
+        ("delta", "_look_once", "last_note", "it was looked at: try again"),
+        ("iceberg", "_replace", "compact", "its files were merged: try again"),
+        ("iceberg", "_expire", "expire", "its old snapshots were to go: try again"),
+    ],
+)
+def test_upkeep_that_others_always_overtake_is_to_be_tried_again(
+    tmp_path: Path, kind: str, method: str, change: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes to the table is a load, most likely, and not to be stopped."""
+
+    def overtaken(*_: object) -> None:
+        raise Conflict("another one came first")
+
+    with open_table(str(tmp_path / "numbers"), kind) as table:
+        add(table, 0, 10)
+        add(table, 10, 20)
+        monkeypatch.setattr(table, method, overtaken)
+        given: dict[str, list[object]] = {"compact": [1 << 20], "expire": [NO_TIME], "last_note": []}
+        with pytest.raises(TableError, match=f"was changed again and again while {told}"):
+            getattr(table, change)(*given[change])
 
 
 @pytest.mark.parametrize(("kind", "look"), [("delta", "_open"), ("iceberg", "_load")])
