@@ -145,32 +145,29 @@ def command(
     from barnabas.pipelines.loading import load
 
     bar = Bar(topic) if sys.stderr.isatty() else Lines()
-    with bar:
-        try:
-            report = load(
-                topic,
-                to,
-                format=kind,
-                bootstrap_servers=bootstrap_server,
-                name=name,
-                decode=decode,
-                schema=schema,
-                framing=framing,
-                partition_by=[column.strip() for column in (partition_by or "").split(",") if column.strip()],
-                starting_offsets=starting_offsets,
-                every=None if every is None else every.total_seconds(),
-                group=group,
-                max_offsets_per_commit=max_offsets_per_commit,
-                fail_on_data_loss=not allow_data_loss,
-                master=master,
-                spark_config=pairs(conf, "--conf"),
-                client=client_properties(command_config),
-                catalog=catalog,
-                options=pairs(options),
-                on_progress=bar.show,
-            )
-        except Exception as error:
-            raise in_one_line(error, "The table is as its last commit left it: start the load again.") from error
+    with bar, in_one_line("The table is as its last commit left it: start the load again."):
+        report = load(
+            topic,
+            to,
+            format=kind,
+            bootstrap_servers=bootstrap_server,
+            name=name,
+            decode=decode,
+            schema=schema,
+            framing=framing,
+            partition_by=[column.strip() for column in (partition_by or "").split(",") if column.strip()],
+            starting_offsets=starting_offsets,
+            every=None if every is None else every.total_seconds(),
+            group=group,
+            max_offsets_per_commit=max_offsets_per_commit,
+            fail_on_data_loss=not allow_data_loss,
+            master=master,
+            spark_config=pairs(conf, "--conf"),
+            client=client_properties(command_config),
+            catalog=catalog,
+            options=pairs(options),
+            on_progress=bar.show,
+        )
     show(report, to, as_json=as_json)
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.failures import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GONE: Final = "Spark's Java process has ended."
 NOT_STARTED: Final = (
@@ -13,12 +17,23 @@ NOT_STARTED: Final = (
 )
 
 
-def in_one_line(error: Exception, advice: str) -> Exception:
-    """An error of Spark, or of the line to its Java process, as a failure with advice; others as they are."""
+@contextmanager
+def in_one_line(advice: str) -> Iterator[None]:
+    """Errors of Spark, and of the line to its Java process, become failures with advice; others are left alone."""
+    try:
+        yield
+    except Exception as error:
+        failure = _failure(error, advice)
+        if failure is None:
+            raise
+        raise failure from error
+
+
+def _failure(error: Exception, advice: str) -> Failed | None:
     if isinstance(error, ConnectionError) and not isinstance(error, BrokenPipeError):  # that is our output's
         return Failed(f"{GONE} {advice}")
     if not type(error).__module__.startswith(("py4j", "pyspark")):
-        return error
+        return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     if "JAVA_GATEWAY_EXITED" in lines[0]:
         return Failed(NOT_STARTED)

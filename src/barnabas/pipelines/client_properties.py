@@ -122,7 +122,7 @@ def _keystore(path: str, kind: str) -> dict[str, str]:
 
 def against_idempotence(client: Mapping[str, str]) -> list[str]:
     """The names of properties with which a producer may repeat, lose or reorder records when it sends them again."""
-    most = {"acks": ("all", "-1"), "request.required.acks": ("all", "-1"), "enable.idempotence": ("true",)}
+    most = {"acks": ("all", "-1"), "request.required.acks": ("all", "-1"), "enable.idempotence": ("true", "t", "1")}
     wrong = [name for name, right in most.items() if client.get(name, right[0]).strip().lower() not in right]
     wrong += [name for name in ("retries", "message.send.max.retries") if client.get(name, "1").strip() == "0"]
     flights = ("max.in.flight.requests.per.connection", "max.in.flight")

@@ -117,10 +117,10 @@ class ClusterView:
                     raise
             time.sleep(RETRY_SECONDS)
 
-    def offsets_retention(self) -> timedelta:
-        """How long the cluster keeps offsets of a group without members; the shortest time that a broker says."""
+    def offsets_retention(self) -> timedelta | None:
+        """For how long it keeps offsets of a group without members: the shortest time that a broker says, if any."""
         minutes = self._asked(lambda: self._admin.broker_setting("offsets.retention.minutes"))
-        return timedelta(minutes=min(map(int, minutes.values())))
+        return timedelta(minutes=min(map(int, minutes.values()))) if minutes else None
 
     def _of_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
         return sorted(

@@ -25,17 +25,18 @@ SHORTEST_RETENTION: Final = timedelta(minutes=1)
 
 
 def check_first_epoch(options: SinkOptions) -> None:
-    """Raises MarkerRefused if the first epoch began so long ago that its notes may have expired."""
+    """Raises MarkerRefused if the first epoch began so long ago that its notes may have expired, as far as is known."""
     age = unfinished_for(options.checkpoint)
     if age is None or age < SHORTEST_RETENTION:
         return
     with ClusterView(options.client) as cluster:
         kept = cluster.offsets_retention()
-    if age >= kept:
+    if kept is None or age >= kept:
+        how_long = "nobody knows how long: no broker tells its" if kept is None else f"{kept}:"
         raise MarkerRefused(
             f"the first epoch of the checkpoint {options.checkpoint} began {age} ago and was never finished. Notes of "
-            f"what was written are kept for {kept} (offsets.retention.minutes), so nobody knows what was, and nothing "
-            "is written now. Look what the topic has, and begin with a new checkpoint behind it"
+            f"what was written are kept for {how_long} offsets.retention.minutes. So they may be gone, and nothing is "
+            "written now. Look what the topic has, and begin with a new checkpoint behind it"
         )
 
 

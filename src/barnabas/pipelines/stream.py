@@ -39,7 +39,7 @@ from barnabas.pipelines.positions import moves, offsets_at
 from barnabas.pipelines.tasks import read_task, tasks, wanted_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterator, Sequence, Set
 
     import pyarrow as pa
     from pyspark.sql.datasource import InputPartition
@@ -56,6 +56,8 @@ SHORT_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 0.2
 GROUP_SECONDS: Final = 10.0
 """How long a group's coordinator is waited for, and how long one that took no progress is left alone."""
+LAST_SECONDS: Final = 1.0
+"""How long it is waited for by a query that is to stop."""
 
 T = TypeVar("T")
 
@@ -78,6 +80,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends: Offsets | None = None
         self._triggered = float("-inf")
         """When a batch last was large enough, or late enough; the first one is late, as in Spark."""
+        self._done: Offsets = {}
         self._committed: Offsets | None = None
         self._next_commit = float("-inf")
 
@@ -107,8 +110,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:
         """Where the next batch ends: `start` if there is none. Everything before `start` is done."""
-        begin = from_nested(start)
-        self._commit(begin)
+        self._done = begin = from_nested(start)
+        if time.monotonic() >= self._next_commit:
+            self._commit(GROUP_SECONDS)
         if not self._pinned and begin == self._initial:
             self._pinned = True
             return start
@@ -133,8 +137,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: `latestOffset` has committed it, or will."""
 
     def stop(self) -> None:
-        """End the connection."""
+        """End the connection. What the group did not take before is tried once more."""
         if self._cluster is not None:
+            self._commit(LAST_SECONDS)
             self._cluster.close()
 
     # What Spark asks for in tasks
@@ -228,13 +233,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._triggered = now
         return False
 
-    def _commit(self, done: Mapping[TopicPartition, int]) -> None:
+    def _commit(self, patience: float) -> None:
         group = self._options.progress_group
-        if group is None or done == self._committed or time.monotonic() < self._next_commit:
+        if group is None or not self._done or self._done == self._committed:
             return
         try:
-            self._view().commit(group, done, patience=GROUP_SECONDS)
-            self._committed = done
+            self._view().commit(group, self._done, patience=patience)
+            self._committed = self._done
         except BarnabasError as error:
             log.warning("progress was not committed to the group %s: %s", group, error)
             self._next_commit = time.monotonic() + GROUP_SECONDS

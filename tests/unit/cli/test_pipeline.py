@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.cli.pipeline.command import EXAMPLE_FILES
+from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.runner import running, status
 from barnabas.pipelines.runner.status import QueryStatus
 from tests.unit.pipelines.runner.test_metrics import METRICS
@@ -135,6 +136,17 @@ def test_a_java_process_that_is_gone_is_told_in_one_line(
     monkeypatch.setattr(running, "run_pipelines", fails)
     result = run("pipeline", "run", example)
     assert result.exit_code == 1 and ("Spark's Java process has ended" in result.stderr) is of_spark
+
+
+def test_an_error_of_our_own_is_told_as_it_is(run: Run, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failure = PipelineError("the cluster is on holiday")
+
+    def fails(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(running, "run_pipelines", fails)
+    assert "the cluster is on holiday" in run("pipeline", "run", example).stderr
+    assert failure.__cause__ is None
 
 
 def test_status_shows_lag_and_the_last_batch(run: Run, example: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from barnabas.pipelines.client_properties import client_properties
+from barnabas.pipelines.client_properties import against_idempotence, client_properties
 from barnabas.pipelines.errors import InvalidOption
 
 
@@ -71,3 +71,13 @@ def test_what_means_nothing_to_librdkafka_is_left_out_with_a_warning(caplog: pyt
     with caplog.at_level(logging.WARNING):
         assert client_properties({"max.poll.records": "500"}) == {}
     assert "kafka.max.poll.records has no effect" in caplog.text
+
+
+@pytest.mark.parametrize("yes", ["true", "True", "t", "1"])
+def test_idempotence_can_be_asked_for_in_all_words_of_librdkafka(yes: str) -> None:
+    assert against_idempotence({"enable.idempotence": yes, "acks": "-1"}) == []
+
+
+@pytest.mark.parametrize("name", ["enable.idempotence", "acks", "retries"])
+def test_what_is_against_idempotence_is_named(name: str) -> None:
+    assert against_idempotence({name: "0"}) == [name]

@@ -5,14 +5,33 @@ from __future__ import annotations
 import os
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from barnabas.pipelines.first_epoch import unfinished_for
+from barnabas.pipelines import first_epoch
+from barnabas.pipelines.errors import MarkerRefused
+from barnabas.pipelines.first_epoch import check_first_epoch, unfinished_for
+from barnabas.pipelines.sink_options import SinkOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+class Retention:
+    """A cluster that keeps offsets so long, or does not tell."""
+
+    def __init__(self, kept: timedelta | None) -> None:
+        self._kept = kept
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def offsets_retention(self) -> timedelta | None:
+        return self._kept
 
 
 @pytest.fixture
@@ -38,6 +57,21 @@ def test_any_finished_epoch_is_the_end_of_the_first(checkpoint: Path) -> None:
     assert unfinished_for(str(checkpoint)) is not None
     (checkpoint / "commits" / "17").touch()
     assert unfinished_for(str(checkpoint)) is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "text"),
+    [(timedelta(minutes=30), r"for 0:30:00: offsets\.retention"), (None, "no broker tells its offsets")],
+)
+def test_notes_that_may_have_expired_are_not_trusted(
+    monkeypatch: pytest.MonkeyPatch, checkpoint: Path, kept: timedelta | None, text: str
+) -> None:
+    options = SinkOptions(client={}, topic="t", exactly_once=True, checkpoint=str(checkpoint))
+    monkeypatch.setattr(first_epoch, "ClusterView", lambda _: Retention(kept))
+    with pytest.raises(MarkerRefused, match=text):
+        check_first_epoch(options)
+    monkeypatch.setattr(first_epoch, "ClusterView", lambda _: Retention(timedelta(days=7)))
+    check_first_epoch(options)
 
 
 def test_nothing_is_known_of_other_checkpoints(tmp_path: Path) -> None:

@@ -257,3 +257,16 @@ def test_a_group_that_takes_no_progress_does_not_stop_the_stream_and_is_asked_ag
     monkeypatch.setattr(time, "monotonic", lambda: later)
     source.latestOffset(at(4), ALL)
     assert cluster.groups == {"g": [{A: 4}]}
+
+
+def test_what_the_group_did_not_take_it_gets_when_the_query_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Numbers({A: 10})
+    source = reader(monkeypatch, cluster, progressGroup="g")
+    source.latestOffset(at(4), ALL)
+    cluster.refusal = BrokerUnreachable("nobody is there")
+    source.latestOffset(at(10), ALL)
+    cluster.refusal = None
+    source.stop()
+    assert cluster.groups == {"g": [{A: 4}, {A: 10}]}
+    source.stop()
+    assert len(cluster.groups["g"]) == 2, "it has everything"

@@ -120,10 +120,8 @@ def analysed(pipelines: Sequence[Pipeline]) -> dict[str, str]:
     load("pyspark", "spark")
     from barnabas.pipelines.runner.analysis import analyse
 
-    try:
+    with in_one_line("Without --spark, no Spark is needed."):
         return analyse(pipelines)
-    except Exception as error:
-        raise in_one_line(error, "Without --spark, no Spark is needed.") from error
 
 
 def show_problems(error: SpecError, *, as_json: bool) -> None:
@@ -223,10 +221,8 @@ def run(
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
+    with in_one_line("Every sink is as its last batch left it: start the run again."):
         run_pipelines(pipelines, master=master, config=settings, by_signals=True)
-    except Exception as error:
-        raise in_one_line(error, "Every sink is as its last batch left it: start the run again.") from error
 
 
 def chosen_trigger(every: str | None, *, available_now: bool) -> str | None:
