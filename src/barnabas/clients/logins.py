@@ -1,15 +1,19 @@
 """Why TLS or SASL does not come about.
 
 librdkafka tells it to its error callback, goes on trying, and says in the end only that nobody answered. So the last
-such error of each broker is kept here, to be told in place of the silence. A broker that is gone since does not keep us
-out any more: it may only have stopped in the middle of a login, and be back in a moment.
+such error of each broker is kept here, to be told in place of the silence. A broker that takes no connection since does
+not keep us out any more: it may only have stopped in the middle of a login, and be back in a moment.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from barnabas.clients.errors import LoginFailed
+
+NOT_CONNECTED: Final = "in state CONNECT"
+"""How librdkafka ends what it says of a broker that takes no connection. Its code does not tell: every other time, a
+certificate that is not trusted has the same one."""
 
 
 class LoginErrors:
@@ -19,12 +23,14 @@ class LoginErrors:
         self._by_broker: dict[str, str] = {}
 
     def __call__(self, error: Any) -> None:
-        """Keep it, if it is about TLS or SASL; if not, what that broker said before is over."""
+        """Keep it, if it is about TLS or SASL; if it is that the broker is gone, what was before is over."""
         told = error.str()
         broker = told.partition(": ")[0]  # as ssl://host:9092/1
-        self._by_broker.pop(broker, None)
         if error.code() in (error._AUTHENTICATION, error._SSL):
+            self._by_broker.pop(broker, None)
             self._by_broker[broker] = told
+        elif NOT_CONNECTED in told:
+            self._by_broker.pop(broker, None)
 
     def forget(self) -> None:
         """A broker has answered: what was before is over."""
