@@ -173,7 +173,7 @@ def test_to_find_that_there_is_nothing_takes_no_spark(
 def test_a_group_that_cannot_be_told_stops_no_load(
     loads: Loader, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def silence(*_: object) -> None:
+    def silence(*_: object, **__: object) -> None:
         raise BrokerUnreachable("nobody answers")
 
     topic = kafka.topic()
