@@ -4,7 +4,8 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-# The files that take minutes come first, so that neither worker is left with one of them in the end.
+# The files that take minutes come first, so that no worker is left with one of them in the end. There are three workers,
+# since these tests wait for half of their time.
 LONGEST_FIRST := tests/history tests/pipelines tests/cluster tests/crash tests/compat
 
 .DEFAULT_GOAL := help
@@ -29,7 +30,7 @@ test: .venv/.dev  ## everything: the fast part, properties and simulations, then
 	$(MAKE) check
 	$(PYTEST) -n 2 tests/properties tests/simulation
 	$(BIN)/python -m tests.support.old_spark & $(BIN)/python -m tests.support.jars && wait $$!
-	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST)
+	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST)
 
 demo: .venv/.dev  ## a day of orders: produced, joined, summed up by hour, loaded to Delta and drawn (needs Java 17+)
 	@$(BIN)/python -m examples.orders $(ARGS)
