@@ -29,9 +29,14 @@ def ends_by_an_error() -> Iterator[None]:
     def end(*_: object) -> None:
         raise Told
 
-    before = signal.signal(signal.SIGTERM, end)
+    # Ctrl-C too, since whoever starts tests in the background has them ignore it.
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in ((signal.SIGTERM, end), (signal.SIGINT, signal.default_int_handler))
+    }
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Told)])
