@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 JSON_BYTES: Final = 120
 SIDES: Final = {"Kafka": "connector", "Barnabas": "barnabas"}
-MEMORY: Final = Metric("family", "memory of Spark", "MB", Kind.MEMORY, Better.LOWER, Target(1.5), "memory of Spark")
+MEMORY: Final = Metric("family", "memory of Spark", "MB", Kind.MEMORY, Better.LOWER, Target(1.5))
 
 
 @dataclass(frozen=True)
