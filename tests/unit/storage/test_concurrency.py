@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from typing import TYPE_CHECKING
 
@@ -38,13 +39,14 @@ CONFIG = LogConfig(segment_bytes=8000, index_interval_bytes=300, file_delete_del
 
 
 class Threads:
-    """Threads that do something over and over until they are told to stop."""
+    """Threads that do something over and over until they are told to stop; Python switches between them often."""
 
     def __init__(self, *work: Callable[[random.Random], None]) -> None:
         self._stop = threading.Event()
         self._errors: list[BaseException] = []
         self._threads = [threading.Thread(target=self._run, args=(each, seed)) for seed, each in enumerate(work)]
         self.rounds = [0] * len(work)
+        self._interval = sys.getswitchinterval()
 
     def _run(self, work: Callable[[random.Random], None], seed: int) -> None:
         chance = random.Random(seed)
@@ -56,6 +58,7 @@ class Threads:
             self._errors.append(error)
 
     def __enter__(self) -> Threads:
+        sys.setswitchinterval(self._interval / 20)
         for thread in self._threads:
             thread.start()
         return self
@@ -64,6 +67,7 @@ class Threads:
         self._stop.set()
         for thread in self._threads:
             thread.join()
+        sys.setswitchinterval(self._interval)
         for error in self._errors:
             raise error
         assert all(self.rounds)
