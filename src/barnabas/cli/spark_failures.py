@@ -37,6 +37,10 @@ def _failure(error: Exception, advice: str) -> Failed | None:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     if "JAVA_GATEWAY_EXITED" in lines[0]:
         return Failed(NOT_STARTED)
+    from barnabas.pipelines.runner.failures import said_by_python
+
+    if told := said_by_python(str(error)):  # by a worker, as that the disk is full
+        return Failed(f"{told.rstrip('.')}. {advice}")
     # Where Python called Java, the first line names the call, and Java's exception begins the next one.
     said = next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0])
     return Failed(f"Spark: {said.rstrip('.')}. {advice}")

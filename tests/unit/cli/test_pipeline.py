@@ -108,6 +108,12 @@ def test_run_understands_its_options_before_it_starts(run: Run, example: Path, w
          "Spark: o.SparkException: No such Master. Every sink is as its last batch left it"),
         ("pyspark.errors", "[JAVA_GATEWAY_EXITED] Java gateway process exited", "Is Java 17 or newer on the PATH"),
         ("pyspark.errors", "[SOMETHING] is not so.\n\nJVM stacktrace:", "Spark: [SOMETHING] is not so. Every sink is"),
+        (
+            "pyspark.errors.exceptions.captured",
+            "An exception was thrown from the Python worker:\n  Traceback (most recent call last):\n"
+            '  File "task.py", line 90, in run_task\nOSError: [Errno 28] No space left on device\n\tat o.Spark',
+            "Error: OSError: [Errno 28] No space left on device. ",
+        ),
     ],
 )  # fmt: skip
 def test_what_spark_says_in_pages_is_told_in_one_line(

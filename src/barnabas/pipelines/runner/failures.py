@@ -46,6 +46,12 @@ def understood(error: BaseException) -> Failure:
 def _line(error: BaseException) -> str:
     """What somebody's Python said last, or else what Spark says first."""
     text = str(error)
-    if (at := text.rfind(_TRACEBACK)) >= 0 and (raised := _RAISED.search(text, at + len(_TRACEBACK))):
-        return raised[0]
-    return next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    first = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
+    return said_by_python(text) or first
+
+
+def said_by_python(text: str) -> str | None:
+    """The line of an error in which the last Python traceback ends; None if there is no traceback."""
+    at = text.rfind(_TRACEBACK)
+    raised = _RAISED.search(text, at + len(_TRACEBACK)) if at >= 0 else None
+    return raised and raised[0]
