@@ -348,9 +348,15 @@ class KafkaPythonMember(Member):
             )
 
     def poll(self) -> list[Read]:
+        polled = self.consumer.poll(_LONG_POLL_MS)
+        coordinator = self.consumer._coordinator
+        if coordinator.rejoining:
+            # kafka-python 3.0.12 rejoins when topics change, but forgets that it does so if its poll ends before the
+            # answer comes: it would neither take the assignment nor send heartbeats ever again.
+            coordinator.request_rejoin()
         return [
             Read(Place(record.topic, record.partition), record.offset, record.value)
-            for records in self.consumer.poll(_LONG_POLL_MS).values()
+            for records in polled.values()
             for record in records
         ]
 
