@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(400)  # on a busy machine every query takes its time to start
 
+LONG_IF = "repeat('x', if({}, 300, 1))"
+"""What no folder can be named by, where something holds."""
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -100,7 +102,7 @@ def numbers(kafka: KafkaForTest, topic: str, values: range) -> None:
 
 
 def counting(kafka: KafkaForTest, topic: str, folder: Path, **changes: Any) -> Pipeline:
-    """Counts numbers by the minute, and keeps each of them too."""
+    """Counts numbers by the minute, and keeps each of them too; neither table has a place for one of its rows."""
     whole: dict[str, Any] = {
         "name": "counting",
         "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
@@ -117,15 +119,16 @@ def counting(kafka: KafkaForTest, topic: str, folder: Path, **changes: Any) -> P
             )
         ],
         "steps": [
+            SqlStep(name="named", sql=f"SELECT *, {LONG_IF.format('number = 130')} AS name FROM numbers"),
             SqlStep(
                 name="minutes",
-                sql="SELECT window.start AS minute, count(*) AS count, sum(number) AS sum FROM numbers "
-                "GROUP BY window(at, '1 minute')",
-            )
+                sql="SELECT window.start AS minute, count(*) AS count, sum(number) AS sum, "
+                f"{LONG_IF.format('min(number) = 60')} AS name FROM numbers GROUP BY window(at, '1 minute')",
+            ),
         ],
         "sinks": [
-            TableSink(name="each", reads="numbers", table=str(folder / "each"), format="delta"),
-            TableSink(name="minutes", reads="minutes", table=str(folder / "minutes"), format="delta"),
+            TableSink(name=name, reads=view, table=str(folder / name), format="delta", partition_by=["name"])
+            for name, view in (("each", "named"), ("minutes", "minutes"))
         ],
         **changes,
     }
@@ -137,6 +140,7 @@ def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wro
 ) -> None:
     """A run dies after commits that Spark does not know of, also after one of a batch without records.
 
+    A row that a table has no place for is among its dead letters, once.
     Then the checkpoints are gone: where state is kept that is refused, and where offsets say everything it is nothing.
     """
     topic = kafka.topic()
@@ -155,16 +159,21 @@ def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wro
         patched.setattr(TableBatches, "__call__", commit_and_fail)
         run_pipelines([counting(kafka, topic, tmp_path)], spark=spark_process)
     assert len(failures) == 6
-    assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(301))
+    assert sorted(row["number"] for row in rows(tmp_path / "each")) == [*range(130), *range(131, 301)]
     found = sorted((row["minute"].minute, row["count"], row["sum"]) for row in rows(tmp_path / "minutes"))
-    assert found == [(minute, 60, sum(range(60 * minute, 60 * minute + 60))) for minute in range(4)], found
+    assert found == [(minute, 60, sum(range(60 * minute, 60 * minute + 60))) for minute in (0, 2, 3)], found
+    [letter] = rows(tmp_path / "each_dead")
+    assert (letter["topic"], letter["offset"], json.loads(letter["value"])["number"]) == (topic, 130, 130)
+    [letter] = rows(tmp_path / "minutes_dead")
+    assert (letter["topic"], json.loads(letter["value"])["sum"]) == (None, sum(range(60, 120)))
+    assert letter["reason"] == "name would make the name of a folder 305 bytes long, and 255 are possible"
 
     numbers(kafka, topic, range(301, 320))
     elsewhere = counting(kafka, topic, tmp_path, checkpoints=str(tmp_path / "elsewhere"))
     with pytest.raises(QueryFailed, match="was filled with a checkpoint, and there is none at"):
         run_pipelines([replace(elsewhere, sinks=elsewhere.sinks[1:])], spark=spark_process)
     run_pipelines([replace(elsewhere, sinks=elsewhere.sinks[:1], checkpoints=None)], spark=spark_process)
-    assert sorted(row["number"] for row in rows(tmp_path / "each")) == list(range(320))
+    assert sorted(row["number"] for row in rows(tmp_path / "each")) == [*range(130), *range(131, 320)]
 
     each = replace(elsewhere, sinks=elsewhere.sinks[:1])
     with pytest.raises(QueryFailed, match='belongs to the pipeline "counting", not to "another"'):
@@ -328,8 +337,8 @@ def test_what_spark_does_not_understand_is_told_at_its_step(
     good = counting(kafka, "topics are not asked for", tmp_path)
     assert analyse([good], spark) == {
         "counting.each": "number INT, at TIMESTAMP, _topic STRING, _partition INT, _offset BIGINT, "
-        "_timestamp TIMESTAMP, _key BINARY",
-        "counting.minutes": "minute TIMESTAMP, count BIGINT, sum BIGINT",
+        "_timestamp TIMESTAMP, _key BINARY, name STRING",
+        "counting.minutes": "minute TIMESTAMP, count BIGINT, sum BIGINT, name STRING",
     }
     for sql, text in [
         ("SELECT nmber FROM numbers", "cannot be resolved. Did you mean one of the following? [`number`"),
@@ -337,7 +346,7 @@ def test_what_spark_does_not_understand_is_told_at_its_step(
     ]:
         step = SqlStep(name="minutes", sql=sql)
         with pytest.raises(SpecError) as caught:
-            analyse([counting(kafka, "numbers", tmp_path, steps=[step])], spark)
+            analyse([counting(kafka, "numbers", tmp_path, steps=[good.steps[0], step])], spark)
         assert caught.value.problems[0].place == step.place
         assert text in caught.value.problems[0].text
     wrong: list[tuple[Sink, str]] = [

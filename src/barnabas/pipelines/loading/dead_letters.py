@@ -6,13 +6,15 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.tables.contract import Outbox
 from barnabas.pipelines.tables.errors import FilesGone, ForeignTable
 from barnabas.pipelines.tables.opening import open_table, table_of_dead_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from barnabas.pipelines.tables.contract import Position
+    from barnabas.pipelines.tables.contract import DataFile, Position
     from barnabas.pipelines.tables.table import Table
 
 log = logging.getLogger("barnabas.pipelines")
@@ -38,6 +40,18 @@ def check_letters(table: Position | None, dead: Position | None, topic_ids: Mapp
         f"{location} has dead letters of a table that was here before ({found}): move it away, or remove it, and start "
         "again."
     )
+
+
+def promise(dead: Table, pipeline: str, ranges: Sequence[OffsetRange], files: Sequence[DataFile]) -> Outbox | None:
+    """What a commit of these ranges has to promise to the dead-letter table, if there are letters.
+
+    That table moves past everything since its last letter, so that its ranges have no gaps.
+    """
+    if not files:
+        return None
+    position = dead.position(pipeline)
+    before = {} if position is None else position.offsets
+    return Outbox([OffsetRange(*each.place, before.get(each.place, each.start), each.end) for each in ranges], files)
 
 
 def deliver(table: Table, dead: Table, pipeline: str, topic_ids: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import METADATA, Decoder
 from barnabas.pipelines.errors import InvalidOption, PipelineError
 from barnabas.pipelines.loading.agreement import agree
-from barnabas.pipelines.loading.dead_letters import check_letters, deliver
+from barnabas.pipelines.loading.dead_letters import check_letters, deliver, promise
 from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Piece, Round, check_position, plan_round
 from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.same_decoder import check_decoder
@@ -31,7 +31,7 @@ from barnabas.pipelines.offsets import OffsetRange, between, from_text
 from barnabas.pipelines.positions import AtOffsets, Edge, Position, moves, offsets_at
 from barnabas.pipelines.reading import reader_properties
 from barnabas.pipelines.selection import Selection
-from barnabas.pipelines.tables.contract import Outbox, Outcome
+from barnabas.pipelines.tables.contract import Outcome
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict, TopicReplaced
 from barnabas.pipelines.tables.interrupts import uninterrupted
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
@@ -343,14 +343,13 @@ class LoadJob:
         self._table.evolve(schema)
         files = [file for done in results for file in done.files]
         dead_files = [file for done in results for file in done.dead_files]
-        outbox = Outbox(self._dead_ranges(planned.ranges), dead_files) if dead_files else None
         outcome = self._table.commit(
             self._pipeline,
             planned.ranges,
             self._topic_ids,
             files,
             schema,
-            outbox=outbox,
+            outbox=promise(self._dead, self._pipeline, planned.ranges, dead_files),
             decoder=self._decoder.kind,
             after=after,
         )
@@ -371,12 +370,6 @@ class LoadJob:
                 f'the topic "{self._settings.topic}" was deleted and made again while it was read: load the new one '
                 f"into another table. Nothing of this batch was added to {self._table.location}."
             )
-
-    def _dead_ranges(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What the dead-letter table moves past: all since its last letter, so that its ranges have no gaps."""
-        position = self._dead.position(self._pipeline)
-        before = {} if position is None else position.offsets
-        return [OffsetRange(*each.place, before.get(each.place, each.start), each.end) for each in ranges]
 
     def _deliver(self) -> None:
         """Give the dead-letter table what the last commit promised it, unless it has it."""

@@ -6,17 +6,18 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING
 
+from barnabas.pipelines.loading.dead_letters import check_letters, deliver
 from barnabas.pipelines.offsets import OffsetRange, to_text
 from barnabas.pipelines.runner.checkpoints import Checkpoint
 from barnabas.pipelines.runner.keeping import check_checkpoint, check_kept_by_offsets, where_to_begin
 from barnabas.pipelines.runner.table_sink import TableBatches, table_schema
 from barnabas.pipelines.runner.views import make_views
 from barnabas.pipelines.spec.flows import selection_of
-from barnabas.pipelines.tables.opening import open_table
+from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 from barnabas.pipelines.tables.rules import check_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from contextlib import ExitStack
 
     import pyarrow as pa
@@ -34,13 +35,16 @@ if TYPE_CHECKING:
 
 def table_of(pipeline: Pipeline, sink: TableSink) -> Table:
     """The table of a sink, which need not be there yet. Raises TableError."""
-    return open_table(
-        pipeline.table(sink.table, sink.format),
-        sink.format,
-        partition_by=sink.partition_by,
-        catalog=sink.catalog,
-        options=sink.options,
-    )
+    return _opened(sink, pipeline.table(sink.table, sink.format), sink.partition_by)
+
+
+def dead_letters_of(pipeline: Pipeline, sink: TableSink) -> Table:
+    """The table for rows that the table of a sink has no place for."""
+    return _opened(sink, dead_letters_location(pipeline.table(sink.table, sink.format)))
+
+
+def _opened(sink: TableSink, location: str, partition_by: Sequence[str] = ()) -> Table:
+    return open_table(location, sink.format, partition_by=partition_by, catalog=sink.catalog, options=sink.options)
 
 
 class TableQuery:
@@ -64,9 +68,14 @@ class TableQuery:
         self._resources = resources
         self._table: Table = resources.enter_context(table_of(pipeline, sink))
         self._table.claim()
+        self._dead: Table | None = None
+        if self._table.partition_by:
+            self._dead = resources.enter_context(dead_letters_of(pipeline, sink))
 
     def writer(self) -> DataStreamWriter:
         """The query, ready to start. Raises TopicMissing, TableError, CheckpointRefused."""
+        # Letters are looked at first: those of another job, which it promised since, would be ahead of the table.
+        letters = None if self._dead is None else self._dead.position(self._pipeline.name)
         position = self._table.position(self._pipeline.name)
         checkpoint = Checkpoint(self._spark, self._checkpoint_location())
         if self._flow.by_offsets:
@@ -78,6 +87,7 @@ class TableQuery:
         topic_ids = self._cluster.topic_ids(sorted({place.topic for place in everywhere}))
         if position is not None:
             check_topics(position, topic_ids, self._table.location)
+        self._deliver(letters, position, topic_ids)
         if self._flow.by_offsets:
             starts = {name: to_text(offsets) for name, offsets in begun.items()}
         else:
@@ -88,6 +98,7 @@ class TableQuery:
             self._pin(begun, position, topic_ids, schema)
         batches = TableBatches(
             self._table,
+            self._dead,
             self._pipeline.name,
             checkpoint,
             schema,
@@ -96,6 +107,14 @@ class TableQuery:
             by_offsets=self._flow.by_offsets,
         )
         return frame.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint.address)
+
+    def _deliver(self, letters: Position | None, position: Position | None, topic_ids: Mapping[str, str]) -> None:
+        """Give the dead-letter table what the last run promised it. Raises ForeignTable if it is another table's."""
+        if self._dead is None:
+            return
+        known = topic_ids if position is None else {**position.topic_ids, **topic_ids}
+        check_letters(position, letters, known, self._dead.location)
+        deliver(self._table, self._dead, self._pipeline.name, known)
 
     def _checkpoint_location(self) -> str:
         """The one that was named; where offsets say everything, a folder that lives as long as the run."""

@@ -2,40 +2,58 @@
 
 A batch that is in the table already is not written again. Where the query keeps state it runs all the same, for its
 nothing: Spark's state of a batch is made by running it, and the next batch needs it.
+
+Rows that the table has no place for are promised to the table of dead letters in the same commit, and delivered after
+it, as a load does (`loading.dead_letters`). What was promised is delivered before the next commit, whoever made it.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from barnabas.pipelines.decode.contract import without
+from barnabas.pipelines.loading.dead_letters import deliver, promise
 from barnabas.pipelines.runner.keeping import BatchKey, key_of
+from barnabas.pipelines.runner.letters import to_letters
 from barnabas.pipelines.tables.contract import Outcome
 from barnabas.pipelines.tables.errors import Fenced
 from barnabas.pipelines.tables.rules import advance
 from barnabas.pipelines.tables.schemas import plain_schema
-from barnabas.pipelines.tables.writing import write_files
+from barnabas.pipelines.tables.unfit import unfit_rows
+from barnabas.pipelines.tables.writing import TableWriter, write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
     from barnabas.pipelines.offsets import Offsets
     from barnabas.pipelines.runner.checkpoints import Checkpoint
-    from barnabas.pipelines.tables.contract import DataFile
+    from barnabas.pipelines.tables.contract import DataFile, Position
     from barnabas.pipelines.tables.destinations import Destination
     from barnabas.pipelines.tables.table import Table
 
+log: Final = logging.getLogger("barnabas.pipelines")
+
+
+class Written(NamedTuple):
+    """Files of rows, and of rows that have no place among them."""
+
+    files: Sequence[DataFile]
+    dead_files: Sequence[DataFile] = ()
+
 
 class TableBatches:
-    """What `foreachBatch` calls."""
+    """What `foreachBatch` calls. A table that has a place for every row has no table of dead letters (`dead`)."""
 
     def __init__(
         self,
         table: Table,
+        dead: Table | None,
         pipeline: str,
         checkpoint: Checkpoint,
         schema: pa.Schema,
@@ -45,6 +63,7 @@ class TableBatches:
         by_offsets: bool,
     ) -> None:
         self._table = table
+        self._dead = dead
         self._pipeline = pipeline
         self._checkpoint = checkpoint
         self._schema = schema
@@ -57,28 +76,46 @@ class TableBatches:
         key = self._key(batch)
         if not key.ranges:  # nothing was read, and nothing is remembered: where batches are counted there is a range
             return
-        if self._is_there(key):
-            if not self._by_offsets:
-                frame.write.format("noop").mode("overwrite").save()
-            return
+        position = self._table.position(self._pipeline)
+        if position is not None:
+            self._deliver(position.topic_ids)
+            if advance(position, key.ranges, key.topic_ids, self._table.location) is None:
+                if not self._by_offsets:
+                    frame.write.format("noop").mode("overwrite").save()
+                return
         self._table.evolve(self._schema)
         destination = self._table.destination()
         destination.check_partition_columns(self._schema)
-        files = written(frame, destination)
-        outcome = self._table.commit(self._pipeline, key.ranges, key.topic_ids, files, self._schema)
+        done = written(frame, destination, None if self._dead is None else self._dead.destination())
+        self._commit(key, done, position)
+
+    def _commit(self, key: BatchKey, done: Written, position: Position | None) -> None:
+        outbox = None if self._dead is None else promise(self._dead, self._pipeline, key.ranges, done.dead_files)
+        outcome = self._table.commit(
+            self._pipeline,
+            key.ranges,
+            key.topic_ids,
+            done.files,
+            self._schema,
+            outbox=outbox,
+            after=0 if position is None else position.version,
+        )
         if outcome is Outcome.ALREADY:
             raise Fenced.by_twin(self._table.location, self._pipeline)
+        if outbox is not None and self._dead is not None:
+            self._deliver(key.topic_ids)
+            count = sum(file.rows for file in outbox.files)
+            log.warning("%s has no place for %d rows: %s has them", self._table.location, count, self._dead.location)
+
+    def _deliver(self, topic_ids: Mapping[str, str]) -> None:
+        """Give the dead-letter table what the last commit promised it, unless it has it."""
+        if self._dead is not None:
+            deliver(self._table, self._dead, self._pipeline, topic_ids)
 
     def _key(self, batch: int) -> BatchKey:
         topics = {partition.topic for partition in self._checkpoint.offsets(batch) or {}}
         ids = self._topic_ids(sorted(topics))
         return key_of(batch, self._checkpoint, self._begun, ids, by_offsets=self._by_offsets)
-
-    def _is_there(self, key: BatchKey) -> bool:
-        position = self._table.position(self._pipeline)
-        if position is None:
-            return False
-        return advance(position, key.ranges, key.topic_ids, self._table.location) is None
 
 
 def table_schema(frame: DataFrame) -> pa.Schema:
@@ -86,14 +123,24 @@ def table_schema(frame: DataFrame) -> pa.Schema:
     return plain_schema(frame.sparkSession.createDataFrame([], frame.schema).toArrow().schema)
 
 
-def written(frame: DataFrame, destination: Destination) -> list[DataFile]:
-    """Have executors write the rows of a frame as files for a table."""
-    rows = frame.mapInArrow(_writer(destination), "files BINARY").collect()
-    return [file for row in rows for file in pickle.loads(row[0])]
+def written(frame: DataFrame, rows: Destination, dead: Destination | None) -> Written:
+    """Have executors write the rows of a frame as files for a table, and the others as files of dead letters."""
 
-
-def _writer(destination: Destination) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-        yield pa.record_batch({"files": pa.array([pickle.dumps(write_files(batches, destination))], pa.binary())})
+        yield pa.record_batch({"written": pa.array([pickle.dumps(write_rows(batches, rows, dead))], pa.binary())})
 
-    return write
+    done: list[Written] = [pickle.loads(row[0]) for row in frame.mapInArrow(write, "written BINARY").collect()]
+    return Written([file for each in done for file in each.files], [file for each in done for file in each.dead_files])
+
+
+def write_rows(batches: Iterable[pa.RecordBatch], rows: Destination, dead: Destination | None) -> Written:
+    """What one task does. A table that is partitioned by nothing has a place for every row."""
+    if dead is None:
+        return Written(write_files(batches, rows))
+    with TableWriter(rows) as fitting, TableWriter(dead) as letters:
+        for batch in batches:
+            unfit = unfit_rows(batch, rows)
+            fitting.write(without(batch, unfit))
+            if unfit:
+                letters.write(to_letters(batch, unfit))
+        return Written(fitting.finish(), letters.finish())

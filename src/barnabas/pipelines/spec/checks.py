@@ -49,6 +49,7 @@ from barnabas.pipelines.spec.model import (
 from barnabas.pipelines.spec.places import Problem, suggestion
 from barnabas.pipelines.spec.source_options import option_problems
 from barnabas.pipelines.spec.sql import SqlProblem, examine
+from barnabas.pipelines.tables.opening import dead_letters_location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -368,18 +369,32 @@ def _window_closes(sink: Sink, pipeline: Pipeline) -> Iterator[Problem]:
 
 
 def _one_table_each(pipelines: Sequence[Pipeline]) -> Iterator[Problem]:
-    """Two sinks in one table would each take the other's rows for its own; the same holds for checkpoints."""
+    """Two sinks in one table would each take the other's rows for its own; the same holds for checkpoints.
+
+    A table that is partitioned has one of dead letters beside it, which is nobody else's either.
+    """
     tables: dict[_Used, list[Sink]] = defaultdict(list)
+    letters: dict[_Used, Sink] = {}
     checkpoints: dict[_Used, list[Sink]] = defaultdict(list)
     for pipeline in pipelines:
         for sink in pipeline.sinks:
             if isinstance(sink, TableSink):
                 catalog = "" if sink.catalog == "default" else f" of the catalog {sink.catalog}"
-                name = pipeline.table(sink.table, sink.format).rstrip("/") + catalog
-                tables[name, *_catalog_options(sink, name)].append(sink)
+                name = pipeline.table(sink.table, sink.format).rstrip("/")
+                options = _catalog_options(sink, name + catalog)
+                tables[name + catalog, *options].append(sink)
+                if sink.partition_by:
+                    letters[dead_letters_location(name) + catalog, *options] = sink
             if (checkpoint := pipeline.checkpoint(sink)) is not None:
                 checkpoints[checkpoint.rstrip("/"),].append(sink)
     yield from _shared(tables, "table", lambda sink: sink.place.at("table"))
+    for used, owner in letters.items():
+        for sink in tables.get(used, ()):
+            yield Problem(
+                sink.place.at("table"),
+                f'sink "{sink.name}" has the table {used[0]}, which is for rows that the partitions of sink '
+                f'"{owner.name}" have no place for; give it another',
+            )
     yield from _shared(checkpoints, "checkpoint", lambda sink: sink.place.at("checkpoint"))
 
 

@@ -2,6 +2,8 @@
 
 Batches are collected until they make a row group; a file is closed when it is large enough, or when a column appears
 that it does not have. Nothing that is written here is visible in the table: the driver names the files in its commit.
+
+Rows that the table has no place for (`unfit`) are not to come here: whoever brings rows makes dead letters of those.
 """
 
 from __future__ import annotations
@@ -14,9 +16,8 @@ import pyarrow.parquet as pq
 
 from barnabas.pipelines.tables.contract import DataFile, PartitionValues
 from barnabas.pipelines.tables.destinations import Destination
-from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.schemas import fitted, merged, plain_schema, without
-from barnabas.pipelines.tables.unfit import beyond_calendar, unfit_rows
+from barnabas.pipelines.tables.unfit import beyond_calendar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,8 +26,6 @@ __all__ = ["DATE", "Destination", "TableWriter", "write_files"]
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 FILE_BYTES: Final = 256 * 1024 * 1024
-SHOWN: Final = 60
-"""How much of a value an error shows."""
 MAX_OPEN_FILES: Final = 32
 """With more partitions at once, the file that got rows longest ago is closed: more files, not more memory."""
 DATE: Final = "record_date"
@@ -77,23 +76,10 @@ class TableWriter:
             self._widen(plain_schema(batch.schema))
         if not batch.num_rows:
             return
-        if unfit := unfit_rows(batch, self._destination):
-            row, reason = next(iter(unfit.items()))
-            raise SchemaConflict(
-                f"{len(unfit)} rows have no place in the table: {reason} ({self._which(batch, row)}). Leave such rows "
-                "out, or keep them in a table that is not partitioned by it; nothing of this batch was added."
-            )
         self._waiting.append(fitted(batch, self._schema))
         self._waiting_bytes += batch.nbytes
         if self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_waiting()
-
-    def _which(self, batch: pa.RecordBatch, row: int) -> str:
-        """The record that a row came from, if the row still says so, or else what it has of the partition columns."""
-        place = ("_topic", "_partition", "_offset")
-        names = place if set(place) <= set(batch.schema.names) else self._destination.partition_by
-        values = {name: str(batch.column(name)[row])[:SHOWN] for name in names}
-        return ", ".join(f"{name.removeprefix('_')} {value}" for name, value in values.items())
 
     def finish(self) -> list[DataFile]:
         """Close all files; what was written."""

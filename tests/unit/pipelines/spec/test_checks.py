@@ -187,6 +187,13 @@ def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
     assert any('pipeline "p" is also made' in each for each in told(pipeline(), pipeline()))
 
 
+def test_a_table_of_dead_letters_belongs_to_the_partitioned_table_beside() -> None:
+    bad = replace(TABLE, name="bad", table=f"{TABLE.table}_dead/")
+    assert told(pipeline(sinks=[TABLE, bad])) == [], "a table without partitions has a place for every row"
+    (found,) = told(pipeline(sinks=[replace(TABLE, partition_by=["day"]), bad]))
+    assert "tables/all_dead, which is for rows that the partitions of sink" in found
+
+
 def test_values_that_do_not_fit_are_kept_unless_the_source_says_otherwise() -> None:
     keeping = {"sources": [replace(ORDERS, bad="keep"), RETURNS]}
     bad = TableSink(name="bad", reads="orders_BAD", table="tables/bad")

@@ -1,4 +1,4 @@
-"""Rows that a table has no place for: a load makes dead letters of them, and nobody writes half of them."""
+"""Rows that a table has no place for: a load makes dead letters of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from barnabas.pipelines.loading import task
 from barnabas.pipelines.loading.task import Work, run_task
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.tables.contract import DataFile, Outcome
-from barnabas.pipelines.tables.errors import SchemaConflict, TableError
+from barnabas.pipelines.tables.errors import TableError
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.unfit import unfit_rows
-from barnabas.pipelines.tables.writing import write_files
 from tests.support.tables import IDS, SCHEMA, add, content, numbers, one, rows, written
 
 if TYPE_CHECKING:
@@ -65,30 +64,15 @@ def test_a_load_makes_a_dead_letter_of_it(tmp_path: Path, kind: str, monkeypatch
     assert "305 bytes long, and 255 are possible" in letters[1]["reason"]
 
 
-def test_other_writers_are_told_which_record_has_no_place(tmp_path: Path) -> None:
-    names = pa.array(["a", "b" * 300])
-    places = {"_topic": ["orders"] * 2, "_partition": [3, 3], "_offset": [16, 17]}
-    rows = pa.record_batch({"name": names, **{name: pa.array(values) for name, values in places.items()}})
-    destination = open_table(str(tmp_path / "t"), "parquet", partition_by=["name"]).destination()
-    with pytest.raises(
-        SchemaConflict, match=r"are possible \(topic orders, partition 3, offset 17\)\. Leave such rows"
-    ):
-        write_files([rows], destination)
-    with pytest.raises(SchemaConflict, match=r"are possible \(name b{60}\)\. Leave such rows"):
-        write_files([rows.select(["name"])], destination)
-
-
 @pytest.mark.parametrize("kind", FORMATS)
-def test_other_writers_are_told_before_anything_is_added(tmp_path: Path, kind: str) -> None:
+def test_the_longest_name_that_fits_is_written_and_a_longer_one_is_told(tmp_path: Path, kind: str) -> None:
+    longest, longer = "ä" * 125, "ä" * 126
     with open_table(str(tmp_path / "numbers"), kind, partition_by=["name"]) as table:
-        add(table, 0, 10, name="short")
-        if kind in IN_FOLDERS:
-            with pytest.raises(SchemaConflict, match="10 rows have no place"):
-                add(table, 10, 20, name="ä" * 126)
-            add(table, 10, 20, name="ä" * 125)
-        else:
-            add(table, 10, 20, name="ä" * 300)
-        assert numbers(table) == list(range(20))
+        unfit = unfit_rows(rows(0, 2, name=longer), table.destination())
+        assert sorted(unfit) == ([0, 1] if kind in IN_FOLDERS else [])
+        assert not unfit_rows(rows(0, 2, name=longest), table.destination())
+        add(table, 0, 10, name=longest if kind in IN_FOLDERS else longer)
+        assert numbers(table) == list(range(10))
 
 
 def test_a_folder_that_cannot_be_made_leaves_the_table_as_it_was(tmp_path: Path) -> None:
