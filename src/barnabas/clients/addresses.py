@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 from typing import Final, NamedTuple
 
-from barnabas.clients.errors import BrokerUnreachable
+from barnabas.clients.errors import AddressUnknown, BrokerUnreachable
 
 DEFAULT_PORT: Final = 9092
+NO_SUCH_HOST: Final = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+"""What the system says of a name that nobody has; that it could not ask is something else, and may pass."""
 
 
 class Connected(NamedTuple):
@@ -18,8 +20,12 @@ class Connected(NamedTuple):
 
 
 def connect(bootstrap_servers: str, timeout: float) -> Connected:
-    """A connection to the first address that takes one; BrokerUnreachable says what happened at each of them."""
+    """A connection to the first address that takes one; BrokerUnreachable says what happened at each of them.
+
+    It is AddressUnknown if there is none among them that could ever take one.
+    """
     failures = []
+    lead_nowhere = True
     for address in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
         try:
             host, port = split_address(address)
@@ -28,9 +34,12 @@ def connect(bootstrap_servers: str, timeout: float) -> Connected:
             failures.append(str(error))
         except TimeoutError:
             failures.append(f"{address} (no answer within {timeout:g} s)")
+            lead_nowhere = False
         except OSError as error:
             failures.append(f"{address} ({(error.strerror or str(error)).lower()})")
-    raise BrokerUnreachable(f"no broker answers at {', '.join(failures) or 'an empty list of addresses'}")
+            lead_nowhere = lead_nowhere and isinstance(error, socket.gaierror) and error.errno in NO_SUCH_HOST
+    kind = AddressUnknown if lead_nowhere else BrokerUnreachable
+    raise kind(f"no broker answers at {', '.join(failures) or 'an empty list of addresses'}")
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -4,6 +4,7 @@ BarnabasError
 ├── LibraryMissing          a library that the client needs is not installed
 ├── InvalidClientConfig     a property or argument that means nothing
 ├── BrokerUnreachable       no broker answers: nothing was asked of it, or nobody knows what became of it
+│   ├── AddressUnknown      no host has any of the names that were given, or they are no addresses
 │   ├── BrokerSilent        something takes connections there, and does not answer
 │   └── LoginFailed         a broker is there, and TLS or SASL does not come about with it
 ├── RequestRefused          a broker answered with an error code
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
 
 __all__ = [
+    "AddressUnknown",
     "BarnabasError",
     "BrokerSilent",
     "BrokerUnreachable",
@@ -59,6 +61,10 @@ class InvalidClientConfig(BarnabasError):
 
 class BrokerUnreachable(BarnabasError):
     """No broker answered in time; the message says which addresses were tried and what happened at each."""
+
+
+class AddressUnknown(BrokerUnreachable):
+    """None of the addresses leads anywhere, whether or not a broker runs; the message says what is wrong with each."""
 
 
 class BrokerSilent(BrokerUnreachable):

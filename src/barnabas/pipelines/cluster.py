@@ -2,18 +2,26 @@
 
 All offsets of a question are asked for at once: the ends of a hundred partitions take 4 ms, one by one 80 ms, and Spark
 asks before every batch. A broker that does not answer is asked again until `patience` is over, so that a stream lives
-through the restart of a broker. One that does not let us in is not.
+through the restart of a broker; somebody who waits at a terminal is told so. One that does not let us in is not asked
+again, nor is an address that leads nowhere.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from barnabas.clients.admin import INTERNAL_TOPICS, Admin
-from barnabas.clients.errors import BrokerUnreachable, LoginFailed, RequestRefused
+from barnabas.clients.errors import (
+    AddressUnknown,
+    BrokerUnreachable,
+    InvalidClientConfig,
+    LoginFailed,
+    RequestRefused,
+)
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import TopicMissing
@@ -27,7 +35,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+API_TIMEOUT: Final = "default.api.timeout.ms"
+"""Kafka's name for how long a client asks again."""
 PATIENCE: Final = 60.0
+"""Kafka's default of it, in seconds."""
+TELL_SECONDS: Final = 2.0
+"""After how long people are told what is waited for."""
 RETRY_SECONDS: Final = 0.2
 COORDINATOR_IS_COMING: Final = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
@@ -36,13 +49,15 @@ COORDINATOR_IS_COMING: Final = frozenset(
 CLIENT_ONLY: Final = ("group.id", "isolation.level")
 """Properties of consumers that an admin client does not know; other unknown ones are its business to refuse."""
 
+log = logging.getLogger("barnabas.pipelines")
+
 
 class ClusterView:
     """Questions to a cluster; `config` has Kafka's client properties, with `bootstrap.servers` among them."""
 
-    def __init__(self, config: Mapping[str, object], *, patience: float = PATIENCE) -> None:
-        """Connect. Raises BrokerUnreachable when nobody answered for `patience` seconds."""
-        self._patience = patience
+    def __init__(self, config: Mapping[str, object], *, patience: float | None = None) -> None:
+        """Connect. Raises BrokerUnreachable if nobody answered for `patience` seconds, or as long as `config` says."""
+        self._patience = _patience(config) if patience is None else patience
         self.committed_only = str(config.get("isolation.level", "read_committed")) == "read_committed"
         """Whether ends are those of committed data: before the oldest open transaction."""
         found: dict[str, Any] = {name: value for name, value in config.items() if name not in CLIENT_ONLY}
@@ -168,18 +183,33 @@ class ClusterView:
             time.sleep(RETRY_SECONDS)
 
     def _asked(self, ask: Callable[[], T], patience: float | None = None) -> T:
-        deadline = time.monotonic() + (self._patience if patience is None else patience)
+        patience = self._patience if patience is None else patience
+        began, told = time.monotonic(), False
         while True:
             try:
                 return ask()
             except (BrokerUnreachable, RequestRefused) as error:
-                if isinstance(error, RequestRefused):
-                    passes = error.code in COORDINATOR_IS_COMING
-                else:
-                    passes = not isinstance(error, LoginFailed)
-                if not passes or time.monotonic() > deadline:
+                waited = time.monotonic() - began
+                if waited > patience or not _passes(error):
                     raise
+                if waited > TELL_SECONDS and not told and isinstance(error, BrokerUnreachable):
+                    log.warning("%s; waiting up to %g s for one", error, patience)
+                    told = True
             time.sleep(RETRY_SECONDS)
+
+
+def _passes(error: BrokerUnreachable | RequestRefused) -> bool:
+    """Whether the same question may be answered later."""
+    if isinstance(error, RequestRefused):
+        return error.code in COORDINATOR_IS_COMING
+    return not isinstance(error, AddressUnknown | LoginFailed)
+
+
+def _patience(config: Mapping[str, object]) -> float:
+    try:
+        return float(str(config[API_TIMEOUT])) / 1000 if API_TIMEOUT in config else PATIENCE
+    except ValueError as error:
+        raise InvalidClientConfig(f"{API_TIMEOUT} is {config[API_TIMEOUT]}, and not milliseconds") from error
 
 
 def missing(names: Iterable[str]) -> TopicMissing:
