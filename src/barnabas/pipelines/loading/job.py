@@ -37,6 +37,7 @@ from barnabas.pipelines.tables.interrupts import uninterrupted
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 from barnabas.pipelines.tables.rules import check_topics
 from barnabas.pipelines.tables.schemas import without
+from barnabas.pipelines.tables.targets import DEFAULT_CATALOG
 from barnabas.pipelines.tables.writing import DATE
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def load(
     master: str | None = None,
     spark_config: Mapping[str, object] | None = None,
     client: Mapping[str, object] | None = None,
-    catalog: str = "default",
+    catalog: str = DEFAULT_CATALOG,
     options: Mapping[str, str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> LoadReport:

@@ -10,9 +10,12 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.loading.job import ALONE
+from barnabas.pipelines.runner.failures import understood
 from barnabas.pipelines.runner.queries import SinkQuery
-from barnabas.pipelines.runner.supervisor import supervise
+from barnabas.pipelines.runner.supervisor import QueryFailed, supervise
+from barnabas.pipelines.runner.table_query import table_of
 from barnabas.pipelines.session import spark_session
+from barnabas.pipelines.spec.model import TableSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +40,7 @@ def run_pipelines(
     Without a session one is made, with `master` and `config`, and ended with the run. With `by_signals`, SIGTERM and
     SIGINT stop the queries between batches.
     """
+    check_tables(pipelines)
     name = "-".join(each.name for each in pipelines)
     session = spark or spark_session(name, master=master, config={**_local_defaults(master), **(config or {})})
     try:
@@ -47,6 +51,25 @@ def run_pipelines(
     finally:
         if spark is None:
             session.stop()
+
+
+def check_tables(pipelines: Sequence[Pipeline]) -> None:
+    """Raise QueryFailed if a table refuses, as one of another pipeline does: to find that out takes no Spark.
+
+    A failure that may pass, as that of a store, is left to the query, which is started again.
+    """
+    for pipeline in pipelines:
+        for sink in pipeline.sinks:
+            if not isinstance(sink, TableSink):
+                continue
+            try:
+                with table_of(pipeline, sink) as table:
+                    table.position(pipeline.name)
+            except Exception as error:
+                failure = understood(error)
+                if not failure.passes:
+                    raise QueryFailed(f"{pipeline.query(sink)}: {failure.text}") from error
+                log.warning("query=%s: %s", pipeline.query(sink), failure.text)
 
 
 def _local_defaults(master: str | None) -> dict[str, object]:

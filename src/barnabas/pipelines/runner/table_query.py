@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 def table_of(pipeline: Pipeline, sink: TableSink) -> Table:
     """The table of a sink, which need not be there yet. Raises TableError."""
-    return _opened(sink, pipeline.table(sink.table, sink.format), sink.partition_by)
+    return _opened(sink, pipeline.table(sink), sink.partition_by)
 
 
 def dead_letters_of(pipeline: Pipeline, sink: TableSink) -> Table:
     """The table for rows that the table of a sink has no place for."""
-    return _opened(sink, dead_letters_location(pipeline.table(sink.table, sink.format)))
+    return _opened(sink, dead_letters_location(pipeline.table(sink)))
 
 
 def _opened(sink: TableSink, location: str, partition_by: Sequence[str] = ()) -> Table:

@@ -86,7 +86,7 @@ def _file_view(spark: SparkSession, pipeline: Pipeline, source: FileSource) -> D
     if source.format == "iceberg":
         from barnabas.pipelines.tables.iceberg import IcebergTable
 
-        return spark.createDataFrame(IcebergTable(location, (), "default", dict(source.options)).read())
+        return spark.createDataFrame(IcebergTable(location, options=source.options).read())
     reader = spark.read.format(source.format).options(**source.options)
     return (reader.schema(source.schema) if source.schema else reader).load(location)
 

@@ -49,7 +49,9 @@ from barnabas.pipelines.spec.model import (
 from barnabas.pipelines.spec.places import Problem, suggestion
 from barnabas.pipelines.spec.source_options import option_problems
 from barnabas.pipelines.spec.sql import SqlProblem, examine
+from barnabas.pipelines.tables.errors import UnusableTarget
 from barnabas.pipelines.tables.opening import dead_letters_location
+from barnabas.pipelines.tables.targets import DEFAULT_CATALOG, check_target, is_in_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -87,7 +89,7 @@ def _of_one(pipeline: Pipeline) -> Iterator[Problem]:
         yield from _watermark(step)
         yield from _sql_step(step) if isinstance(step, SqlStep) else _function_step(step, pipeline)
     for sink in pipeline.sinks:
-        yield from _topic_sink(sink) if isinstance(sink, TopicSink) else _table_sink(sink)
+        yield from _topic_sink(sink) if isinstance(sink, TopicSink) else _table_sink(sink, pipeline)
     unknown = list(_unknown_views(pipeline))
     yield from unknown
     try:
@@ -266,12 +268,16 @@ def _topic_sink(sink: TopicSink) -> Iterator[Problem]:
         yield Problem(sink.place.at("key"), 'name the column `key` in the view instead: encode is "raw"')
 
 
-def _table_sink(sink: TableSink) -> Iterator[Problem]:
+def _table_sink(sink: TableSink, pipeline: Pipeline) -> Iterator[Problem]:
     yield from _one_of(sink.format, TABLE_FORMATS, "format", sink.place)
     if sink.format == "parquet" and sink.options:
         yield Problem(sink.place.at("options"), f'sink "{sink.name}" has options, which are for delta and iceberg')
-    if sink.format != "iceberg" and sink.catalog != "default":
+    if sink.format != "iceberg" and sink.catalog != DEFAULT_CATALOG:
         yield Problem(sink.place.at("catalog"), f'sink "{sink.name}" has a catalog, which is for iceberg')
+    try:
+        check_target(pipeline.table(sink), sink.format, sink.catalog, sink.options)
+    except UnusableTarget as error:
+        yield Problem(sink.place.at("table"), f'sink "{sink.name}": {error}')
 
 
 def _one_of(value: str, known: Sequence[str], key: str, place: Place) -> Iterator[Problem]:
@@ -379,9 +385,9 @@ def _one_table_each(pipelines: Sequence[Pipeline]) -> Iterator[Problem]:
     for pipeline in pipelines:
         for sink in pipeline.sinks:
             if isinstance(sink, TableSink):
-                catalog = "" if sink.catalog == "default" else f" of the catalog {sink.catalog}"
-                name = pipeline.table(sink.table, sink.format).rstrip("/")
-                options = _catalog_options(sink, name + catalog)
+                catalog = "" if sink.catalog == DEFAULT_CATALOG else f" of the catalog {sink.catalog}"
+                name = pipeline.table(sink).rstrip("/")
+                options = _catalog_options(sink)
                 tables[name + catalog, *options].append(sink)
                 if sink.partition_by:
                     letters[dead_letters_location(name) + catalog, *options] = sink
@@ -398,9 +404,9 @@ def _one_table_each(pipelines: Sequence[Pipeline]) -> Iterator[Problem]:
     yield from _shared(checkpoints, "checkpoint", lambda sink: sink.place.at("checkpoint"))
 
 
-def _catalog_options(sink: TableSink, table: str) -> tuple[str | None, ...]:
-    """Which catalog the options of a sink name; a table in a folder has one beside it, whatever they say."""
-    in_catalog = sink.format == "iceberg" and "/" not in table
+def _catalog_options(sink: TableSink) -> tuple[str | None, ...]:
+    """Which catalog the options of a sink name; a table in a folder has one beside it."""
+    in_catalog = sink.format == "iceberg" and is_in_catalog(sink.table)
     return tuple(map(sink.options.get, ("uri", "warehouse"))) if in_catalog else ()
 
 

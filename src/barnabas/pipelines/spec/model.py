@@ -19,11 +19,11 @@ whether it means anything, and the runner makes Spark's objects of it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from barnabas.pipelines.spec.places import Place, here
+from barnabas.pipelines.tables.targets import DEFAULT_CATALOG, is_in_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -155,7 +155,7 @@ class TableSink:
     table: str
     format: str = "parquet"
     partition_by: Sequence[str] = ()
-    catalog: str = "default"
+    catalog: str = DEFAULT_CATALOG
     """The name of an Iceberg catalog in pyiceberg's configuration."""
     options: Mapping[str, str] = field(default_factory=dict)
     """deltalake's storage options, or pyiceberg's properties."""
@@ -195,9 +195,10 @@ class Pipeline:
         """A path as it is from anywhere; addresses like `s3://...` and names of tables stay."""
         return path if "://" in path else str(self.folder / path)
 
-    def table(self, path: str, format: str) -> str:
-        """Where a table is: a path, or for Iceberg the name in a catalog, as `sales.orders`."""
-        return path if format == "iceberg" and re.fullmatch(r"\w+(\.\w+)+", path) else self.located(path)
+    def table(self, sink: TableSink) -> str:
+        """Where a sink's table is: a path, or for Iceberg the name in a catalog, as `sales.orders`."""
+        in_catalog = sink.format == "iceberg" and is_in_catalog(sink.table)
+        return sink.table if in_catalog else self.located(sink.table)
 
     def query(self, sink: Sink) -> str:
         """The name of a sink's query, which is also its consumer group."""
@@ -207,7 +208,7 @@ class Pipeline:
         """What a sink writes, for people."""
         if isinstance(sink, TopicSink):
             return f"topic {sink.topic}"
-        return f"{sink.format} {self.table(sink.table, sink.format)}"
+        return f"{sink.format} {self.table(sink)}"
 
     def checkpoint(self, sink: Sink) -> str | None:
         """Where Spark keeps the checkpoint of a sink's query; None if nobody said."""

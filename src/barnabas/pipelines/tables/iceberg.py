@@ -50,6 +50,7 @@ from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
 from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
+from barnabas.pipelines.tables.targets import DEFAULT_CATALOG, check_iceberg, is_in_catalog
 from barnabas.pipelines.tables.writing import read_footer
 
 if TYPE_CHECKING:
@@ -84,21 +85,17 @@ class IcebergTable(Table):
         self,
         location: str,
         partition_by: Sequence[str] = (),
-        catalog: str = "default",
+        catalog: str = DEFAULT_CATALOG,
         options: Mapping[str, str] | None = None,
     ) -> None:
         """Look into the catalog. Raises UnusableTarget, SchemaConflict."""
         self.location = location
         self._place: str | None = None
-        if re.fullmatch(r"\w+(\.\w+)+", location):
+        check_iceberg(location, catalog, options or {})
+        if is_in_catalog(location):
             self._name = tuple(location.split("."))
             self._catalog = _configured(catalog, options)
         else:
-            if options:
-                raise UnusableTarget(
-                    f"{location} is a folder, whose catalog lies beside it: {', '.join(options)} would set nothing. "
-                    "Options are for the catalog of namespace.table."
-                )
             self._catalog, self._place = _beside(location)
             self._name = ("default", Path(self._place).name)
         table = self._load()
@@ -364,14 +361,7 @@ def _configured(name: str, options: Mapping[str, str] | None) -> Catalog:
 
 
 def _beside(location: str) -> tuple[Catalog, str]:
-    if is_remote(location):
-        raise UnusableTarget(
-            f"{location} is no table in a catalog: name it as namespace.table, with a catalog whose warehouse lies "
-            "there"
-        )
     place = local_path(location).absolute()
-    if not re.fullmatch(r"\w+", place.name):
-        raise UnusableTarget(f"{place.name} cannot name an Iceberg table: use letters, digits and _")
     place.parent.mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{place.parent / 'iceberg.db'}"
     catalog = load_catalog("barnabas", type="sql", uri=uri, warehouse=str(place.parent))

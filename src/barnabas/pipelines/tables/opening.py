@@ -12,6 +12,7 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.tables.errors import UnusableTarget
+from barnabas.pipelines.tables.targets import DEFAULT_CATALOG
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ def open_table(
     format: str,
     *,
     partition_by: Sequence[str] = (),
-    catalog: str = "default",
+    catalog: str = DEFAULT_CATALOG,
     options: Mapping[str, str] | None = None,
 ) -> Table:
     """The table at a place, which need not be there yet.

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
-from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path, partition_folder
+from barnabas.pipelines.tables.destinations import Destination, files_below, local_path, partition_folder
 from barnabas.pipelines.tables.errors import Fenced, SchemaConflict, TableError, UnusableTarget
 from barnabas.pipelines.tables.interrupts import uninterrupted
 from barnabas.pipelines.tables.notes import Note, from_json, upkeep_note
@@ -38,6 +38,7 @@ from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
 from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
+from barnabas.pipelines.tables.targets import check_parquet
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -97,11 +98,7 @@ class ParquetTable(Table):
 
     def __init__(self, location: str, partition_by: Sequence[str] = ()) -> None:
         """Look at the folder, which need not be there. Raises UnusableTarget, SchemaConflict."""
-        if is_remote(location):
-            raise UnusableTarget(
-                f"{location} is not a folder of this machine: plain Parquet needs renames that an object store does "
-                "not have. Use --format delta or iceberg."
-            )
+        check_parquet(location)
         self._root = local_path(location).absolute()
         if self._root.exists() and not self._root.is_dir():
             raise UnusableTarget(f"{self._root} is a file, and a table is a folder: choose another place")

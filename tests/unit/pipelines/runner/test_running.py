@@ -1,4 +1,4 @@
-"""How a run is stopped from outside."""
+"""What keeps a run from starting Spark, and how it is stopped from outside."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from unittest.mock import MagicMock
 import pytest
 
 from barnabas.pipelines.runner import running
+from barnabas.pipelines.runner.supervisor import QueryFailed
+from barnabas.pipelines.spec import Pipeline, TableSink, TopicSource
+from barnabas.pipelines.tables.opening import FORMATS, open_table
+from tests.support.tables import add
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from threading import Event
 
     from barnabas.pipelines.runner.queries import SinkQuery
@@ -44,3 +49,35 @@ def test_a_signal_stops_a_run_although_spark_has_a_handler_of_its_own(
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize(
+    ("name", "partition_by", "expected"),
+    [
+        ("other", [], r'other\.all: .*/table belongs to the pipeline "p", not to "other"'),
+        ("p", ["text"], r"p\.all: .*/table is partitioned by nothing, not by text: that cannot change"),
+    ],
+)
+def test_a_table_that_refuses_is_found_before_spark_starts(
+    tmp_path: Path, kind: str, name: str, partition_by: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def session(*_: Any, **__: Any) -> MagicMock:
+        raise AssertionError("Spark is started")
+
+    monkeypatch.setattr(running, "spark_session", session)
+    with open_table(str(tmp_path / "table"), kind) as table:
+        add(table, 0, 10)
+    sink = TableSink(name="all", reads="numbers", table=str(tmp_path / "table"), format=kind, partition_by=partition_by)
+    pipeline = Pipeline(name=name, sources=[TopicSource(name="numbers", topics=["t"])], sinks=[sink])
+    with pytest.raises(QueryFailed, match=expected):
+        running.run_pipelines([pipeline])
+
+
+def test_a_failure_that_may_pass_is_left_to_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(running, "table_of", MagicMock(side_effect=OSError("the store is away")))
+    sink = TableSink(name="all", reads="numbers", table=str(tmp_path / "table"))
+    running.check_tables([Pipeline(name="p", sources=[TopicSource(name="numbers", topics=["t"])], sinks=[sink])])
+    assert caplog.messages == ["query=p.all: the store is away"]

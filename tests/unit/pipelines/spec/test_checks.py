@@ -183,8 +183,27 @@ def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
     stores = [replace(shop, name=name, options={"uri": "http://c", "warehouse": name}) for name in ("a", "b")]
     assert told(pipeline(sinks=stores)) == []
     folders = [replace(each, table="tables/orders") for each in stores]
-    assert len(told(pipeline(sinks=folders))) == 1, "a folder's catalog is beside it, whatever the options say"
+    shared = [each for each in told(pipeline(sinks=folders)) if "which sink" in each]
+    assert len(shared) == 1, "a folder's catalog is beside it, whatever the options say"
     assert any('pipeline "p" is also made' in each for each in told(pipeline(), pipeline()))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"options": {"uri": "u"}}, "tables/all is a folder, whose catalog lies beside it: uri would set nothing"),
+        ({"catalog": "main"}, "tables/all is a folder, whose catalog lies beside it: the catalog main would set noth"),
+        ({"table": "s3://lake/orders"}, "s3://lake/orders is no table in a catalog: name it as namespace.table"),
+        ({"table": "tables/all-orders"}, "all-orders cannot name an Iceberg table"),
+        ({"table": "s3://lake/orders", "format": "parquet"}, "s3://lake/orders is not a folder of this machine"),
+        ({"table": "tables/all-orders", "format": "parquet"}, None),
+        ({"table": "shop.orders", "catalog": "main", "options": {"uri": "u"}}, None),
+        ({"table": "s3://lake/orders", "format": "delta", "options": {"AWS_REGION": "r"}}, None),
+    ],
+)
+def test_what_a_table_cannot_be_or_would_not_heed_is_found(changes: dict[str, Any], expected: str | None) -> None:
+    found = told(pipeline(sinks=[replace(TABLE, **{"format": "iceberg", **changes})]))
+    assert found == [] if expected is None else len(found) == 1 and 'sink "all": ' in found[0] and expected in found[0]
 
 
 def test_a_table_of_dead_letters_belongs_to_the_partitioned_table_beside() -> None:
