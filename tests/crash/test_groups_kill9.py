@@ -187,7 +187,6 @@ def commit(members: list[Member]) -> dict[Place, int]:
     return done
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # kafka-python: sockets of failed connects

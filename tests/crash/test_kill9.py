@@ -16,7 +16,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final
 
-import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as Delivered
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -137,7 +136,6 @@ def check_files(broker: Barnabas) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.timeout(300)
 def test_acknowledged_records_survive_twenty_kills(tmp_path: Path) -> None:
     with Proxy() as proxy:
         settings = {

@@ -48,7 +48,7 @@ def events(tool: Process, name: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["name"] == name]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_every_acknowledged_record_is_consumed_once(tmp_path: Path) -> None:
     settings = tmp_path / "producer.properties"
     settings.write_text("enable.idempotence=true\nretries=1000000\nrequest.timeout.ms=5000\n")
@@ -68,7 +68,7 @@ def test_every_acknowledged_record_is_consumed_once(tmp_path: Path) -> None:
             nemesis.run()
             stage.settle(PARTITIONS)
             producer.send(signal.SIGTERM)
-            producer.wait(60)
+            producer.wait()
             acknowledged = {event["value"] for event in events(producer, "producer_send_success")}
 
             def read() -> dict[str, set[tuple[int, int]]]:
@@ -77,7 +77,7 @@ def test_every_acknowledged_record_is_consumed_once(tmp_path: Path) -> None:
                     places.setdefault(event["value"], set()).add((event["partition"], event["offset"]))
                 return places
 
-            wait_until(lambda: acknowledged <= read().keys(), "everything to be consumed", 60, every=0.5)
+            wait_until(lambda: acknowledged <= read().keys(), "everything to be consumed", 120, every=0.5)
             found = read()
     assert sorted(nemesis.struck) == sorted(KINDS)
     assert len(acknowledged) > 1000

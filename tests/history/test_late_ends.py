@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -30,15 +29,15 @@ from tests.support.java_producers import JavaClients
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pytest
+
     from tests.history.checker import Violation
     from tests.support.java_producers import JavaProducer
 
 TOPIC: Final = "late"
 PARTITIONS: Final = 2
 MISTAKE: Final = Path(__file__).with_name("planted_epochs")
-IMPATIENT: Final = {"transactional.id": "late", "request.timeout.ms": 1000}
-
-pytestmark = pytest.mark.timeout(120)
+IMPATIENT: Final = {"transactional.id": "late", "request.timeout.ms": 1000, "max.block.ms": 60_000}
 
 
 @contextmanager

@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.history.checker import check
 from tests.history.faults import Stage
 from tests.history.run import differing
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 TOPIC = "went-on"
 
 
-@pytest.mark.timeout(180)
 def test_a_diverged_log_becomes_that_of_the_others(tmp_path: Path) -> None:
     with Cluster(tmp_path, settings={"offsets.topic.num.partitions": "1"}) as cluster:
         cluster.create(TOPIC, 1, 3, min_insync_replicas="2", internal_segment_bytes="16384")

@@ -42,7 +42,7 @@ STATE: Final = "__transaction_state"
 SETTINGS: Final = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
 COPIED: Final = 300
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 class Tampered(Cluster):

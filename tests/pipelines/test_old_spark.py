@@ -7,8 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.support import jars, old_spark
 
 if TYPE_CHECKING:
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
 JOB = Path(__file__).with_name("old_spark_job.py")
 
 
-@pytest.mark.timeout(300)  # on a busy machine Spark takes its time to start
 def test_topics_are_read_and_written_by_us_and_by_the_connector(kafka: Kafka, tmp_path: Path) -> None:
     source = kafka.topic(partitions=2)
     values = [None if number % 7 == 0 else "ü" * number for number in range(50)]

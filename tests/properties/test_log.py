@@ -142,5 +142,5 @@ class LogAndList(RuleBasedStateMachine):
                 self.log.close()
 
 
-TestLog = pytest.mark.timeout(60)(LogAndList.TestCase)
+TestLog = LogAndList.TestCase
 TestLog.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -33,7 +33,7 @@ class Barnabas(Process):
             words += ["--set", f"{key}={value}"]
         super().__init__("barnabas", words, folder / "barnabas.log", env)
         try:
-            self.ready = self.wait_for_output(r"^.*\bready\b.*127\.0\.0\.1:(\d+).*$", 30)
+            self.ready = self.wait_for_output(r"^.*\bready\b.*127\.0\.0\.1:(\d+).*$")
         except BaseException:
             self.kill()
             raise

@@ -42,7 +42,7 @@ class Node(Process):
 
     def wait_ready(self) -> None:
         """Wait until it serves."""
-        self.wait_for_output(r"\bis ready on\b", 30)
+        self.wait_for_output(r"\bis ready on\b")
 
 
 class Cluster:
@@ -116,19 +116,19 @@ class Cluster:
                 return self.admin.list_topics(topic, timeout=4)
             return None
 
-        return wait_until(told, "a broker to tell of the cluster", 20)
+        return wait_until(told, "a broker to tell of the cluster", 60)
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 3, **config: str) -> None:
         """Make a topic; configuration keys are written with underscores."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         made = NewTopic(topic, partitions, replicas, config=settings)
-        self.admin.create_topics([made], operation_timeout=10, request_timeout=20)[topic].result(25)
+        self.admin.create_topics([made], operation_timeout=30, request_timeout=40)[topic].result(45)
 
     def partition(self, topic: str, index: int = 0) -> PartitionMetadata:
         """One partition as some broker sees it."""
         return self.metadata(topic).topics[topic].partitions[index]
 
-    def leader(self, topic: str, index: int = 0, *, other_than: int | None = None, seconds: float = 15) -> int:
+    def leader(self, topic: str, index: int = 0, *, other_than: int | None = None, seconds: float = 30) -> int:
         """Wait for a leader, and give its id."""
 
         def found() -> int | None:
@@ -137,7 +137,7 @@ class Cluster:
 
         return wait_until(found, f"a leader of {topic}-{index} other than {other_than}", seconds)
 
-    def wait_for_isr(self, topic: str, members: set[int], index: int = 0, seconds: float = 20) -> None:
+    def wait_for_isr(self, topic: str, members: set[int], index: int = 0, seconds: float = 60) -> None:
         """Wait until exactly these are in sync."""
         seen: list[object] = []
 

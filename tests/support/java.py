@@ -61,7 +61,7 @@ def command(version: str, main: str, *flags: str, classpath: str = "") -> list[s
     return [jars.program("java"), *flags, *logging, "-cp", classpath or jars.classpath(version), main]
 
 
-def tool(version: str, name: str, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
+def tool(version: str, name: str, *arguments: str, stdin: str = "", seconds: float = 120) -> str:
     """Run a tool to its end and return what it wrote to stdout; another exit code than 0 is ToolFailed."""
     main = TOOLS[name] if version.startswith("4") else OLD_TOOLS.get(name, TOOLS[name])
     done = subprocess.run(

@@ -153,6 +153,6 @@ async def answer_of(answer: Answer | Parked) -> Answer:
     if not answer.resolved:
         done = asyncio.Event()
         answer.notify = done.set
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 30)
     assert not isinstance(answer.answer, Parked)
     return answer.answer

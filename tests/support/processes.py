@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 running: Final[list[Process]] = []
+_PORTS: Final = range(20_000, 32_000)
+_WORKERS: Final = 8
+_chosen: Final[set[int]] = set()
+"""Ports that were given to somebody in this process."""
 
 
 class Process:
@@ -104,12 +108,12 @@ class Process:
         """Let it go on."""
         self.send(signal.SIGCONT)
 
-    def stop(self, seconds: float = 30) -> int:
+    def stop(self, seconds: float = 60) -> int:
         """End the process by SIGTERM and return its exit code."""
         self.send(signal.SIGTERM)
         return self.wait(seconds)
 
-    def wait(self, seconds: float = 30) -> int:
+    def wait(self, seconds: float = 60) -> int:
         """Wait for the process to end and return its exit code; one that does not end is killed, and the test fails."""
         try:
             code = self._child.wait(seconds)
@@ -144,18 +148,30 @@ class Process:
             running.remove(self)
 
 
-def free_port() -> int:
-    """A free TCP port below those that the system hands out to outgoing connections.
+def free_port(count: int = 1) -> int:
+    """A free TCP port below those that the system hands out to outgoing connections, the first of `count` in a row.
 
     A broker that comes back to the same port must find it free. Ports given for port 0 come from the range of
     outgoing connections; while the broker is down, a client that tries to reconnect may be given that very port, and
     may even connect to itself.
+
+    Nobody listens there yet, so workers of one run choose from ranges of their own, and none chooses a port twice.
     """
-    for port in random.sample(range(20_000, 32_000), 100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _WORKERS
+    share = len(_PORTS) // _WORKERS
+    mine = _PORTS[worker * share : (worker + 1) * share - count]
+    for port in random.SystemRandom().sample(mine, 100):  # hypothesis seeds the other one, in all workers alike
+        wanted = set(range(port, port + count))
+        if not wanted & _chosen and all(map(_is_free, wanted)):
+            _chosen.update(wanted)
             return port
-    raise AssertionError("a hundred ports between 20000 and 32000 were all taken")
+    raise AssertionError(f"a hundred ports between {mine[0]} and {mine[-1]} were all taken")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

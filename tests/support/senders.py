@@ -47,7 +47,7 @@ class Sender:
         self._producer.poll(0)
         return len(self.acknowledged)
 
-    def finish(self, seconds: float = 30) -> None:
+    def finish(self, seconds: float = 60) -> None:
         """Wait for all answers."""
         assert self._producer.flush(seconds) == 0
 
@@ -76,7 +76,7 @@ def everything(cluster: Cluster, topic: str, count: int, **config: Any) -> list[
         return len(found) >= count
 
     try:
-        wait_until(read, f"{count} records of {topic}", 30, every=0)
+        wait_until(read, f"{count} records of {topic}", 60, every=0)
     finally:
         consumer.close()
     return found

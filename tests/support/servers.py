@@ -55,7 +55,7 @@ def run(rig: Rig, executor: ThreadPoolExecutor, story: Callable[[Rig], Awaitable
         rig.port = rig.server.listen("PLAINTEXT", "127.0.0.1", 0)
         rig.server.accept()
         try:
-            await asyncio.wait_for(story(rig), 20)
+            await asyncio.wait_for(story(rig), 90)
         finally:
             await rig.server.close(grace=0)
 
@@ -75,7 +75,7 @@ async def read_answer(reader: asyncio.StreamReader) -> bytes:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, with a deadline."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.005)
 

@@ -26,7 +26,7 @@ from kio.serial import entity_reader, entity_writer
 class Connection:
     """A connection to a broker; requests are answered in their order."""
 
-    def __init__(self, bootstrap: str, seconds: float = 20) -> None:
+    def __init__(self, bootstrap: str, seconds: float = 60) -> None:
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=seconds)
         self._correlation_id = 0

@@ -59,8 +59,8 @@ class ZooKeeper(Process):
         words = [*inside, *java.command("3.9.1", main, *flags), str(config)]
         super().__init__("zookeeper", words, folder / "zookeeper.log")
         try:
-            self.wait_for_output(r"binding to port", 30)
-            wait_until(self._serves, "ZooKeeper to answer srvr", 30)
+            self.wait_for_output(r"binding to port")
+            wait_until(self._serves, "ZooKeeper to answer srvr", 60)
         except BaseException:
             self.kill()
             raise

@@ -15,7 +15,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 def cli() -> Cli:
     """`cli("topics", "--list")`: runs to its end; the result has returncode, stdout and stderr."""
 
-    def run(*words: object, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(*words: object, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "barnabas.cli.main", *map(str, words)]
         return subprocess.run(command, capture_output=True, text=True, timeout=seconds)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -95,7 +94,6 @@ def dump(paths: list[Path], *flags: str) -> str:
     return printed
 
 
-@pytest.mark.timeout(300)
 def test_kafka_reads_and_serves_what_was_compacted(tmp_path: Path, chroot: str) -> None:
     port = free_port()
     producer = Producer(

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from confluent_kafka import Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
@@ -115,7 +114,6 @@ def lasting_producer(port: int) -> Producer:
     )
 
 
-@pytest.mark.timeout(300)
 def test_kafka_serves_what_barnabas_wrote_and_gives_it_back(tmp_path: Path, chroot: str) -> None:
     port = free_port()
     producer = lasting_producer(port)
@@ -141,7 +139,6 @@ def test_kafka_serves_what_barnabas_wrote_and_gives_it_back(tmp_path: Path, chro
         assert ours.stop() == 0
 
 
-@pytest.mark.timeout(300)
 def test_each_recovers_what_the_other_left_behind_when_it_was_killed(tmp_path: Path, chroot: str) -> None:
     port = free_port()
     producer = lasting_producer(port)

@@ -145,7 +145,6 @@ def test_the_offsets_decoder_reads_every_record(directory: Path, version: str) -
     assert ("3", "0", "drei, ✓") in offsets
 
 
-@pytest.mark.timeout(240)
 def test_kafka_goes_on_with_our_groups_and_gives_them_back(tmp_path: Path, zookeeper: ZooKeeper) -> None:
     port = free_port()
     chroot = f"{zookeeper.connect}/{uuid.uuid4().hex}"

@@ -89,7 +89,6 @@ class Counts:
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-@pytest.mark.timeout(180)
 def test_words_are_counted_and_counting_goes_on_after_a_restart(
     bootstrap: str, admin: AdminClient, tmp_path: Path, guarantee: str
 ) -> None:
