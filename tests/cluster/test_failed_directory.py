@@ -42,7 +42,8 @@ def small(tmp_path: Path) -> Iterator[Path]:
 def test_others_lead_what_lay_on_a_full_disk(tmp_path: Path, small: Path) -> None:
     with SmallDisk(tmp_path) as cluster:
         cluster.create("t", PARTITIONS, 3, min_insync_replicas="2")
-        lost = {int(found.name.rpartition("-")[2]) for found in small.iterdir() if found.name.startswith("t-")}
+        wait_until(lambda: len(logs(small) | logs(tmp_path / "logs-1")) == PARTITIONS, "all logs of the first broker")
+        lost = logs(small)
         assert lost
         assert len(lost) < PARTITIONS
         errors: list[Any] = []
@@ -57,12 +58,17 @@ def test_others_lead_what_lay_on_a_full_disk(tmp_path: Path, small: Path) -> Non
             found = cluster.metadata("t").topics["t"].partitions
             return all(1 not in found[index].isrs and found[index].leader != 1 for index in lost)
 
-        wait_until(gone, "others to lead what lies on the full disk", 30)
-        assert producer.flush(20) == 0
+        wait_until(gone, "others to lead what lies on the full disk", 60)
+        assert producer.flush(60) == 0
         assert not any(errors)
-        found = cluster.metadata("t").topics["t"].partitions
-        assert all(1 in found[index].isrs for index in found.keys() - lost)
-        wait_until(lambda: all(offline(cluster.address(each), 1) == lost for each in cluster.nodes), "all to know", 10)
+        for index in set(range(PARTITIONS)) - lost:
+            cluster.wait_for_isr("t", {1, 2, 3}, index)
+        wait_until(lambda: all(offline(cluster.address(each), 1) == lost for each in cluster.nodes), "all to know")
+
+
+def logs(directory: Path) -> set[int]:
+    """The partitions of the topic that have a log in a directory."""
+    return {int(found.name.rpartition("-")[2]) for found in directory.iterdir() if found.name.startswith("t-")}
 
 
 def offline(address: str, replica: int) -> set[int]:

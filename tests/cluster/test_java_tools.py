@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support import java
-from tests.support.clusters import Cluster
+from tests.support.clusters import PATIENT, Cluster
 from tests.support.processes import Process
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
@@ -23,7 +23,8 @@ VERSION = "4.3.0"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("java"), settings={"offsets.topic.num.partitions": "1"}) as found:
+    settings = {**PATIENT, "offsets.topic.num.partitions": "1", "auto.leader.rebalance.enable": "false"}
+    with Cluster(tmp_path_factory.mktemp("java"), settings=settings) as found:
         yield found
 
 
@@ -44,6 +45,8 @@ def partitions(described: str) -> dict[int, tuple[int, list[int], set[int]]]:
 def test_kafka_topics_shows_replicas_and_kafka_leader_election_gives_leaderships_back(cluster: Cluster) -> None:
     topic = ("--topic", "seen")
     run(cluster, "topics", "--create", *topic, "--partitions", 3, "--replication-factor", 3)
+    for number in range(3):
+        cluster.wait_for_isr("seen", {1, 2, 3}, number)
     found = partitions(run(cluster, "topics", "--describe", *topic))
     assert {leader for leader, _, _ in found.values()} == {1, 2, 3}
     assert all(isr == {1, 2, 3} and leader == replicas[0] for leader, replicas, isr in found.values())
@@ -51,6 +54,8 @@ def test_kafka_topics_shows_replicas_and_kafka_leader_election_gives_leaderships
     index = next(index for index, (leader, _, _) in found.items() if leader == victim)
     cluster.nodes[victim].kill()
     cluster.leader("seen", index, other_than=victim)
+    for number in range(3):
+        cluster.wait_for_isr("seen", {1, 2, 3} - {victim}, number)
     lacking = partitions(run(cluster, "topics", "--describe", "--under-replicated-partitions", *topic))
     assert {number: isr for number, (_, _, isr) in lacking.items()} == dict.fromkeys(range(3), {1, 2, 3} - {victim})
     cluster.start(victim)
@@ -58,6 +63,7 @@ def test_kafka_topics_shows_replicas_and_kafka_leader_election_gives_leaderships
         cluster.wait_for_isr("seen", {1, 2, 3}, number)
     elected = run(cluster, "leader-election", "--election-type", "PREFERRED", "--all-topic-partitions")
     assert f"seen-{index}" in elected
+    wait_until(lambda: cluster.leader("seen", index) == victim, "the preferred leader")
     assert partitions(run(cluster, "topics", "--describe", *topic)) == found
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.support.clusters import Cluster
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,12 +68,16 @@ def test_a_transaction_over_partitions_of_all_brokers_outlives_each_of_them(tmp_
                         producer.flush(60)
                         producer.abort_transaction(60)
 
+        def is_read() -> bool:
+            """A commit is answered before the markers are written that let its records be read."""
+            return values(cluster.bootstrap, "accounts") == sorted(wanted)
+
         work(0)
-        assert values(cluster.bootstrap, "accounts") == sorted(wanted)
+        wait_until(is_read, "the records of all committed transactions, and no others")
         for broker_id in (1, 2, 3):
             cluster.nodes[broker_id].kill()
             work(broker_id)
             cluster.start(broker_id)
             for index in range(PARTITIONS):
                 cluster.wait_for_isr("accounts", {1, 2, 3}, index)
-            assert values(cluster.bootstrap, "accounts") == sorted(wanted)
+            wait_until(is_read, "the records of all committed transactions, and no others")

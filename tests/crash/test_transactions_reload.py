@@ -92,7 +92,8 @@ def test_an_open_transaction_is_open_after_a_kill_with_its_records_and_its_offse
         producer.flush(30)
         (producer.commit_transaction if commits else producer.abort_transaction)(30)
         wait_until(lambda: ends(bootstrap, "t") == (3, 3), "the marker")
-        assert committed(bootstrap, "t", stable=True) == (7 if commits else -1, 0)
+        offset = 7 if commits else -1
+        wait_until(lambda: committed(bootstrap, "t", stable=True) == (offset, 0), "the marker among the offsets")
         consumer.close()
 
 

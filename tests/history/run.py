@@ -112,7 +112,7 @@ def _run(stage: Stage, store: str, plan: Plan) -> Report:
         stage.settle(PARTITIONS)
         history = workload.finish()
     stage.settle(PARTITIONS)
-    wait_until(lambda: not differing(cluster, TOPIC, PARTITIONS), "all replicas to hold the same bytes", 20, every=0.5)
+    wait_until(lambda: not differing(cluster, TOPIC, PARTITIONS), "all replicas to hold the same bytes", 60, every=0.5)
     return Report(plan.seed, store, nemesis.struck, history, check(history), workload.fatal)
 
 

@@ -38,7 +38,7 @@ def test_a_disk_is_slow_then_a_clock_is_wrong_then_a_disk_is_full(cluster: Tampe
 
     def ahead() -> float:
         place = TopicPartition("t", 0)
-        found = cluster.admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(10)
+        found = cluster.admin.list_offsets({place: OffsetSpec.max_timestamp()})[place].result(30)
         return float(found.timestamp) / 1000 - time.time()
 
     sent()

@@ -6,11 +6,12 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,9 @@ QUICK: Final = {
     "controlled.shutdown.retry.backoff.ms": "200",
 }
 """Settings for tests that do not want to wait as long as production does."""
+PATIENT: Final = {"replica.lag.time.max.ms": "30000"}
+"""For tests in which nobody may leave the ISR because the machine is busy."""
+_METADATA: Final = 3
 
 
 class Node(Process):
@@ -119,10 +123,28 @@ class Cluster:
         return wait_until(told, "a broker to tell of the cluster", 60)
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 3, **config: str) -> None:
-        """Make a topic; configuration keys are written with underscores."""
+        """Make a topic that every running broker then knows; configuration keys are written with underscores."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        made = NewTopic(topic, partitions, replicas, config=settings)
-        self.admin.create_topics([made], operation_timeout=30, request_timeout=40)[topic].result(45)
+        new = NewTopic(topic, partitions, replicas, config=settings)
+
+        def made() -> bool:
+            try:
+                self.admin.create_topics([new], operation_timeout=30, request_timeout=40)[topic].result(45)
+            except KafkaException as refused:
+                if refused.args[0].code() != KafkaError.INVALID_REPLICATION_FACTOR:
+                    raise
+                return False  # a broker that lost its session has not registered again yet
+            return True
+
+        wait_until(made, f"{replicas} brokers for {topic}")
+        running = [broker_id for broker_id, node in self.nodes.items() if node.alive]
+        wait_until(lambda: all(self._knows(each, topic, partitions) for each in running), f"all to know {topic}")
+
+    def _knows(self, broker_id: int, topic: str, partitions: int) -> bool:
+        """Whether a broker tells of this topic, with a leader for each of its partitions."""
+        with Connection(self.address(broker_id)) as wire:
+            [told] = wire.ask(_METADATA, 9, {"topics": [{"name": topic}]}).topics
+        return len(told.partitions) == partitions and all(each.leader_id >= 0 for each in told.partitions)
 
     def partition(self, topic: str, index: int = 0) -> PartitionMetadata:
         """One partition as some broker sees it."""

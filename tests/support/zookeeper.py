@@ -37,7 +37,9 @@ class ZooKeeper(Process):
         host: str = "127.0.0.1",
         inside: Sequence[str] = (),
         users: Mapping[str, str] | None = None,
+        longest_session_ms: int = 10_000,
     ) -> None:
+        """No session is longer than `longest_session_ms`, whatever a client asks for."""
         self.port = port or free_port()
         self.connect = f"{host}:{self.port}"
         self._host = host
@@ -47,6 +49,7 @@ class ZooKeeper(Process):
             f"clientPort={self.port}\n"
             f"clientPortAddress={host}\n"
             "tickTime=500\n"
+            f"maxSessionTimeout={longest_session_ms}\n"
             "maxClientCnxns=0\n"
             "4lw.commands.whitelist=srvr\n"
             "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
