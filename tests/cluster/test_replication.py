@@ -47,7 +47,7 @@ def test_every_broker_knows_the_same_cluster(cluster: Cluster) -> None:
 
     def is_the_same() -> bool:
         told = {told_by(broker_id) for broker_id in cluster.nodes}
-        return len(told) == 1 and all(each[1:] == ({1, 2, 3}, True) for each in told)
+        return len(told) == 1 and all(each[1:] == (frozenset({1, 2, 3}), True) for each in told)
 
     wait_until(is_the_same, "all brokers to tell the same")
 

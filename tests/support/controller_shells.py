@@ -64,7 +64,7 @@ async def cluster(path: Path) -> AsyncIterator[Cluster]:
     """A cluster without members yet; nothing in it takes longer than 20 seconds."""
     found = Cluster(path / "metadata.db")
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             yield found
     finally:
         for controller in found.controllers:

@@ -134,7 +134,7 @@ async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
         return error
     shard.ask(lambda machine, now_ms: machine.count(name, call, size=size), call)
     result = call.result()
-    return await asyncio.wait_for(result, 5) if asyncio.isfuture(result) else result
+    return await asyncio.wait_for(result, 30) if asyncio.isfuture(result) else result
 
 
 async def read(runtime: Runtime[Counters], name: str) -> Any:

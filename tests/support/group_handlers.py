@@ -49,7 +49,7 @@ async def coordinating(path: Path, **properties: str) -> AsyncIterator[Broker]:
 
 
 async def answer(result: Any) -> Any:
-    return await asyncio.wait_for(result, 5) if asyncio.isfuture(result) or asyncio.iscoroutine(result) else result
+    return await asyncio.wait_for(result, 30) if asyncio.isfuture(result) or asyncio.iscoroutine(result) else result
 
 
 async def reload(broker: Broker) -> None:

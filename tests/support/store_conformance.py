@@ -31,7 +31,7 @@ from barnabas.metadata.store import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 class Tree(Protocol):

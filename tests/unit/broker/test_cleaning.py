@@ -21,7 +21,7 @@ OFTEN = {"log.cleaner.backoff.ms": "5", "log.cleaner.min.cleanable.ratio": "0.1"
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.005)
 

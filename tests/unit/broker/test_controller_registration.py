@@ -265,7 +265,7 @@ def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path) -> None:
                     await member.update_metadata(message)
             await member.standing.stood()
             await until(lambda: member.broker_epoch == office.cache.image.brokers[1].epoch)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(30):
                 await member.standing.stood()  # although it is told nothing more
             await store.close()
 

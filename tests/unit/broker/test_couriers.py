@@ -107,7 +107,7 @@ async def test_a_broker_that_registered_anew_is_told_by_a_new_courier() -> None:
     await sending.delivered(5)
     assert len(peers.asked) == 1
     sending.publish(image(1))
-    await asyncio.wait_for(sending.delivered(60), 5)
+    await asyncio.wait_for(sending.delivered(60), 30)
     assert len(peers.asked) == 1
     sending.publish(image(1, broker(OWN), broker(OTHER, epoch=6)))
     await sending.delivered(5)

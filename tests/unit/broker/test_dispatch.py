@@ -70,7 +70,7 @@ async def resolved(parked: Any) -> bytes:
     done = asyncio.Event()
     parked.notify = done.set
     if not parked.resolved:
-        await asyncio.wait_for(done.wait(), 5)
+        await asyncio.wait_for(done.wait(), 30)
     assert isinstance(parked.answer, bytes)
     return parked.answer
 
@@ -151,7 +151,7 @@ async def test_a_request_that_would_wait_for_weeks_is_ended(
         if abandoned:
             await asyncio.sleep(0)
             parked.abandon()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await dispatcher.finish(3600 if abandoned else 0)
     assert not parked.resolved
     assert ("will not be" in caplog.text) is not abandoned

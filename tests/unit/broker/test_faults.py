@@ -111,7 +111,7 @@ async def test_a_delay_ends_in_time() -> None:
     parked = scene.ask(HEARTBEAT)
     resolved = asyncio.Event()
     parked.notify = resolved.set
-    await asyncio.wait_for(resolved.wait(), 10)
+    await asyncio.wait_for(resolved.wait(), 30)
     assert parked.answer == b"served"
 
 

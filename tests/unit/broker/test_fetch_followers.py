@@ -37,7 +37,7 @@ def followed(broker: Broker) -> Partition:
 
 async def watched(partition: Partition) -> None:
     """Wait until a fetch waits for more in this partition."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not partition._watchers | partition._follower_watchers:
             await asyncio.sleep(0)
 

@@ -96,7 +96,7 @@ def run(tmp_path: Path, config: LogConfig, story: Callable[[Leader, Disk, Log], 
             )
             fetcher.add(Follower(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0))
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     assert await leader.asked.get() == 0
                     await story(leader, disk, log)
             finally:

@@ -166,7 +166,7 @@ def test_what_was_stored_before_a_new_leader_epoch_is_answered_when_the_rest_of_
         frame = produce_request(12, {("t", topic.topic_id, index): batch() for index in (0, 1)}, acks=-1)
         answer = produce(broker, CALLER, 12, 5, frame, 0)
         now_led(broker, topic, leader_epoch=2, replicas=(1, 7), isr=(1, 7))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while late.log.log_end_offset < 3:
                 await asyncio.sleep(0.01)
         broker.replicas.find("t", 0).fetched_by(7, 5, 0, 3, 0.0)

@@ -119,7 +119,7 @@ def test_a_sync_that_ends_while_a_leadership_begins_is_counted(tmp_path: Path, m
         monkeypatch.setattr(Log, "flush_required", property(lambda log: next(due, False)))
         now_led(broker, topic, leader_epoch=1)
         leader = broker.replicas.find("t", 0).leader
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while leader.high_watermark < 3:
                 await asyncio.sleep(0)
 
@@ -153,7 +153,7 @@ def test_what_waits_for_the_disk_waits_on_in_a_new_leader_epoch(
             sync.set_result(3)
         (result,) = produced(12, await answer_of(answer))
         assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while leader.high_watermark < 3:
                 await asyncio.sleep(0)
 

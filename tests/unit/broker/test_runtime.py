@@ -61,7 +61,7 @@ async def test_replies_wait_for_the_high_watermark(tmp_path: Path) -> None:
         assert not result.done()
         reading = await read(runtime, "a")  # even a question waits for what it saw
         assert asyncio.isfuture(reading)
-        assert [await asyncio.wait_for(each, 5) for each in (result, reading)] == [1, 1]
+        assert [await asyncio.wait_for(each, 30) for each in (result, reading)] == [1, 1]
 
 
 async def test_one_event_may_answer_many_and_a_timer_answers_too(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ async def test_one_event_may_answer_many_and_a_timer_answers_too(tmp_path: Path)
         shard.ask(lambda machine, now_ms: machine.wait(counted, far), counted)
         waiting = counted.result()
         assert await ask(runtime, "a") == 1
-        assert await asyncio.wait_for(waiting, 5) == "counted"
+        assert await asyncio.wait_for(waiting, 30) == "counted"
         shard.ask(lambda machine, now_ms: machine.wait(expired, now_ms), expired)
-        assert await asyncio.wait_for(expired.result(), 5) == "expired"
+        assert await asyncio.wait_for(expired.result(), 30) == "expired"
 
 
 async def test_an_error_is_told_in_the_words_of_the_api(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_no_batch_is_larger_than_the_topic_allows(tmp_path: Path) -> None:
         shard.ask(counting("a", one), one)
         shard.ask(lambda machine, now_ms: machine.count_all(names, all_of_them), all_of_them)
         results = [call.result() for call in (one, all_of_them)]
-        assert [await asyncio.wait_for(each, 5) if asyncio.isfuture(each) else each for each in results] == [1, 100]
+        assert [await asyncio.wait_for(each, 30) if asyncio.isfuture(each) else each for each in results] == [1, 100]
         batches = [header for header, _ in _batches(broker.replicas.find(TOPIC, 0).log, 1 << 20)]
         assert sum(header.record_count for header in batches) == 101
         assert max(header.size for header in batches) <= 1_000
@@ -170,7 +170,7 @@ async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_b
         reading = await read(runtime, "a")
         assert asyncio.isfuture(reading)  # it saw what is not stored yet
         assert not any(result.done() for result in results)
-        assert [await asyncio.wait_for(each, 5) for each in (*results, reading)] == [*range(1, 11), 10]
+        assert [await asyncio.wait_for(each, 30) for each in (*results, reading)] == [*range(1, 11), 10]
         batches = list(_batches(broker.replicas.find(TOPIC, 0).log, 1 << 20))
         assert [header.record_count for header, _ in batches] == [10]
 
@@ -184,6 +184,6 @@ async def test_what_waits_to_be_stored_when_a_coordinator_ends_is_refused(tmp_pa
         runtime.find("a").ask(lambda machine, now_ms: machine.count("a", call), call)
         result = call.result()
         runtime.resign()
-        assert isinstance(await asyncio.wait_for(result, 5), NotCoordinator)
+        assert isinstance(await asyncio.wait_for(result, 30), NotCoordinator)
         await asyncio.sleep(0)
         assert broker.replicas.find(TOPIC, 0).log.log_end_offset == 0

@@ -63,7 +63,7 @@ async def ask_for_ends(transactor: Transactor, *indexes: int) -> list[ErrorCode]
     topics = [{"name": "t", "partition_indexes": list(indexes)}]
     marker = {"producer_id": producer_id, "producer_epoch": epoch, "topics": topics}
     request = build(WriteTxnMarkersRequest, {"markers": [marker]})
-    response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, CALLER), 10)
+    response = await asyncio.wait_for(write_txn_markers(transactor.broker, request, CALLER), 30)
     return [part.error_code for part in response.markers[0].topics[0].partitions]
 
 
@@ -170,7 +170,7 @@ def test_a_coordinator_asks_again_later_for_a_marker_that_was_not_committed_in_t
 
         monkeypatch.setattr(markers.MarkerWriter, "write", late_twice)
         assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
         assert not late
 
     run(tmp_path, story)
@@ -228,7 +228,7 @@ def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tri
 
         monkeypatch.setattr(Partition, "end_transaction", fails_twice)
         assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
         assert transactor.partition.log.first_unstable_offset is None
         assert transactor.offset() == 5
 
@@ -255,7 +255,7 @@ def test_a_partition_that_is_not_known_was_deleted_unless_the_broker_has_not_hea
         monkeypatch.setattr(metadata, "partition", unknown_at_first)
         metadata.is_behind = behind
         assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
         assert (transactor.partition.log.first_unstable_offset is None) == behind, "whether the marker was written"
         assert looked == (3 if behind else 1)
 
@@ -282,7 +282,7 @@ def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_a
         monkeypatch.setattr(markers.MarkerWriter, "leaders", elsewhere_at_first)
         monkeypatch.setattr(transactor.broker.cluster.peers, "ask", ask)
         assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
         assert not reasons
 
     run(tmp_path, story)
@@ -328,7 +328,7 @@ def test_what_comes_up_while_another_broker_is_asked_goes_to_it_together(
         for _ in range(10):  # markers leave some turns after the answer
             await asyncio.sleep(0)
         may_answer.set()
-        states = [await asyncio.wait_for(producer.settle(), 10) for producer in producers]
+        states = [await asyncio.wait_for(producer.settle(), 30) for producer in producers]
         assert states == [TransactionState.COMPLETE_COMMIT] * 3
         assert asked == [3, 1, 2]
 
@@ -355,12 +355,12 @@ def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(
         monkeypatch.setattr(Partition, "too_few_in_sync", looks)
         log = shard.partition.log
         enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while looked < 3 and shard.machine is machine:
                 await asyncio.sleep(0)
         assert transactor.partition.log.first_unstable_offset is None
         log.config = enough
-        assert await asyncio.wait_for(transactor.settle(), 10) is TransactionState.COMPLETE_COMMIT
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
         assert shard.machine is machine
 
     run(tmp_path, story)

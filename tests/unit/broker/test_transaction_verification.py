@@ -209,7 +209,7 @@ def test_a_stop_does_not_wait_long_for_a_coordinator_that_hangs(
         monkeypatch.setattr(broker.transactions, "_broker_id", 99)
         parked = transactor.produce((0,))
         assert isinstance(parked, Parked)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await broker.transactions.stop()
         assert parked.answer is HANG_UP
         assert transactor.partition.log.log_end_offset == 0

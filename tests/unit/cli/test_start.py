@@ -153,7 +153,7 @@ class TestBackground:
         )
         child, ready = service.start_in_background(["start", "--set", "a=b c"], tmp_path / "data")
         assert ready == "start --set a=b c"
-        assert child.wait(10) == 0
+        assert child.wait(60) == 0
         assert (tmp_path / "data" / "barnabas.log").read_text() == "log line\n"
 
     def test_its_last_words_are_told(self, run: Run, program: Callable[[str], None], tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def test_a_result_is_where_the_record_went() -> None:
 def test_whoever_waits_is_woken() -> None:
     delivery = Delivery(Settlements(), "t", None)
     found: list[RecordMetadata] = []
-    waiting = threading.Thread(target=lambda: found.append(delivery.result(10)))
+    waiting = threading.Thread(target=lambda: found.append(delivery.result(30)))
     waiting.start()
     delivery.settle(None, Message())
-    waiting.join(10)
+    waiting.join(30)
     assert found == [RecordMetadata("t", 2, 40, 1000)]
 
 

@@ -30,7 +30,7 @@ def leader() -> Iterator[ScriptedBroker]:
         yield broker
 
 
-def abort_at(leader: ScriptedBroker, codes: Iterable[ErrorCode]) -> None:
+def abort_at(leader: ScriptedBroker, codes: Iterable[ErrorCode], seconds: float = 30) -> None:
     answers = iter(codes)
 
     def answer(request: Any) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def abort_at(leader: ScriptedBroker, codes: Iterable[ErrorCode]) -> None:
         return {"markers": [{"producer_id": 5, "topics": [{"name": "t", "partitions": parts}]}]}
 
     leader.answers[WRITE_TXN_MARKERS] = answer
-    with Cluster(leader.bootstrap, timeout=1.0) as cluster:
+    with Cluster(leader.bootstrap, timeout=seconds) as cluster:
         abort(cluster, TopicPartition("t", 0), 5, 0, 0)
 
 
@@ -53,7 +53,7 @@ def test_a_marker_that_is_late_is_asked_for_again(leader: ScriptedBroker) -> Non
 
 def test_a_marker_is_asked_for_until_the_time_is_up(leader: ScriptedBroker) -> None:
     with pytest.raises(RequestRefused) as caught:
-        abort_at(leader, iter(lambda: ErrorCode.request_timed_out, None))
+        abort_at(leader, iter(lambda: ErrorCode.request_timed_out, None), seconds=1)
     assert caught.value.code is ErrorCode.request_timed_out
     assert markers_asked_of(leader) > 1
 

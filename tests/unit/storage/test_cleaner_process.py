@@ -130,7 +130,7 @@ def test_a_stop_breaks_a_cleaning_off(log: Log, home: LogDirectory) -> None:
     thread.start()
     wait_until(lambda: worker.pid is not None, "a worker")
     worker.close()
-    thread.join(10)
+    thread.join(60)
     assert [str(error) for error in errors] == ["the broker is stopping"]
     assert leftovers(log) == []
     with pytest.raises(CleaningAborted):
@@ -146,5 +146,5 @@ def test_a_worker_ends_with_its_broker(log: Log, home: LogDirectory) -> None:
     assert process.stdout is not None
     process.stdin.write(f"task {task.encode()}\n".encode())
     process.stdin.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     process.stdout.close()

@@ -27,6 +27,7 @@ from tests.support.logs import (
     split,
     stored,
 )
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,13 +65,13 @@ class Threads:
         return self
 
     def __exit__(self, *_: object) -> None:
+        wait_until(lambda: self._errors or all(self.rounds), "a turn of each thread")
         self._stop.set()
         for thread in self._threads:
             thread.join()
         sys.setswitchinterval(self._interval)
         for error in self._errors:
             raise error
-        assert all(self.rounds)
 
 
 def reader(log: Log) -> Callable[[random.Random], None]:
