@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import signal
 from typing import TYPE_CHECKING
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 def pytest_configure() -> None:
     """End like after Ctrl-C when the run is terminated, so that fixtures still end their processes."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Load all tests without a look for garbage: what is loaded stays, and each look would go through all of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
