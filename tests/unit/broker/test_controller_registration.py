@@ -110,7 +110,11 @@ def test_registers_again_after_its_session_was_ended(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_registers_again_when_the_store_comes_back_after_its_session_was_ended(tmp_path: Path) -> None:
+def test_registers_again_when_the_store_comes_back_after_its_session_was_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+
     class Away(SqliteStore):
         async def start(self) -> None:
             raise StoreUnavailable("not yet")
@@ -238,16 +242,30 @@ def test_registers_again_after_its_registration_was_removed(tmp_path: Path) -> N
     asyncio.run(main())
 
 
-def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path) -> None:
+def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+
     class Lossy(SqliteStore):
-        lost = 0
+        """The connection may break before the answer to a registration; nothing is found then until it is back."""
+
+        breaks = False
+
+        def __init__(self, path: Path) -> None:
+            super().__init__(path)
+            self.back = asyncio.Event()
+            self.back.set()
 
         async def create(self, path: str, data: bytes = b"", **how: bool) -> str:
             made = await super().create(path, data, **how)
-            if path == BrokerNode.path(1) and self.lost:
-                self.lost -= 1
+            if path == BrokerNode.path(1) and self.breaks:
+                self.breaks = False
+                self.back.clear()
                 raise StoreUnavailable("the connection broke")
             return made
+
+        async def find(self, path: str) -> Node | None:
+            await self.back.wait()
+            return await super().find(path)
 
     async def main() -> None:
         async with cluster(tmp_path) as nodes:
@@ -255,7 +273,7 @@ def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path) -> None:
             lossy = Lossy(nodes.path)
             member = await nodes.started(1, lambda: lossy)
             first = member.broker_epoch
-            lossy.lost = 1
+            lossy.breaks = True
             store = await nodes.store()
             await store.delete(BrokerNode.path(1))
             await until(lambda: office.cache.image.brokers.get(1, office.cache.image.brokers[0]).epoch > first)
@@ -264,6 +282,7 @@ def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path) -> None:
                 if isinstance(message, UpdateMetadataRequest):
                     await member.update_metadata(message)
             await member.standing.stood()
+            lossy.back.set()
             await until(lambda: member.broker_epoch == office.cache.image.brokers[1].epoch)
             async with asyncio.timeout(30):
                 await member.standing.stood()  # although it is told nothing more

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 
 
 def test_a_store_that_lost_its_tree_is_not_taken_for_a_new_cluster(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("barnabas.broker.controller._RETRY_SECONDS", 0.01)
+
     async def main() -> None:
         async with cluster(tmp_path) as nodes:
             empty = tmp_path / "empty.db"

@@ -44,8 +44,8 @@ def test_a_bar_shows_how_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bar_without_an_end_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = terminal(monkeypatch)
     with progress("Reading", None) as watched:
-        for _ in range(1234):
-            watched(1)
+        for more in (1, 33, 200, 1000):
+            watched(more)
     assert "1,234" in screen.getvalue()
 
 

@@ -19,6 +19,7 @@ from pyiceberg.typedef import Record
 from barnabas.pipelines.tables import iceberg
 from barnabas.pipelines.tables.errors import ForeignTable, TableError, UnusableTarget
 from barnabas.pipelines.tables.iceberg import IcebergTable
+from barnabas.pipelines.tables.iceberg_metadata import TIDY
 from barnabas.pipelines.tables.notes import Note, upkeep_note
 from barnabas.pipelines.tables.rewriting import rewrite
 from tests.support.tables import NO_TIME, add, numbers
@@ -177,22 +178,24 @@ def metadata(table: IcebergTable) -> dict[str, int]:
     }
 
 
-def test_the_metadata_of_forgotten_snapshots_goes(tmp_path: Path) -> None:
+def test_the_metadata_of_forgotten_snapshots_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert TIDY["write.metadata.previous-versions-max"] == "20"
+    monkeypatch.setitem(TIDY, "write.metadata.previous-versions-max", "3")
     with IcebergTable(str(tmp_path / "numbers")) as table:
-        for start in range(0, 250, 10):
+        for start in range(0, 60, 10):
             add(table, start, start + 10)
-        assert metadata(table) == {"versions": 21, "lists": 25, "manifests": 25}, "old versions go by themselves"
-        unfinished = tmp_path / "numbers" / "metadata" / "00024-unfinished.metadata.json"
+        assert metadata(table) == {"versions": 4, "lists": 6, "manifests": 6}, "old versions go by themselves"
+        unfinished = tmp_path / "numbers" / "metadata" / "00005-unfinished.metadata.json"
         unfinished.write_text("{")
         table.compact(MB)
-        assert table.expire(NO_TIME) == 25
+        assert table.expire(NO_TIME) == 6
         assert table.remove_orphans(timedelta(hours=1)) == 0, "these go by age only, too"
-        assert table.remove_orphans(NO_TIME) > 70
+        assert table.remove_orphans(NO_TIME) > 15
         # What is left of manifests: one of the file that all rows are in, one that tells which files it replaced.
-        assert metadata(table) == {"versions": 21, "lists": 1, "manifests": 2}
-        assert numbers(table) == list(range(250))
-        add(table, 250, 260)
-        assert numbers(table) == list(range(260))
+        assert metadata(table) == {"versions": 4, "lists": 1, "manifests": 2}
+        assert numbers(table) == list(range(60))
+        add(table, 60, 70)
+        assert numbers(table) == list(range(70))
 
 
 def test_what_somebody_set_for_metadata_is_kept(tmp_path: Path) -> None:
