@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.pipelines.cluster import ClusterView
     from barnabas.pipelines.decode.contract import Decoder
-    from barnabas.pipelines.loading.progress import LoadReport
+    from barnabas.pipelines.loading.progress import LoadReport, Progress
     from barnabas.pipelines.offsets import OffsetRange, Offsets
     from barnabas.pipelines.positions import Position
     from barnabas.pipelines.selection import Selection
@@ -90,8 +90,11 @@ class OneProcess:
     def broadcast(self, value: Any) -> Any:
         return _Shared(value)
 
-    def accumulator(self, zero: tuple[int, ...], _: object) -> Any:
-        return _Sums(zero)
+    def accumulator(self, zero: Any, param: Any) -> Any:
+        return _Accumulator(zero, param)
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802  (Spark's own name)
+        return {"spark.driver.host": "127.0.0.1"}
 
     def parallelize(self, pieces: Sequence[Any], _: int) -> _Pieces:
         return _Pieces(pieces)
@@ -111,12 +114,13 @@ class _Shared:
         """Nothing was sent anywhere."""
 
 
-class _Sums:
-    def __init__(self, zero: tuple[int, ...]) -> None:
+class _Accumulator:
+    def __init__(self, zero: Any, param: Any) -> None:
         self.value = zero
+        self._param = param
 
-    def add(self, more: tuple[int, ...]) -> None:
-        self.value = tuple(map(sum, zip(self.value, more, strict=True)))
+    def add(self, more: Any) -> None:
+        self.value = self._param.addInPlace(self.value, more)
 
 
 class _Pieces:
@@ -139,6 +143,7 @@ def load_from(
     decoder: Decoder | None = None,
     starting: Position = Edge.EARLIEST,
     partition_by: Sequence[str] = (),
+    on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> LoadReport:
     """What `barnabas load --available-now` does."""
     patch.setattr(task, "read_range", topic.read)
@@ -156,6 +161,6 @@ def load_from(
         open_table(to, format, partition_by=partition_by) as rows,
         open_table(dead_letters_location(to), format) as dead,
     ):
-        job = LoadJob(settings, cast("ClusterView", topic), rows, dead, lambda _: None)
+        job = LoadJob(settings, cast("ClusterView", topic), rows, dead, on_progress)
         job.begin()
         return job.run(lambda: cast("SparkSession", OneProcess()), None)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.cluster import ClusterView
@@ -25,6 +25,7 @@ from barnabas.pipelines.loading.agreement import agree
 from barnabas.pipelines.loading.dead_letters import check_letters, deliver, promise
 from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Piece, Round, check_position, plan_round
 from barnabas.pipelines.loading.progress import LoadReport, Progress
+from barnabas.pipelines.loading.reports import Counted, Reporter, Reports, key
 from barnabas.pipelines.loading.same_decoder import check_decoder
 from barnabas.pipelines.loading.task import Done, Work, run_task, table_columns
 from barnabas.pipelines.offsets import OffsetRange, between, from_text
@@ -247,11 +248,11 @@ class LoadJob:
             self._began = time.monotonic()
         planned = plan_round(start, end, known, spark.sparkContext.defaultParallelism, self._settings.most)
         lag = sum(max(0, end[place] - start[place]) for place in end)
-        with self._ticking(spark, lag) as counted:
-            results = self._run_tasks(spark, planned.pieces, self._decoder_for(self._table.schema()), counted)
+        with self._ticking(spark, lag) as reports:
+            results = self._run_tasks(spark, planned.pieces, self._decoder_for(self._table.schema()), reports)
             schema = self._columns(self._decoder.schema)
             if self._decoder.evolves:
-                results, schema = self._agreed(spark, results, counted)
+                results, schema = self._agreed(spark, results, reports)
         self._check_topic()
         with uninterrupted():
             self._commit(planned, results, schema, after=stands.version)
@@ -295,7 +296,9 @@ class LoadJob:
         """The table's columns for rows of this schema."""
         return table_columns(rows, self._table.partition_by)
 
-    def _run_tasks(self, spark: SparkSession, pieces: Sequence[Piece], decoder: Decoder, counted: Any) -> list[Done]:
+    def _run_tasks(
+        self, spark: SparkSession, pieces: Sequence[Piece], decoder: Decoder, reports: Reports
+    ) -> list[Done]:
         work = Work(
             self._settings.client,
             decoder,
@@ -306,9 +309,12 @@ class LoadJob:
         context = spark.sparkContext
         shared = context.broadcast(work)
 
+        line, finished = reports.line, reports.finished
+
         def task(piece: Piece) -> Done:
-            done = run_task(piece, shared.value)
-            counted.add((done.records, done.size, sum(each.size for each in piece)))
+            with Reporter(piece, line) as reporter:
+                done = run_task(piece, shared.value, reporter.report)
+            finished.add({key(piece): Counted(done.records, done.size, sum(each.size for each in piece))})
             return done
 
         try:
@@ -320,14 +326,14 @@ class LoadJob:
                 raise PipelineError(done.error)
         return results
 
-    def _agreed(self, spark: SparkSession, results: list[Done], counted: Any) -> tuple[list[Done], pa.Schema]:
+    def _agreed(self, spark: SparkSession, results: list[Done], reports: Reports) -> tuple[list[Done], pa.Schema]:
         """Results whose rows have one schema, and that schema as columns of the table."""
         known = self._table.schema()
         base = METADATA if known is None else self._without_date(known)
 
         def again(pieces: Sequence[Piece], agreed: pa.Schema) -> list[Done]:
             self._check_place(agreed)
-            return self._run_tasks(spark, pieces, self._decoder_for(agreed), counted)
+            return self._run_tasks(spark, pieces, self._decoder_for(agreed), reports)
 
         results, schema = agree(base, results, again)
         self._check_place(schema)
@@ -389,51 +395,34 @@ class LoadJob:
             self._shown |= new
 
     @contextmanager
-    def _ticking(self, spark: SparkSession, lag: int) -> Iterator[Any]:
-        """Tell of progress while tasks run; gives what they count with."""
-        counted = _counter(spark)
+    def _ticking(self, spark: SparkSession, lag: int) -> Iterator[Reports]:
+        """Tell of progress while tasks run; gives what they report to."""
         over = threading.Event()
 
         def tick() -> None:
             while not over.wait(TICK_SECONDS):
-                self._tell(counted.value, lag)
+                self._tell(reports.total(), lag)
 
-        ticker = threading.Thread(target=tick, daemon=True)
-        ticker.start()
-        try:
-            yield counted
-        finally:
-            over.set()
-            ticker.join()
-        self._tell(counted.value, lag)
+        with Reports(spark.sparkContext) as reports:
+            ticker = threading.Thread(target=tick, daemon=True)
+            ticker.start()
+            try:
+                yield reports
+            finally:
+                over.set()
+                ticker.join()
+            self._tell(reports.total(), lag)
 
-    def _tell(self, counted: tuple[int, int, int], lag: int) -> None:
-        records, size, passed = counted
+    def _tell(self, counted: Counted, lag: int) -> None:
         self._on_progress(
             Progress(
-                self._records + records,
-                self._size + size,
-                self._passed + passed,
-                max(0, lag - passed),
+                self._records + counted.records,
+                self._size + counted.size,
+                self._passed + counted.passed,
+                max(0, lag - counted.passed),
                 time.monotonic() - self._began,
             )
         )
-
-
-def _counter(spark: SparkSession) -> Any:
-    """An accumulator of (records, bytes, offsets); a task that runs twice counts twice, which only a bar shows."""
-    from pyspark.accumulators import AccumulatorParam
-
-    class Sums(AccumulatorParam[tuple[int, int, int]]):
-        def zero(self, value: tuple[int, int, int]) -> tuple[int, int, int]:
-            return (0, 0, 0)
-
-        def addInPlace(  # noqa: N802  (Spark's own name)
-            self, value1: tuple[int, int, int], value2: tuple[int, int, int]
-        ) -> tuple[int, int, int]:
-            return (value1[0] + value2[0], value1[1] + value2[1], value1[2] + value2[2])
-
-    return spark.sparkContext.accumulator((0, 0, 0), Sums())
 
 
 def _own_session(stack: ExitStack, pipeline: str, master: str | None, config: Mapping[str, object]) -> SparkSession:

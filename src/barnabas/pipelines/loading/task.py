@@ -14,13 +14,14 @@ import pyarrow as pa
 from barnabas.model.errors import BarnabasError
 from barnabas.pipelines.decode.contract import Decoded, to_dead, without
 from barnabas.pipelines.errors import DataLost, PipelineError
+from barnabas.pipelines.loading.reports import Counted
 from barnabas.pipelines.reading import read_range
 from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.unfit import unfit_rows
 from barnabas.pipelines.tables.writing import DATE, TableWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from barnabas.pipelines.decode.contract import Decoder
     from barnabas.pipelines.loading.plan import Piece
@@ -66,16 +67,17 @@ def table_columns(rows: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
     return rows.append(pa.field(DATE, pa.date32()))
 
 
-def run_task(piece: Piece, work: Work) -> Done:
+def run_task(piece: Piece, work: Work, on_progress: Callable[[Counted], None] = lambda _: None) -> Done:
     """Read, decode and write a piece."""
     decoder = work.decoder
     records = size = 0
     has_place = True
     try:
         with TableWriter(work.rows) as rows, TableWriter(work.dead) as dead:
-            for batch in _read(piece, work):
+            for passed, batch in _read(piece, work):
                 records += batch.num_rows
                 size += _size(batch)
+                on_progress(Counted(records, size, passed))
                 decoded = _fitting(decoder.decode(batch), batch, work.rows)
                 if decoded.rows.num_rows and has_place:
                     has_place = not decoder.evolves or _has_place(decoder.schema, work.rows)
@@ -92,12 +94,16 @@ def run_task(piece: Piece, work: Work) -> Done:
         return Done(piece, decoder.schema, error=str(error) or type(error).__name__)
 
 
-def _read(piece: Piece, work: Work) -> Iterator[pa.RecordBatch]:
+def _read(piece: Piece, work: Work) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Batches of records, each with the number of offsets that are passed with it."""
+    before = 0
     for wanted in piece:
         try:
-            yield from read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss)
+            for batch in read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss):
+                yield before + batch.column("offset")[-1].as_py() + 1 - wanted.start, batch
         except BarnabasError as error:
             raise PipelineError(f"{wanted} could not be loaded: {_told(error)}") from error
+        before += wanted.size
 
 
 def _told(error: BarnabasError) -> str:

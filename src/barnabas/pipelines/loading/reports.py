@@ -1,0 +1,134 @@
+"""How far tasks are while they run.
+
+Spark says what a task has counted when the task is over, which may take a minute. So each task also sends datagrams to
+the driver, which looks at them when it tells of progress. Nothing depends on them: where they do not arrive, as in a
+network that lets only Spark through, progress is told when tasks end, and no sooner.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark import SparkContext
+
+    from barnabas.pipelines.loading.plan import Piece
+
+REPORT_SECONDS: Final = 0.5
+DATAGRAM_BYTES: Final = 2_048
+"""More than a report ever takes: a topic's name has at most 249 characters."""
+
+log = logging.getLogger("barnabas.pipelines")
+
+
+class Counted(NamedTuple):
+    """What a task has done so far, or all tasks together."""
+
+    records: int = 0
+    size: int = 0
+    passed: int = 0
+    """Offsets, with a record or without."""
+
+
+class Line(NamedTuple):
+    """Where tasks report to, and the secret that tells their reports from what others send."""
+
+    address: tuple[str, int]
+    secret: str
+
+
+class Reports:
+    """The driver's side, for the tasks of a round. A piece that is read again counts once."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self.finished: Any = context.accumulator({}, _merging())
+        """What tasks add their pieces to when they are over: {where a piece begins: what was counted}."""
+        self.line: Line | None = None
+        self._running: dict[str, Counted] = {}
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+        config = context.getConf()
+        host = str(config.get("spark.driver.host", "127.0.0.1"))
+        try:
+            self._socket.bind((str(config.get("spark.driver.bindAddress", host)), 0))
+            self.line = Line((host, self._socket.getsockname()[1]), secrets.token_hex())
+        except OSError as error:
+            log.info("progress is told when tasks end: they cannot report to %s (%s)", host, error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def total(self) -> Counted:
+        """What is done by now, as far as it is known."""
+        for report in self._arrived():
+            self._running[report[0]] = Counted(*report[1:])
+        pieces = {**self._running, **self.finished.value}.values()
+        return Counted(*map(sum, zip(*pieces, strict=True))) if pieces else Counted()
+
+    def _arrived(self) -> Iterable[list[Any]]:
+        while self.line is not None:
+            try:
+                secret, *report = json.loads(self._socket.recv(DATAGRAM_BYTES))
+            except BlockingIOError:
+                return
+            except (ValueError, TypeError):  # from somebody else
+                continue
+            if secret == self.line.secret:
+                yield report
+
+
+class Reporter:
+    """A task's side."""
+
+    def __init__(self, piece: Piece, line: Line | None) -> None:
+        self._key = key(piece)
+        self._line = line
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def report(self, counted: Counted) -> None:
+        """Tell the driver, if that was long ago."""
+        if self._line is None or time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + REPORT_SECONDS
+        try:
+            self._socket.sendto(json.dumps([self._line.secret, self._key, *counted]).encode(), self._line.address)
+        except OSError as error:
+            log.info("no more reports of progress: %s", error)
+            self._line = None
+
+
+def key(piece: Piece) -> str:
+    """What tells a piece from the others of a round."""
+    return str(piece[0])
+
+
+def _merging() -> Any:
+    from pyspark.accumulators import AccumulatorParam
+
+    class Merging(AccumulatorParam[dict[str, Counted]]):
+        def zero(self, value: dict[str, Counted]) -> dict[str, Counted]:
+            return {}
+
+        def addInPlace(  # noqa: N802  (Spark's own name)
+            self, value1: dict[str, Counted], value2: dict[str, Counted]
+        ) -> dict[str, Counted]:
+            return {**value1, **value2}
+
+    return Merging()
