@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 DDL = "id BIGINT, city STRING, price DOUBLE, paid BOOLEAN, note STRING"
+MASTER = "local[2]"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key")
 
 
 def main(who: str, servers: str, topic: str, what: str, decode: str, folder: str, jars: str) -> None:
     """Start Spark, say `ready`, then run on request."""
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
-    builder = builder.config("spark.ui.showConsoleProgress", "false").config("spark.log.level", "ERROR")
-    if jars:
-        builder = builder.config("spark.jars", jars)
-    spark = builder.getOrCreate()
+    spark = our_session() if who == "barnabas" else plain_session(jars)
     print("ready", flush=True)
     for _ in sys.stdin:
         Path(folder).mkdir()
@@ -42,6 +42,24 @@ def main(who: str, servers: str, topic: str, what: str, decode: str, folder: str
         shutil.rmtree(folder)  # at once, so that the other's turn does not pay for writing it to the disk
         print(json.dumps({"seconds": seconds, "records": records}), flush=True)
     spark.stop()
+
+
+def our_session() -> Any:
+    """A session as the documentation has it made."""
+    from barnabas.pipelines import spark_session
+
+    return spark_session(master=MASTER, config=SETTINGS)
+
+
+def plain_session(jars: str) -> Any:
+    """Spark's own, with the connector."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(MASTER)
+    for name, value in (SETTINGS | {"spark.jars": jars}).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
 
 
 def run(spark: Any, who: str, servers: str, topic: str, what: str, decode: str, place: str) -> int | None:
@@ -59,10 +77,6 @@ def run(spark: Any, who: str, servers: str, topic: str, what: str, decode: str, 
             spark=spark,
         )
         return None
-    if who == "barnabas":
-        from barnabas.pipelines import register
-
-        register(spark)
     reader = spark.read.format("barnabas" if who == "barnabas" else "kafka")
     rows = reader.option("kafka.bootstrap.servers", servers).option("subscribe", topic).load()
     if what == "count":

@@ -6,6 +6,7 @@ import json
 import uuid
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
@@ -37,6 +38,17 @@ def test_reads_all_records_of_a_topic(spark: SparkSession, kafka: Kafka) -> None
         (b"k", b"b", topic, 0, 1, 0),
         (None, b"c", topic, 1, 0, 0),
     ]
+
+
+def test_workers_run_the_installed_pyspark_and_no_copy_of_it(spark: SparkSession) -> None:
+    """Which takes the command that the package installs: an environment made before it had one has to be renewed."""
+
+    def where(_: object) -> str:
+        import pyspark
+
+        return str(pyspark.__file__)
+
+    assert spark.sparkContext.parallelize([0], 1).map(where).collect() == [pyspark.__file__]
 
 
 def test_reads_between_offsets_and_moments_of_topics_by_name_pattern_and_partition(

@@ -61,7 +61,7 @@ def told_in_one_line() -> Iterator[None]:
         raise Failed(f"{where}{error.strerror or error}") from error
     except Exception as error:
         # Imported only now: the classes bring kio's error codes, and most commands do not fail.
-        from barnabas.model.errors import BarnabasError
+        from barnabas.model.base_error import BarnabasError
 
         if not isinstance(error, BarnabasError):
             raise

@@ -35,7 +35,7 @@ def _topics(bootstrap_server: str) -> Iterable[str]:
 def _groups(bootstrap_server: str) -> Iterable[str]:
     from barnabas.clients.groups import Groups
     from barnabas.clients.wire import Cluster
-    from barnabas.model.errors import BarnabasError
+    from barnabas.model.base_error import BarnabasError
 
     try:
         with Groups(Cluster(bootstrap_server, timeout=WAIT_SECONDS)) as groups:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from barnabas.clients.serializers import Deserializer
-    from barnabas.model.errors import BarnabasError
+    from barnabas.model.base_error import BarnabasError
 
     CommitCallback: TypeAlias = "Callable[[Mapping[TopicPartition, int], BarnabasError | None], object]"
 

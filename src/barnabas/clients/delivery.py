@@ -20,7 +20,7 @@ from barnabas.clients.records import RecordMetadata
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.model.errors import BarnabasError
+    from barnabas.model.base_error import BarnabasError
 
 REMEMBERED: Final = 100
 """How many unseen failures are kept with their reasons; of the others only the number is."""

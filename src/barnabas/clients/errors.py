@@ -22,11 +22,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from barnabas.model.errors import BarnabasError, ErrorCode
+from barnabas.model.base_error import BarnabasError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from barnabas.model.errors import ErrorCode
     from barnabas.model.ids import TopicPartition
 
 __all__ = [
@@ -138,6 +139,8 @@ class ProducerFenced(TransactionAborted):
 
 def translated(error: Any, doing: str = "") -> BarnabasError:
     """An error of librdkafka (KafkaError) as one of ours; `doing` says what was being done, as "commit"."""
+    from barnabas.model.errors import ErrorCode
+
     prefix = f"{doing}: " if doing else ""
     if error.code() >= 0:
         return RequestRefused(error_code(error.code()), prefix + (error.str() or error.name()))
@@ -152,6 +155,8 @@ def translated(error: Any, doing: str = "") -> BarnabasError:
 
 def error_code(value: int) -> ErrorCode:
     """Kafka's code of this number; numbers that are not known yet count as unknown_server_error."""
+    from barnabas.model.errors import ErrorCode
+
     try:
         return ErrorCode(value)
     except ValueError:

@@ -22,7 +22,7 @@ from barnabas.clients.subscribing import SubscribingReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from barnabas.model.errors import BarnabasError
+    from barnabas.model.base_error import BarnabasError
 
 logger = logging.getLogger(__name__)
 

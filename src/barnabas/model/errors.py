@@ -16,11 +16,9 @@ from typing import ClassVar
 
 from kio.schema.errors import ErrorCode
 
+from barnabas.model.base_error import BarnabasError
+
 __all__ = ["ApiError", "BarnabasError", "ConfigError", "ErrorCode", "InvalidFrame", "StartupError"]
-
-
-class BarnabasError(Exception):
-    """Anything that Barnabas raises on purpose."""
 
 
 class InvalidFrame(BarnabasError):

@@ -18,7 +18,7 @@ traceback, so it has to stand on its own.
 
 from __future__ import annotations
 
-from barnabas.model.errors import BarnabasError
+from barnabas.model.base_error import BarnabasError
 
 __all__ = [
     "DataLost",

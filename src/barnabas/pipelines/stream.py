@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from barnabas.model.errors import BarnabasError
+from barnabas.model.base_error import BarnabasError
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.errors import DataLost, TopicMissing
 from barnabas.pipelines.offsets import between, from_nested, limited, nested

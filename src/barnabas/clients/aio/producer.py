@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from barnabas.clients.delivery import Failures
     from barnabas.clients.records import Headers
     from barnabas.clients.transactions import Transactions
-    from barnabas.model.errors import BarnabasError
+    from barnabas.model.base_error import BarnabasError
 
 __all__ = ["AsyncDelivery", "AsyncProducer"]
 

@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.model.errors import BarnabasError
+from barnabas.model.base_error import BarnabasError
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import METADATA, Decoder

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from barnabas.model.errors import BarnabasError
+from barnabas.model.base_error import BarnabasError
 from barnabas.pipelines.decode.contract import Decoded, to_dead, without
 from barnabas.pipelines.errors import DataLost, PipelineError
 from barnabas.pipelines.loading.reports import Counted

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from barnabas.clients.producer import Producer
-from barnabas.model.errors import BarnabasError
+from barnabas.model.base_error import BarnabasError
 from barnabas.pipelines.cluster import CLIENT_ONLY
 from barnabas.pipelines.runner.metrics import measured, read_upto
 

@@ -12,7 +12,7 @@ from graphlib import CycleError
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.errors import BarnabasError
+from barnabas.model.base_error import BarnabasError
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.flows import (
     flow_to,
