@@ -37,7 +37,7 @@ from barnabas.pipelines.spec import (
 )
 from barnabas.pipelines.spec.model import AVAILABLE_NOW
 from barnabas.pipelines.tables.iceberg import IcebergTable
-from tests.unit.pipelines.test_decode import ORDER_AVSC, avro_bytes, order_descriptors
+from tests.support.decoding import ORDER_AVSC, avro_bytes, order_descriptors
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from barnabas.broker.registry import APIS, RAW, Api
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol import bounds, codec, shapes
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.varint import read_uvarint, uvarint
-from tests.support.kio_messages import messages
+from tests.support.kio_messages import messages, written
 
 EVERY_VERSION = [
     pytest.param(api, version, id=f"{api.key.name}-v{version}")
@@ -30,12 +29,6 @@ CONVERTED = [
     for version in range(api.oldest, api.newest + 1)
 ]
 FEW = settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def written(message: Any) -> bytes:
-    buffer = io.BytesIO()
-    entity_writer(type(message))(buffer, message)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(("api", "version"), EVERY_VERSION)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol import codec, end_txn
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.conversion import convert
-from tests.support.kio_messages import messages
+from tests.support.kio_messages import messages, written
 
 VERSIONS = range(6)
-
-
-def written(message: Any) -> bytes:
-    buffer = io.BytesIO()
-    entity_writer(type(message))(buffer, message)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import struct
 import sys
 from dataclasses import replace
@@ -16,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol import bounds, fetch, fetch_request, produce
-from tests.support.kio_messages import messages
+from tests.support.kio_messages import messages, written
 
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
@@ -28,12 +27,6 @@ I32 = st.integers(-(2**31), 2**31 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 NAMES = st.text(max_size=20)
 IDS = st.uuids().filter(lambda value: value.int != 0)
-
-
-def written(message: Any) -> bytes:
-    buffer = io.BytesIO()
-    entity_writer(type(message))(buffer, message)
-    return buffer.getvalue()
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)

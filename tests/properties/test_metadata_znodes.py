@@ -14,6 +14,7 @@ from barnabas.metadata.znodes import (
     Assignment,
     BrokerNode,
     ClusterIdNode,
+    ConfigChangesNode,
     ConfigNode,
     ControllerEpochNode,
     ControllerNode,
@@ -149,3 +150,12 @@ def test_kafkas_own_nodes() -> None:
     assert ProducerIdsNode.decode(b"") is None
     with pytest.raises(MalformedNode, match="/brokers/topics/t"):
         TopicNode.decode("t", b"[]")
+
+
+@given(st.text(min_size=1).filter(lambda name: name.isprintable()))
+def test_any_group_is_found_again(name: str) -> None:
+    resource = ConfigResource("groups", name)
+    path = ConfigNode.path(resource)
+    assert path.count("/") == 3
+    assert ConfigNode.resource(path) == resource
+    assert ConfigChangesNode.decode("x", ConfigChangesNode.encode(resource)) == resource

@@ -1,10 +1,12 @@
-"""Hypothesis strategies for kio's message classes."""
+"""Any message of a kio class, and its bytes."""
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 from hypothesis import strategies as st
+from kio.serial import entity_writer
 from kio.static.primitive import Records
 
 st.register_type_strategy(Records, st.binary(max_size=300).map(Records))
@@ -13,3 +15,10 @@ st.register_type_strategy(Records, st.binary(max_size=300).map(Records))
 def messages(message_class: type) -> st.SearchStrategy[Any]:
     """Any message of this class."""
     return st.from_type(message_class)
+
+
+def written(message: Any) -> bytes:
+    """A message's bytes, without any header."""
+    buffer = BytesIO()
+    entity_writer(type(message))(buffer, message)
+    return buffer.getvalue()

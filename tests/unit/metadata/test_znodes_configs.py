@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
-from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode
+from barnabas.metadata.znodes import ConfigNode
 
 
 @pytest.mark.parametrize(
@@ -26,15 +24,6 @@ from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode
 def test_paths(resource: ConfigResource, path: str) -> None:
     assert ConfigNode.path(resource) == path
     assert ConfigNode.resource(path) == resource
-
-
-@given(st.text(min_size=1).filter(lambda name: name.isprintable()))
-def test_any_group_is_found_again(name: str) -> None:
-    resource = ConfigResource("groups", name)
-    path = ConfigNode.path(resource)
-    assert path.count("/") == 3
-    assert ConfigNode.resource(path) == resource
-    assert ConfigChangesNode.decode("x", ConfigChangesNode.encode(resource)) == resource
 
 
 def test_other_kinds_are_left_alone() -> None:

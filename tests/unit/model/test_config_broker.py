@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.model.config.broker import BrokerConfig, parse_connection_overrides
 from barnabas.model.config.keys import BROKER_KEYS
@@ -361,15 +359,3 @@ def test_a_configuration_cannot_be_changed() -> None:
         config.node_id = 5  # type: ignore[misc] # that this is refused is the point
     with pytest.raises(TypeError):
         config.parsed["num.partitions"] = 5  # type: ignore[index] # likewise
-
-
-@given(st.dictionaries(st.sampled_from(sorted(BROKER_KEYS)) | st.text(max_size=12), st.text(max_size=12), max_size=4))
-def test_any_properties_are_taken_or_refused_with_a_reason(properties: dict[str, str]) -> None:
-    try:
-        config = BrokerConfig.load(properties)
-    except ConfigError as error:
-        assert len(str(error)) > 20
-    else:
-        assert properties.items() <= config.given.items() | {("broker.id", properties.get("broker.id", ""))}
-        assert config.listeners
-        assert config.log_dirs

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.model.config.properties import parse_overrides, parse_properties
 from barnabas.model.errors import ConfigError
@@ -52,45 +50,6 @@ def test_what_java_reads_is_read(text: str, properties: dict[str, str]) -> None:
 def test_a_broken_escape_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="four hexadecimal digits"):
         parse_properties(text)
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"\\u{unit:04x}" for unit in memoryview(text.encode("utf-16-le")).cast("H"))
-
-
-words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-
-
-@given(st.dictionaries(words, words, max_size=4))
-def test_everything_can_be_written_in_escapes(properties: dict[str, str]) -> None:
-    text = "\n".join(f"{_escaped(key)}={_escaped(value)}" for key, value in properties.items())
-    assert parse_properties(text) == properties
-
-
-plain = st.text(st.sampled_from("abc.-_/:=#! é"), min_size=1, max_size=12).map(lambda text: f"x{text}x")
-
-
-@given(st.lists(st.tuples(st.from_regex(r"[a-z][a-z.]{0,9}", fullmatch=True), plain), max_size=6), st.integers(0, 60))
-def test_a_line_may_be_broken_anywhere_in_its_value(settings: list[tuple[str, str]], place: int) -> None:
-    lines = []
-    for key, value in settings:
-        cut = min(place, len(value))
-        rest = value[cut:]
-        if rest[:1].isspace():
-            lines.append(f"{key}={value}")
-        else:
-            lines.append(f"{key}={value[:cut]}\\\n   \t{rest}")
-    assert parse_properties("\n".join(lines)) == dict(settings)
-
-
-@given(st.text(max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        properties = parse_properties(text)
-    except ConfigError:
-        assert "\\u" in text
-    else:
-        assert all(isinstance(part, str) for pair in properties.items() for part in pair)
 
 
 def test_overrides_are_taken_as_they_are() -> None:

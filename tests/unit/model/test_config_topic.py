@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from barnabas.model.config.broker import BrokerConfig
-from barnabas.model.config.keys import TOPIC_KEYS
 from barnabas.model.config.topic import broker_default, check_overrides, resolve
 from barnabas.model.errors import InvalidConfig
 from barnabas.model.log_config import LogConfig
@@ -104,19 +101,6 @@ def test_overrides_are_refused_with_kafkas_words(overrides: dict[str, str], comp
 )
 def test_overrides_that_kafka_takes_are_taken(overrides: dict[str, str]) -> None:
     check_overrides(overrides, DEFAULTS)
-
-
-@given(st.dictionaries(st.sampled_from(sorted(TOPIC_KEYS)), st.integers(0, 2**31 - 1).map(str), max_size=5))
-def test_what_is_accepted_can_be_resolved(overrides: dict[str, str]) -> None:
-    try:
-        check_overrides(overrides, DEFAULTS)
-    except InvalidConfig:
-        return
-    config = resolve(overrides, DEFAULTS)
-    for name in overrides:
-        field = name.replace(".", "_")
-        if field in LogConfig.__slots__ and name != "segment.bytes":
-            assert getattr(config, field) == TOPIC_KEYS[name].parse(overrides[name])
 
 
 def test_a_key_without_broker_key_has_its_own_default() -> None:

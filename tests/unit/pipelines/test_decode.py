@@ -1,4 +1,4 @@
-"""Every record becomes one row or one dead letter, whatever its bytes are, and whatever its neighbours are."""
+"""Values become rows by their format and schema, and those that cannot become dead letters with a reason."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import datetime
 import decimal
 import io
 import json
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pb2
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from barnabas.clients.protobuf_files import message_class
 from barnabas.pipelines.decode.avro import Avro
 from barnabas.pipelines.decode.choosing import choose_decoder
-from barnabas.pipelines.decode.contract import DEAD_SCHEMA, METADATA, SchemaRefused
+from barnabas.pipelines.decode.contract import METADATA, SchemaRefused
 from barnabas.pipelines.decode.ddl import parse_ddl, to_ddl
 from barnabas.pipelines.decode.evolution import merge_schemas
 from barnabas.pipelines.decode.framing import Framing
@@ -27,49 +23,12 @@ from barnabas.pipelines.decode.json import Json
 from barnabas.pipelines.decode.protobuf import Protobuf
 from barnabas.pipelines.decode.text import Plain
 from barnabas.pipelines.errors import InvalidOption
-from barnabas.pipelines.rows import RECORD_SCHEMA
+from tests.support.decoding import DECODERS, ORDER_AVSC, avro_bytes, batch, order_descriptors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from barnabas.pipelines.decode.contract import Decoded, Decoder
-
-ORDER_AVSC = {
-    "type": "record",
-    "name": "shop.Order",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "note", "type": ["null", "string"], "default": None},
-        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "key", "type": {"type": "string", "logicalType": "uuid"}},
-        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["SMALL", "LARGE"]}},
-        {
-            "name": "lines",
-            "type": {
-                "type": "array",
-                "items": {"type": "record", "name": "Line", "fields": [{"name": "sku", "type": "string"}]},
-            },
-        },
-        {"name": "tags", "type": {"type": "map", "values": "int"}},
-        {"name": "first", "type": ["null", "Line"]},
-    ],
-}
-
-
-def batch(values: Sequence[bytes | None]) -> pa.RecordBatch:
-    size = len(values)
-    columns = {
-        "key": [b"k"] * size,
-        "value": list(values),
-        "topic": ["t"] * size,
-        "partition": [3] * size,
-        "offset": list(range(100, 100 + size)),
-        "timestamp": [datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)] * size,
-        "timestampType": [0] * size,
-    }
-    return pa.record_batch(columns, schema=RECORD_SCHEMA)
+    from barnabas.pipelines.decode.contract import Decoded
 
 
 def columns(found: Decoded) -> list[dict[str, Any]]:
@@ -79,77 +38,6 @@ def columns(found: Decoded) -> list[dict[str, Any]]:
 
 def reasons(found: Decoded) -> dict[int, str]:
     return {row["offset"]: row["reason"] for row in found.dead.to_pylist()}
-
-
-def avro_bytes(value: dict[str, Any]) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(ORDER_AVSC), value)
-    return out.getvalue()
-
-
-def order_descriptors() -> bytes:
-    """What protoc makes of `message Order { int64 id = 1; optional string note = 2; repeated Line lines = 3; ... }`."""
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
-    kind = file.enum_type.add(name="Kind")
-    for number, name in enumerate(("SMALL", "LARGE")):
-        kind.value.add(name=name, number=number)
-    line = file.message_type.add(name="Line")
-    line.field.add(name="sku", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
-    order = file.message_type.add(name="Order")
-    order.field.add(name="id", number=1, type=kinds.TYPE_INT64, label=kinds.LABEL_OPTIONAL)
-    order.field.add(
-        name="note", number=2, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL, proto3_optional=True, oneof_index=0
-    )
-    order.field.add(name="lines", number=3, type=kinds.TYPE_MESSAGE, type_name=".shop.Line", label=kinds.LABEL_REPEATED)
-    order.field.add(name="kind", number=4, type=kinds.TYPE_ENUM, type_name=".shop.Kind", label=kinds.LABEL_OPTIONAL)
-    order.field.add(name="big", number=5, type=kinds.TYPE_UINT64, label=kinds.LABEL_OPTIONAL)
-    order.field.add(name="raw", number=6, type=kinds.TYPE_BYTES, label=kinds.LABEL_OPTIONAL)
-    entry = order.nested_type.add(name="TagsEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
-    entry.field.add(name="key", number=1, type=kinds.TYPE_STRING, label=kinds.LABEL_OPTIONAL)
-    entry.field.add(name="value", number=2, type=kinds.TYPE_INT32, label=kinds.LABEL_OPTIONAL)
-    order.field.add(
-        name="tags", number=7, type=kinds.TYPE_MESSAGE, type_name=".shop.Order.TagsEntry", label=kinds.LABEL_REPEATED
-    )
-    order.oneof_decl.add(name="_note")
-    tree = file.message_type.add(name="Tree")
-    tree.field.add(name="left", number=1, type=kinds.TYPE_MESSAGE, type_name=".shop.Tree", label=kinds.LABEL_OPTIONAL)
-    files = descriptor_pb2.FileDescriptorSet(file=[file])
-    data: bytes = files.SerializeToString()
-    return data
-
-
-DECODERS: dict[str, Decoder] = {
-    "bytes": Plain(pa.binary()),
-    "string": Plain(pa.string()),
-    "json": Json(),
-    "json by schema": Json(parse_ddl("a BIGINT, b STRUCT<c: STRING>")),
-    "avro": Avro(json.dumps(ORDER_AVSC)),
-    "protobuf": Protobuf(order_descriptors(), "shop.Order"),
-}
-SOME_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcAB_"), inner, max_size=3),
-    max_leaves=6,
-)
-VALUES = st.lists(
-    st.none() | st.binary(max_size=20) | SOME_JSON.map(lambda value: json.dumps(value).encode()), max_size=12
-)
-
-
-@pytest.mark.parametrize("name", DECODERS)
-@given(values=VALUES)
-@settings(max_examples=60, deadline=None)
-def test_each_record_is_one_row_or_one_dead_letter(name: str, values: list[bytes | None]) -> None:
-    decoder = pickle.loads(pickle.dumps(DECODERS[name]))
-    found = decoder.decode(batch(values))
-    assert found.dead.schema == DEAD_SCHEMA
-    assert found.rows.schema == decoder.schema
-    places = found.rows.column("_offset").to_pylist() + found.dead.column("offset").to_pylist()
-    assert sorted(places) == list(range(100, 100 + len(values)))
-    for letter in found.dead.to_pylist():
-        assert letter["value"] == values[letter["offset"] - 100]
-        assert letter["reason"]
 
 
 def test_json_evolves_and_types_stay() -> None:

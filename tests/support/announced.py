@@ -1,0 +1,36 @@
+"""What a broker knows of a cluster after the controller has told it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, TopicImage
+from barnabas.metadata.announcements import announcements
+from barnabas.metadata.updates import led, updated
+from barnabas.protocol.internal import LeaderAndIsrRequest, UpdateMetadataRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BROKER = BrokerImage(broker_id=1, epoch=10, endpoints={"PLAINTEXT": Endpoint("one", 9092)}, rack="r")
+OTHER = BrokerImage(broker_id=2, epoch=11, endpoints={"PLAINTEXT": Endpoint("two", 9092)})
+
+
+def image(found: Mapping[str, TopicImage], *brokers: BrokerImage) -> ClusterImage:
+    return ClusterImage(
+        controller_id=2,
+        controller_epoch=3,
+        brokers={broker.broker_id: broker for broker in brokers},
+        topics=found,
+        topic_names={topic.topic_id: name for name, topic in found.items()},
+    )
+
+
+def told(known: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
+    """What a broker knows that knew this, when it has been told what became of the cluster."""
+    for message in announcements(before, after, BROKER):
+        if isinstance(message, LeaderAndIsrRequest):
+            known = led(known, message)
+        elif isinstance(message, UpdateMetadataRequest):
+            known = updated(known, message)
+    return known
