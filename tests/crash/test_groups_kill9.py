@@ -55,7 +55,7 @@ PARTITIONS: Final = 6
 COMMITTERS: Final = 4
 SETTINGS: Final = {
     **QUICK,
-    "group.consumer.session.timeout.ms": "30000",
+    "group.consumer.session.timeout.ms": "60000",
     "group.consumer.max.session.timeout.ms": "60000",
 }
 
@@ -199,7 +199,7 @@ def test_groups_live_through_restarts_and_kills(tmp_path: Path) -> None:
         create(AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}), TOPIC, PARTITIONS)
         for kind in (ConfluentMember, AioKafkaMember, ConfluentMember):
             old.kind = kind
-            crews[old.group].append(old.join(TOPIC, session_ms=20_000))
+            crews[old.group].append(old.join(TOPIC, session_ms=60_000))
         crews[new.group] = [new.join(TOPIC) for _ in range(2)]
         by_hand, by_hand_new, streams = Classic(), New(), Streams()
         with Connection(broker.bootstrap) as connection:

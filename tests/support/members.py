@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Answer = TypeVar("Answer")
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 _POLL: Final = 0.05
 _LONG_POLL_MS: Final = 500
 """kafka-python joins within a poll, and begins again in the next what took longer."""
@@ -80,7 +80,7 @@ class Joining:
     assigned: tuple[Place, ...] = ()
     assignors: tuple[str, ...] = ("range",)
     instance: str | None = None
-    session_ms: int = 6_000
+    session_ms: int = 20_000
     commit_every_ms: int = 0
     """Commit by itself so often, and when it leaves; 0 is never."""
     reset: str = "earliest"

@@ -79,7 +79,7 @@ def test_another_protocol_ends_the_connection(broker: Victim, garbage: bytes) ->
 def test_noise_in_honest_frames_is_survived(broker: Victim) -> None:
     for seed in range(60):
         noise = random.Random(seed).randbytes(300)
-        with Connection(broker.bootstrap, seconds=5) as connection:
+        with Connection(broker.bootstrap) as connection:
             connection.send_frame(noise)
             connection.finish()
             while connection.receive_frame() is not None:

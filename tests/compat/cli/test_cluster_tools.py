@@ -189,7 +189,7 @@ def test_a_feature_is_switched_off_and_on_again(cli: Cli, tmp_path: Path) -> Non
         )
         try:
             consumer.subscribe(["t"])
-            (message,) = consumer.consume(1, timeout=20)
+            (message,) = consumer.consume(1, timeout=60)
             error = message.error()
             if error is not None:
                 raise KafkaException(error)

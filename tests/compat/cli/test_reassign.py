@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import java
-from tests.support.clusters import Cluster, Node
+from tests.support.clusters import PATIENT, Cluster, Node
 from tests.support.kafka_cluster import VERSION, KafkaCluster
 from tests.support.waiting import wait_until
 
@@ -34,9 +34,8 @@ class OwnCluster(Cluster):
     """Three brokers of Barnabas that do what they are told, and nothing by themselves."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(
-            folder, settings={"auto.leader.rebalance.enable": "false", "auto.create.topics.enable": "false"}
-        )
+        own = {"auto.leader.rebalance.enable": "false", "auto.create.topics.enable": "false"}
+        super().__init__(folder, settings={**PATIENT, **own})
 
     def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
         directories = ",".join(map(str, self.directories(broker_id)))
@@ -93,7 +92,7 @@ class Scene:
         return [partition.leader for _, partition in sorted(self._partitions().items())]
 
     def _partitions(self) -> dict[int, Any]:
-        return self._admin.list_topics(self.topic, timeout=10).topics[self.topic].partitions
+        return self._admin.list_topics(self.topic, timeout=30).topics[self.topic].partitions
 
     def plan(self, *replicas: list[int], directories: list[list[str]] | None = None) -> Path:
         """A file that sends the topic's partitions there."""
@@ -235,7 +234,7 @@ def test_a_move_is_listed_and_cancelled(scene: Scene) -> None:
     )
     assert scene.reassign("--list") == scene.theirs("reassign-partitions", "--list")
     assert scene.reassign("--list") == "No partition reassignments found.\n"
-    assert scene.replicas() == [origin]
+    wait_until(lambda: scene.replicas() == [origin], "the move to be undone")
     assert "None of the specified partition reassignments are active.\n" in scene.reassign(
         "--cancel", "--reassignment-json-file", plan
     )
@@ -277,6 +276,7 @@ def test_a_new_replica_is_made_in_its_directory(own: OwnCluster, cli: Cli, tmp_p
             f"Successfully started moving log directory to {first} for replica {scene.topic}-{partition} "
             "with broker 2\n"
         ) in told
+    wait_until(lambda: scene.replicas() == [[2], [2]], "the partitions to move")
     verified = scene.reassign("--verify", "--reassignment-json-file", plan)
     for partition in (0, 1):
         assert f"Reassignment of replica {scene.topic}-{partition}-2 completed successfully.\n" in verified

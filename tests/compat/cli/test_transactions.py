@@ -61,7 +61,14 @@ def tools(cli: Cli, broker: Barnabas) -> Tools:
 @pytest.fixture
 def producer(broker: Barnabas) -> Producer:
     """One with an open transaction on the first partition of `u`; its transactional id is `known`."""
-    made = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "known", "log_level": 0})
+    made = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "transactional.id": "known",
+            "transaction.timeout.ms": 600_000,
+            "log_level": 0,
+        }
+    )
     made.init_transactions(30)
     made.begin_transaction()
     made.produce("u", "open", partition=0)

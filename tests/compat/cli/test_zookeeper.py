@@ -49,7 +49,7 @@ def test_in_the_foreground_until_sigterm(tmp_path: Path, file: Path, environment
     port = int(file.read_text().split("clientPort=")[1].split()[0])
     command = [*BARNABAS, "zookeeper", "start", str(file)]
     with Process("zookeeper", command, tmp_path / "log", env=environment) as process:
-        wait_until(lambda: serves(port), "ZooKeeper to serve", 30)
+        wait_until(lambda: serves(port), "ZooKeeper to serve", 60)
         where = f"on localhost:{port}; data in {tmp_path / 'data'}"
         assert process.output().startswith(f"ZooKeeper of {tmp_path / 'home'} {where}\n")
         process.stop()
@@ -67,7 +67,7 @@ def test_in_the_background(tmp_path: Path, environment: dict[str, str]) -> None:
     try:
         assert started.returncode == 0, started.stderr
         assert f"its log is {data / 'zookeeper.log'}" in started.stdout
-        wait_until(lambda: serves(port), "ZooKeeper to serve", 30)
+        wait_until(lambda: serves(port), "ZooKeeper to serve", 60)
         again = run("start", "--port", port, "--daemon")
         assert (again.returncode, again.stderr.count("is taken")) == (1, 1)
     finally:
@@ -103,5 +103,5 @@ def test_the_one_inside_of_pyspark(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", code, "zookeeper", "start", "--data", str(tmp_path / "data"), "--port", str(port)]
     with Process("zookeeper", command, tmp_path / "log", env=environment) as process:
-        wait_until(lambda: serves(port), "ZooKeeper to serve", 30)
+        wait_until(lambda: serves(port), "ZooKeeper to serve", 60)
         assert "ZooKeeper of pyspark on localhost" in process.output()

@@ -72,11 +72,11 @@ def test_batches_are_as_large_as_asked_for(reader: Reader, written: str) -> None
     with reader(written, max_poll_records=30) as consumer:
         sizes: list[int] = []
         while sum(sizes) < 100:
-            sizes.append(len(consumer.poll(10)))
+            sizes.append(len(consumer.poll(30)))
             assert sizes[-1] <= 30
         assert len(consumer.poll(0)) == 0
         consumer.seek_to_beginning(TopicPartition(written, 0))
-        assert len(consumer.poll(10, max_records=7)) <= 7
+        assert len(consumer.poll(30, max_records=7)) <= 7
 
 
 def test_polling_comes_back_as_soon_as_there_is_something(reader: Reader, written: str) -> None:
@@ -168,15 +168,15 @@ def test_what_cannot_be_read_is_told_with_its_place_and_can_be_stepped_over(read
         return int(data)
 
     with reader(written, value_deserializer=odd_is_bad) as consumer:
-        assert [record.value for record in consumer.poll(10)] == [0, 1, 2]
+        assert [record.value for record in consumer.poll(30)] == [0, 1, 2]
         for _ in range(2):
             with pytest.raises(
                 DeserializationFailed, match=f"value of {written}-0 at offset 3: .*three is bad"
             ) as caught:
-                consumer.poll(10)
+                consumer.poll(30)
         assert (caught.value.partition, caught.value.offset, caught.value.data) == (TopicPartition(written, 0), 3, b"3")
         consumer.seek(caught.value.partition, caught.value.offset + 1)
-        assert consumer.poll(10)[0].value == 4
+        assert consumer.poll(30)[0].value == 4
 
 
 def test_taking_back_hands_out_again_what_was_not_committed(reader: Reader, written: str) -> None:

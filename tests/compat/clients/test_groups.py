@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.clients.configs import EntityType, alter
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.groups import Groups
@@ -214,7 +215,11 @@ def test_a_member_that_is_too_slow_is_told_what_it_lost(
 ) -> None:
     """The group goes on without it; it hears of that when it comes back, and joins again."""
     times = {"max_poll_interval_ms": 1000}
-    times |= {} if assignor == "uniform" else {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100}
+    if assignor == "uniform":
+        with Cluster(bootstrap) as cluster:
+            alter(cluster, EntityType.GROUPS, group, add={"consumer.session.timeout.ms": "1000"}, delete=())
+    else:
+        times |= {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100}
     lost: list[TopicPartition] = []
     came: list[TopicPartition] = []
     with member(assignor=assignor, **times) as slow, Groups(Cluster(bootstrap)) as groups:
@@ -242,7 +247,7 @@ def test_a_member_that_was_removed_is_told_what_it_lost(
         consumer.subscribe(written, on_assign=came.extend, on_lost=lost.extend)
         wait_until(lambda: consumer.poll(0.05) is not None and len(came) == 4, "partitions")
         removed = [{"member_id": "", "group_instance_id": "one", "reason": "it hangs"}]
-        connection = Connection(bootstrap, seconds=10)
+        connection = Connection(bootstrap)
         answer = connection.ask(LEAVE_GROUP, 5, {"group_id": group, "members": removed})
         connection.socket.close()
         assert [one.error_code for one in answer.members] == [0]

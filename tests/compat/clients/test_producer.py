@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 def test_a_future_says_where_the_record_went(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap, linger=0) as producer:
-        first = producer.send(topic, "a", partition=1).result(10)
-        second = producer.send(topic, b"b", partition=1).result(10)
+        first = producer.send(topic, "a", partition=1).result(30)
+        second = producer.send(topic, b"b", partition=1).result(30)
     assert (first.topic, first.partition, first.offset) == (topic, 1, 0)
     assert (second.partition, second.offset) == (1, 1)
     assert second.timestamp > 0
@@ -37,13 +37,13 @@ def test_a_callback_is_told_without_anybody_waiting(bootstrap: str, topic: str) 
     told = threading.Event()
     with Producer(bootstrap, linger=0) as producer:
         producer.send(topic, "a", on_delivery=lambda _: told.set())
-        assert told.wait(10)
+        assert told.wait(30)
 
 
 def test_leaving_the_block_waits_for_everything(bootstrap: str, topic: str) -> None:
-    with Producer(bootstrap, linger=0.2) as producer:
+    with Producer(bootstrap, linger=900, delivery_timeout=1000) as producer:
         sent = [producer.send(topic, str(number)) for number in range(1000)]
-        assert len(producer) > 0
+        assert len(producer) == 1000
     assert all(delivery.done() for delivery in sent)
     with pytest.raises(ClientClosed):
         producer.send(topic, "late")
@@ -55,19 +55,19 @@ def test_batches_end_at_their_number_of_records(bootstrap: str, topic: str, coun
     """With an hour to linger, only a full batch is sent before a flush."""
     with Producer(bootstrap, linger=900, batch_messages=count, delivery_timeout=1000) as producer:
         full = [producer.send(topic, "x", partition=0) for _ in range(count)]
-        assert full[-1].result(10).offset == count - 1
+        assert full[-1].result(30).offset == count - 1
 
 
 def test_batches_end_at_their_number_of_bytes(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap, linger=900, batch_bytes=2000, delivery_timeout=1000) as producer:
         first = producer.send(topic, "x" * 1500, partition=0)
         producer.send(topic, "x" * 1500, partition=0)
-        assert first.result(10).offset == 0
+        assert first.result(30).offset == 0
 
 
 def test_batches_end_at_their_age(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap, linger=0.01) as producer:
-        assert producer.send(topic, "x", partition=0).result(10).offset == 0
+        assert producer.send(topic, "x", partition=0).result(30).offset == 0
 
 
 def test_a_full_buffer_is_waited_for(bootstrap: str, topic: str) -> None:
@@ -78,8 +78,8 @@ def test_a_full_buffer_is_waited_for(bootstrap: str, topic: str) -> None:
 
 def test_serializers_are_used_and_null_stays_null(bootstrap: str, topic: str) -> None:
     with Producer[str, Any](bootstrap, key_serializer=STRING, value_serializer=JSON, linger=0) as producer:
-        producer.send(topic, {"a": 1}, "k").result(10)
-        producer.send(topic, None, "k").result(10)
+        producer.send(topic, {"a": 1}, "k").result(30)
+        producer.send(topic, None, "k").result(30)
 
 
 def test_what_cannot_be_serialized_is_not_sent(bootstrap: str) -> None:
@@ -135,10 +135,10 @@ def test_a_closed_producer_leaves_no_thread_and_no_connection(bootstrap: str, to
 
     before = threads()
     producer = Producer(bootstrap)
-    producer.send(topic, "x").result(10)
+    producer.send(topic, "x").result(30)
     assert len(threads() - before) > 2
     producer.close()
-    wait_until(lambda: not threads() - before, "the end of the producer's threads", 5)
+    wait_until(lambda: not threads() - before, "the end of the producer's threads")
     assert len(producer) == 0
     with pytest.raises(ClientClosed):
         producer.partitions(topic)
@@ -160,24 +160,24 @@ def test_a_sender_that_waits_for_room_learns_of_the_end(bootstrap: str, topic: s
     wait_until(lambda: producer._pump.sends == 2, "the second send")
     producer._pump.stop()
     producer._let_go()
-    sender.join(10)
+    sender.join(30)
     assert len(refused) == 1
 
 
 @pytest.mark.parametrize("key", [b"", b"k", b"21", "grüße", b"x" * 1000, b"\x80\xff\x7f"])
 def test_what_librdkafka_chooses_is_what_the_function_says(bootstrap: str, topic: str, key: bytes | str) -> None:
     with Producer(bootstrap, linger=0) as producer:
-        sent = producer.send(topic, "v", key).result(10)
+        sent = producer.send(topic, "v", key).result(30)
     assert sent.partition == key_hash(topic, key.encode() if isinstance(key, str) else key, 4)
 
 
 def test_records_are_spread_by_the_partitioner_that_was_given(bootstrap: str, topic: str) -> None:
     with Producer(bootstrap, linger=0, partitioner=RoundRobin()) as producer:
         sent = [producer.send(topic, "v", "same key") for _ in range(8)]
-        assert [delivery.result(10).partition for delivery in sent] == [0, 1, 2, 3] * 2
+        assert [delivery.result(30).partition for delivery in sent] == [0, 1, 2, 3] * 2
     with Producer(bootstrap, linger=0, partitioner=lambda topic, key, count: count - 1) as producer:
-        assert producer.send(topic, "v").result(10).partition == 3
-        assert producer.send(topic, "v", partition=1).result(10).partition == 1
+        assert producer.send(topic, "v").result(30).partition == 3
+        assert producer.send(topic, "v", partition=1).result(30).partition == 1
     with Producer(bootstrap, linger=0, partitioner=at_random) as producer:
-        spread = Counter(d.result(10).partition for d in [producer.send(topic, "v", "same key") for _ in range(200)])
+        spread = Counter(d.result(30).partition for d in [producer.send(topic, "v", "same key") for _ in range(200)])
     assert len(spread) == 4

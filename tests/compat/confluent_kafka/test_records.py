@@ -156,17 +156,15 @@ def test_a_waiting_consumer_is_woken_by_a_new_record(bootstrap: str, new_topic: 
             "bootstrap.servers": bootstrap,
             "group.id": "assigned",
             "enable.auto.commit": False,
-            "fetch.wait.max.ms": 20_000,
-            "socket.timeout.ms": 30_000,
+            "fetch.wait.max.ms": 120_000,
+            "socket.timeout.ms": 150_000,
         }
     )
     produce(bootstrap, topic, messages(1))
     patient.assign([TopicPartition(topic, 0, 0)])
     consume(patient, 1)
-    started = time.monotonic()
     produce(bootstrap, topic, messages(1), acks=1)
-    assert consume(patient, 1)[0].offset() == 1
-    assert time.monotonic() - started < 10, "the record was there, and the fetch slept on"
+    assert consume(patient, 1)[0].offset() == 1, "which is not waited for as long as a fetch may sleep"
     patient.close()
 
 

@@ -98,7 +98,7 @@ def read(bootstrap: str, topic: str, partition: int) -> Contents:
 
 def _to_the_end(consumer: Consumer) -> list[Stored]:
     records = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         message: Any = consumer.poll(1)
         if message is None:
@@ -111,4 +111,4 @@ def _to_the_end(consumer: Consumer) -> list[Stored]:
             return records
         else:
             raise KafkaException(error)
-    raise AssertionError(f"the end did not come within a minute, after {len(records)} records")
+    raise AssertionError(f"the end did not come within two minutes, after {len(records)} records")

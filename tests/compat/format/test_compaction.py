@@ -81,7 +81,7 @@ def wait_for_cleaning(data: Path, beyond: int) -> None:
         rows = dict(re.findall(r"^(\w+) 0 (\d+)$", path.read_text(), re.MULTILINE)) if path.exists() else {}
         return all(beyond < last_segment(data / f"{codec}-0") == int(rows.get(codec, -1)) for codec in CODECS)
 
-    wait_until(clean, f"cleaning beyond {beyond}", 60)
+    wait_until(clean, f"cleaning beyond {beyond}", 120)
 
 
 def last_segment(partition: Path) -> int:

@@ -35,7 +35,7 @@ TOPICS: dict[str, dict[str, str]] = {
 
 def metadata(direction: str, tree: Path, *where: str) -> None:
     command = [sys.executable, "-m", "barnabas.cli.main", "metadata", direction, str(tree), *where]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -96,8 +96,9 @@ class Census:
 
 def wait_for_start(data: Path, census: Census) -> None:
     """Wait until the log start is noted: both brokers do that now and then, and a kill before that undoes it."""
+    checkpoint = data / "log-start-offset-checkpoint"
     line = f"shortened 0 {census.partitions['shortened', 0].start}\n"
-    wait_until(lambda: line in (data / "log-start-offset-checkpoint").read_text(), line)
+    wait_until(lambda: checkpoint.exists() and line in checkpoint.read_text(), line)
 
 
 def lasting_producer(port: int) -> Producer:

@@ -104,7 +104,7 @@ def expect(bootstrap: str, wanted: dict[str, Any]) -> None:
         return found == wanted
 
     try:
-        wait_until(the_same, "the offsets", 20, every=0.3)
+        wait_until(the_same, "the offsets", 60, every=0.3)
     except AssertionError:
         assert found == wanted
 

@@ -75,7 +75,7 @@ class Counts:
     def to_the_end(self, run: str) -> dict[str, list[int]]:
         """Everything that was committed of the words of a run; to be asked of new ones, which have seen no end yet."""
         assert not self._at_end
-        wait_until(self._read, "the end of the output", 30)
+        wait_until(self._read, "the end of the output", 60)
         return {word: counts for word, counts in self._found.items() if word.endswith(run)}
 
     def _read(self) -> bool:
@@ -111,7 +111,7 @@ def test_words_are_counted_and_counting_goes_on_after_a_restart(
     with closing(counts.consumer):
         say(100)
         with WordCount(bootstrap, f"words-{run}", tmp_path, 1, guarantee) as first:
-            wait_until(lambda: counts.reach(counted), "the first counts", 60)
+            wait_until(lambda: counts.reach(counted), "the first counts", 120)
             say(100)
             wait_until(lambda: counts.reach(counted), "counts of what came meanwhile", 60)
             if guarantee == "exactly_once_v2":
@@ -123,7 +123,7 @@ def test_words_are_counted_and_counting_goes_on_after_a_restart(
                 first.stop()
         say(100)
         with WordCount(bootstrap, f"words-{run}", tmp_path, 2, guarantee) as second:
-            wait_until(lambda: counts.reach(counted), "counts of what came in between", 60)
+            wait_until(lambda: counts.reach(counted), "counts of what came in between", 120)
             second.stop()
     counts = Counts(bootstrap)
     with closing(counts.consumer):

@@ -86,7 +86,7 @@ def test_a_producer_that_took_too_long_aborts_and_goes_on(
     topic, name = new_topic(), f"slow-{uuid.uuid4().hex[:8]}"
     with JavaClients(tmp_path / "java.log") as clients:
         slow = clients.producer(
-            {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 200}
+            {"bootstrap.servers": bootstrap, "transactional.id": name, "transaction.timeout.ms": 2000}
         )
         slow.init_transactions()
         slow.begin_transaction()

@@ -61,7 +61,7 @@ class Play:
     def send(self, by: str, key: int, body: dict[str, Any]) -> None:
         """Send a request over the connection of a member, without waiting for an answer."""
         if by not in self._connections:
-            self._connections[by] = Connection(self.scene.bootstrap, seconds=15)
+            self._connections[by] = Connection(self.scene.bootstrap)
         self._connections[by].send_frame(request(key, self._version(key), 1, body))
 
     def receive(self, by: str, key: int, *, noted: bool = True) -> Any:
@@ -87,7 +87,7 @@ class Play:
             seen.append(self.ask(by, key, body, noted=False))
             return good(seen[-1])
 
-        wait_until(asked, f"an answer to {by}'s API {key}: {seen[-1:]}", 15, every=0.05)
+        wait_until(asked, f"an answer to {by}'s API {key}: {seen[-1:]}", every=0.05)
         self.answers.append([by, key, plain(seen[-1])])
         return seen[-1]
 

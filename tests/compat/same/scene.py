@@ -31,7 +31,7 @@ class Scene:
     """One broker, and the topics that cases have made on it."""
 
     def __init__(self, bootstrap: str) -> None:
-        self.connection = Connection(bootstrap, seconds=10)
+        self.connection = Connection(bootstrap)
         self.tag = uuid.uuid4().hex[:8]
         """Part of every topic's name, so that a Kafka which stays up can be used again."""
         self.bootstrap = bootstrap
@@ -45,7 +45,7 @@ class Scene:
             if "was closed" not in str(error):
                 raise
             self.connection.socket.close()
-            self.connection = Connection(self.bootstrap, seconds=10)
+            self.connection = Connection(self.bootstrap)
             return "closed"
 
     def topic(self, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> dict[str, Any]:

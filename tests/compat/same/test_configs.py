@@ -15,6 +15,7 @@ from tests.compat.same.scene import (
     Scene,
 )
 from tests.support.group_wire import CONSUMER_GROUP_HEARTBEAT, beating
+from tests.support.groups import QUICK
 from tests.support.waiting import wait_until
 from tests.support.wire import plain
 
@@ -63,6 +64,7 @@ def test_a_brokers_configs_are_the_same(scenes: tuple[Scene, Scene], field: str)
 
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+USUAL_SESSION: Final = QUICK["group.consumer.session.timeout.ms"]
 
 
 def changed(scene: Scene, group: str, *operations: tuple[str, int, str | None]) -> tuple[int, str | None]:
@@ -98,7 +100,7 @@ def test_a_groups_configs_are_the_same(scenes: tuple[Scene, Scene]) -> None:
     for scene in scenes:
         group = f"configured-{scene.tag}"
         assert changed(scene, group, (SESSION, DELETE, None), ("share.auto.offset.reset", DELETE, None))[0] == 0
-        wait_for(scene, group, SESSION, "4000")
+        wait_for(scene, group, SESSION, USUAL_SESSION)
     assert listed_groups(scenes[0]) == listed_groups(scenes[1]) == set()
 
 
@@ -117,7 +119,7 @@ def comparable(entries: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         ("g", [(SESSION, SET, "60001")]),
         ("g", [(HEARTBEAT, SET, "10")]),
         ("g", [(HEARTBEAT, SET, "15001")]),
-        ("g", [(HEARTBEAT, SET, "5000")]),
+        ("g", [(HEARTBEAT, SET, "12000")]),
         ("g", [("consumer.assignment.interval.ms", SET, "15001")]),
         ("g", [("consumer.assignment.interval.ms", SET, "-1")]),
         ("g", [("share.session.timeout.ms", SET, "44999")]),
@@ -154,7 +156,7 @@ def test_all_settings_of_a_group_are_replaced_in_the_same_way(scenes: tuple[Scen
     for scene in scenes:
         group = f"replaced-{scene.tag}"
         wait_for(scene, group, HEARTBEAT, "100")
-        assert described(scene, GROUP, group)[SESSION]["value"] == "4000"
+        assert described(scene, GROUP, group)[SESSION]["value"] == USUAL_SESSION
 
 
 def test_members_feel_the_settings_of_their_group(scenes: tuple[Scene, Scene]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -68,10 +69,9 @@ def enter(p: Play, by: str, *, count: int, **how: Any) -> tuple[str, int]:
             ]
         return sum(len(place["partitions"]) for place in held) == count
 
-    deadline = 200
-    while not settled(latest) and deadline:
+    deadline = time.monotonic() + 20
+    while not settled(latest) and time.monotonic() < deadline:
         latest = p.ask(by, CONSUMER_GROUP_HEARTBEAT, beating(p.group, member, latest.member_epoch), noted=False)
-        deadline -= 1
     p.answers.append([by, "has", sum(len(place["partitions"]) for place in held), latest.member_epoch])
     beat(p, by, member, latest.member_epoch, topic_partitions=held)
     return member, latest.member_epoch

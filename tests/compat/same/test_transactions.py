@@ -94,7 +94,7 @@ class Transactor(NamedTuple):
             [state] = [one.transaction_state for one in answer.transaction_states if one.transactional_id == self.name]
             return state if state in (states or ("Empty", "CompleteCommit", "CompleteAbort")) else None
 
-        state = wait_until(settled, f"{self.name} to settle", 15)
+        state = wait_until(settled, f"{self.name} to settle")
         self.play.answers.append(state)
         if state != "Empty":  # then it has no start, which kio does not read
             self.ask(DESCRIBE_TRANSACTIONS, {"transactional_ids": [self.name]})
@@ -189,7 +189,7 @@ def fencing(p: Play) -> None:
 
 def a_producer_that_is_too_slow(p: Play) -> None:
     t = Transactor(p)
-    slow = t.begin(timeout_ms=100)
+    slow = t.begin(timeout_ms=600)
     t.add(slow)
     t.settle("CompleteAbort")
     t.add(slow)

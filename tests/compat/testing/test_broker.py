@@ -171,4 +171,4 @@ def test_a_broker_does_not_outlive_a_killed_test_run() -> None:
         pid = int(run.stdout.readline())
         assert alive(pid)
         run.send_signal(signal.SIGKILL)
-    wait_until(lambda: not alive(pid), "the broker's end", 10)
+    wait_until(lambda: not alive(pid), "the broker's end")

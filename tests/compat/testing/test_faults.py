@@ -27,7 +27,7 @@ def wait_for(consumer: Consumer[Any, Any], value: bytes) -> bool:
 
 def test_a_producer_retries_what_fails_and_stores_it_once(kafka: Kafka, kafka_topic: str) -> None:
     with kafka.faults.fail("PRODUCE", "NOT_LEADER_OR_FOLLOWER", times=2) as fault:
-        kafka.producer().send(kafka_topic, b"order").result(10)
+        kafka.producer().send(kafka_topic, b"order").result(30)
     assert fault.fired == 2
     assert kafka.values(kafka_topic) == ["order"]
 
@@ -37,12 +37,12 @@ def test_a_fault_without_a_number_lasts_until_it_is_removed(kafka: Kafka, kafka_
     fault = kafka.faults.fail("PRODUCE", "POLICY_VIOLATION")
     for _ in range(2):
         with pytest.raises(RequestRefused) as failed:
-            producer.send(kafka_topic, b"x").result(10)
+            producer.send(kafka_topic, b"x").result(30)
         assert failed.value.code is ErrorCode.policy_violation
     fault.remove()
     fault.remove()
     assert fault.fired == 2
-    producer.send(kafka_topic, b"x").result(10)
+    producer.send(kafka_topic, b"x").result(30)
 
 
 def test_faults_happen_in_the_order_in_which_they_were_set(kafka: Kafka) -> None:
@@ -58,14 +58,14 @@ def test_faults_happen_in_the_order_in_which_they_were_set(kafka: Kafka) -> None
 
 def test_a_dropped_connection_is_survived(kafka: Kafka, kafka_topic: str) -> None:
     with kafka.faults.drop("PRODUCE", when="after", times=1) as fault:
-        kafka.producer().send(kafka_topic, b"once").result(10)
+        kafka.producer().send(kafka_topic, b"once").result(30)
     assert fault.fired == 1
     assert kafka.values(kafka_topic) == ["once"], "an idempotent producer's repetition is stored once"
 
 
 def test_without_idempotence_a_lost_answer_stores_a_record_twice(kafka: Kafka, kafka_topic: str) -> None:
     with kafka.faults.drop("PRODUCE", when="after", times=1):
-        kafka.producer(enable_idempotence=False).send(kafka_topic, b"twice").result(10)
+        kafka.producer(enable_idempotence=False).send(kafka_topic, b"twice").result(30)
     assert kafka.values(kafka_topic) == ["twice", "twice"]
 
 
@@ -75,7 +75,7 @@ def test_requests_are_held_until_the_fault_is_removed(kafka: Kafka, kafka_topic:
         held.wait()
         assert not delivery.done()
         assert kafka.values(kafka_topic) == []
-    delivery.result(10)
+    delivery.result(30)
     assert kafka.values(kafka_topic) == ["late"]
 
 
@@ -85,7 +85,7 @@ def test_answers_are_held_although_the_request_took_effect(kafka: Kafka, kafka_t
         held.wait()
         assert kafka.values(kafka_topic, 1) == ["early"]
         assert not delivery.done()
-    delivery.result(10)
+    delivery.result(30)
 
 
 def test_a_delay_ends_by_itself(kafka: Kafka, kafka_topic: str) -> None:
@@ -107,17 +107,17 @@ def test_a_fault_can_be_for_one_topic(kafka: Kafka) -> None:
     good, bad = kafka.topic("good"), kafka.topic("bad")
     with kafka.faults.fail("PRODUCE", "TOPIC_AUTHORIZATION_FAILED", topic=bad) as fault:
         producer = kafka.producer()
-        producer.send(good, b"x").result(10)
+        producer.send(good, b"x").result(30)
         with pytest.raises(RequestRefused):
-            producer.send(bad, b"x").result(10)
+            producer.send(bad, b"x").result(30)
     assert fault.fired == 1
 
 
 def test_a_fault_can_be_for_one_client(kafka: Kafka, kafka_topic: str) -> None:
     with kafka.faults.fail("PRODUCE", "TOPIC_AUTHORIZATION_FAILED", client_id="unlucky"):
-        kafka.producer(client_id="lucky").send(kafka_topic, b"x").result(10)
+        kafka.producer(client_id="lucky").send(kafka_topic, b"x").result(30)
         with pytest.raises(RequestRefused):
-            kafka.producer(client_id="unlucky").send(kafka_topic, b"x").result(10)
+            kafka.producer(client_id="unlucky").send(kafka_topic, b"x").result(30)
 
 
 def test_a_fault_can_be_for_one_group(kafka: Kafka, kafka_topic: str) -> None:
@@ -125,10 +125,10 @@ def test_a_fault_can_be_for_one_group(kafka: Kafka, kafka_topic: str) -> None:
     mine, other = kafka.name("mine"), kafka.name("other")
     with kafka.faults.fail("OFFSET_COMMIT", "GROUP_AUTHORIZATION_FAILED", group=mine) as fault:
         consumer = kafka.consumer(kafka_topic, group_id=other, auto_commit=False)
-        assert consumer.poll(10)
+        assert consumer.poll(30)
         consumer.commit()
         consumer = kafka.consumer(kafka_topic, group_id=mine, auto_commit=False)
-        assert consumer.poll(10)
+        assert consumer.poll(30)
         with pytest.raises(RequestRefused) as refused:
             consumer.commit()
     assert (refused.value.code, fault.fired) == (ErrorCode.group_authorization_failed, 1)
@@ -137,7 +137,7 @@ def test_a_fault_can_be_for_one_group(kafka: Kafka, kafka_topic: str) -> None:
 def test_a_consumer_goes_on_after_failed_fetches(kafka: Kafka, kafka_topic: str) -> None:
     consumer = kafka.consumer(kafka_topic)
     kafka.send(kafka_topic, "first")
-    assert [record.value for record in consumer.poll(10)] == [b"first"]
+    assert [record.value for record in consumer.poll(30)] == [b"first"]
     with kafka.faults.fail("FETCH", "NOT_LEADER_OR_FOLLOWER", times=3, topic=kafka_topic) as fault:
         kafka.send(kafka_topic, "second")
         fault.wait(3)
@@ -194,7 +194,7 @@ def test_members_of_a_classic_group_join_again(kafka: Kafka, kafka_topic: str, a
     group = kafka.name("group")
     kafka.send(kafka_topic, "first")
     consumer = kafka.consumer(kafka_topic, group_id=group, assignor=assignor, heartbeat_interval_ms=100)
-    assert consumer.poll(10)
+    assert consumer.poll(30)
     with kafka.faults.delay("JOIN_GROUP", 0, group=group) as joins:
         kafka.faults.rebalance(group)
         wait_until(lambda: consumer.poll(0.1) or joins.fired, "another JoinGroup")
@@ -206,7 +206,7 @@ def test_a_consumer_group_gets_a_new_epoch(kafka: Kafka, kafka_topic: str) -> No
     group = kafka.name("group")
     kafka.send(kafka_topic, "first")
     consumer = kafka.consumer(kafka_topic, group_id=group, assignor="uniform")
-    assert consumer.poll(10)
+    assert consumer.poll(30)
     with Groups(Cluster(kafka.bootstrap_servers)) as groups:
 
         def epochs() -> tuple[int | None, ...]:
@@ -228,7 +228,7 @@ def test_a_group_that_is_not_there_cannot_rebalance(kafka: Kafka, kafka_topic: s
     group = kafka.name("left")
     kafka.send(kafka_topic, "x")
     consumer = kafka.consumer(kafka_topic, group_id=group)
-    assert consumer.poll(10)
+    assert consumer.poll(30)
     consumer.close()
     with pytest.raises(InvalidFault, match="has no members"):
         kafka.faults.rebalance(group)
@@ -236,12 +236,12 @@ def test_a_group_that_is_not_there_cannot_rebalance(kafka: Kafka, kafka_topic: s
 
 def test_clients_follow_a_leader_that_moves(kafka: Kafka, kafka_topic: str) -> None:
     producer, consumer = kafka.producer(), kafka.consumer(kafka_topic)
-    producer.send(kafka_topic, b"before").result(10)
-    assert [record.value for record in consumer.poll(10)] == [b"before"]
+    producer.send(kafka_topic, b"before").result(30)
+    assert [record.value for record in consumer.poll(30)] == [b"before"]
     assert kafka.faults.move_leader(kafka_topic) == 1
     assert kafka.faults.move_leader(kafka_topic) == 2
-    producer.send(kafka_topic, b"after").result(10)
-    (record,) = consumer.poll(10)
+    producer.send(kafka_topic, b"after").result(30)
+    (record,) = consumer.poll(30)
     assert (record.value, record.leader_epoch) == (b"after", 2)
 
 

@@ -161,7 +161,7 @@ def test_clients_that_a_test_left_open_are_closed(pytester: pytest.Pytester) -> 
             producer = kafka.producer()
             producer.send(kafka_topic, b"x")
             consumer = kafka.consumer(kafka_topic, group_id=kafka.name("group"))
-            assert consumer.poll(10)
+            assert consumer.poll(30)
             left.extend([producer, consumer])
 
         def test_finds_them_closed():
