@@ -7,6 +7,7 @@ import random
 import threading
 from typing import TYPE_CHECKING, Final
 
+from barnabas.pipelines.tables.errors import TableError
 from barnabas.pipelines.tables.opening import open_table
 
 if TYPE_CHECKING:
@@ -33,9 +34,16 @@ class Upkeep(threading.Thread):
         try:
             while not self._over.wait(self._chance.uniform(*PAUSE_SECONDS)):
                 for kind, place in self._places.items():
-                    self.merged[kind] += compact(kind, place)
+                    self._merge(kind, place)
         except Exception as error:  # whoever waits for the end is told
             self._failure = error
+
+    def _merge(self, kind: str, place: Path) -> None:
+        try:
+            self.merged[kind] += compact(kind, place)
+        except TableError as error:
+            if "try again" not in str(error):  # the load came first each time, as it may if the machine is slow
+                raise
 
     def stop(self) -> None:
         """Let no other one begin."""
@@ -44,7 +52,7 @@ class Upkeep(threading.Thread):
     def end(self) -> None:
         """Wait for the last one. Raises what one failed with."""
         self.stop()
-        self.join(60)
+        self.join(120)
         assert not self.is_alive()
         if self._failure is not None:
             raise self._failure

@@ -32,7 +32,8 @@ def test_available_now_reads_what_is_there_in_batches_and_goes_on_from_its_check
         first.finish()
     assert sorted(first.values) == [b"a", b"b", b"c", b"d"]
     assert len(first.batches) >= 2
-    assert kafka.admin.group_offsets(group) == {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 1}
+    done = {TopicPartition(topic, 0): 3, TopicPartition(topic, 1): 1}
+    wait_until(lambda: kafka.admin.group_offsets(group) == done, "the last batch in the group")
 
     kafka.send(topic, b"e", partition=1)
     with Collected(read_stream(spark, kafka, **options), tmp_path / "checkpoint", availableNow=True) as second:
@@ -46,7 +47,7 @@ def test_a_stream_from_the_end_finds_new_records_and_new_partitions_and_commits_
     topic, group = kafka.topic(partitions=1), kafka.name("progress")
     kafka.send(topic, b"before", partition=0)
     with Collected(read_stream(spark, kafka, subscribe=topic, progressGroup=group), tmp_path / "checkpoint") as stream:
-        wait_until(lambda: stream.batches, "the empty batch that pins the start", 60)
+        wait_until(lambda: stream.batches, "the empty batch that pins the start", 100)
         kafka.send(topic, b"after", partition=0)
         stream.wait_for(b"after")
         kafka.admin.create_partitions(topic, 2)
@@ -54,7 +55,7 @@ def test_a_stream_from_the_end_finds_new_records_and_new_partitions_and_commits_
             producer.send(topic, b"new", partition=1)
         stream.wait_for(b"after", b"new")
         done = {TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 1}
-        wait_until(lambda: kafka.admin.group_offsets(group) == done, "the last batch in the group", 60)
+        wait_until(lambda: kafka.admin.group_offsets(group) == done, "the last batch in the group")
     assert stream.batches[0] == (0, [])
 
 

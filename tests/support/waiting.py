@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 30, every: float = 0.02) -> T:
+def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 60, every: float = 0.02) -> T:
     """Ask `condition` until its answer is true, and return that answer; after the deadline the test fails."""
     deadline = time.monotonic() + seconds
     while True:

@@ -70,7 +70,7 @@ class Tutorial:
     def run(self, line: str, typed: str = "") -> subprocess.CompletedProcess[str]:
         """Type a command that ends by itself, or at the end of what is typed into it."""
         done = subprocess.run(
-            self._words(line), input=typed, capture_output=True, text=True, timeout=60, env=self._environment
+            self._words(line), input=typed, capture_output=True, text=True, timeout=120, env=self._environment
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
         return done
@@ -184,6 +184,12 @@ def test_the_cluster_of_2019(tutorial: Tutorial) -> None:
         tutorial.change(name, f"localhost:{tutorial.port(9092)}", f"localhost:{tutorial.port(9092 + number)}")
         tutorial.change(name, "log.dirs=data", f"log.dirs=kafka-logs-{number}")
         tutorial.run(f"bin/kafka-server-start.sh -daemon config/{name}")
+
+    def knows_all() -> bool:
+        told = tutorial.run("bin/kafka-cluster.sh list-endpoints --bootstrap-server localhost:9092").stdout
+        return all(tutorial.port(usual) in told for usual in (9092, 9093, 9094))
+
+    wait_until(knows_all, "the first broker to know of the others")
     tutorial.run(
         "bin/kafka-topics.sh --create --bootstrap-server localhost:9092 --replication-factor 3 --partitions 1 "
         "--topic my-replicated-topic"

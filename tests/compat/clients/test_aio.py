@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -67,29 +66,31 @@ def test_callbacks_run_in_the_event_loop(bootstrap: str, topic: str) -> None:
 
 
 def test_the_loop_goes_on_while_clients_wait(bootstrap: str, topic: str) -> None:
-    """A clock that ticks every 10 ms is never late by much while a consumer waits for records and a buffer is full."""
+    """A clock goes on that ticks every 10 ms, while a consumer waits for records and while a buffer is full."""
 
     async def work() -> None:
-        late: list[float] = []
+        ticks = 0
 
         async def clock() -> None:
+            nonlocal ticks
             while True:
-                began = time.monotonic()
                 await asyncio.sleep(0.01)
-                late.append(time.monotonic() - began)
+                ticks += 1
 
         ticking = asyncio.create_task(clock())
         async with AsyncConsumer(bootstrap, topic) as consumer:
+            before = ticks
             assert await consumer.poll(0.5) == []
-        producer = AsyncProducer(f"127.0.0.1:{free_port()}", buffer_messages=1, max_block=0.3, log_level=0)
+            assert ticks > before + 3
+        producer = AsyncProducer(f"127.0.0.1:{free_port()}", buffer_messages=1, max_block=0.5, log_level=0)
         await producer.send("t", "x")
+        before = ticks
         with pytest.raises(BufferFull):
             await producer.send("t", "x")
+        assert ticks > before + 3
         with pytest.raises(NotDelivered):
             await producer.close(0)
         ticking.cancel()
-        assert len(late) > 20
-        assert sorted(late)[len(late) // 2] < 0.1
 
     run(work())
 

@@ -95,8 +95,8 @@ def test_a_delay_ends_by_itself(kafka: Kafka, kafka_topic: str) -> None:
 
 
 def test_a_broker_stops_at_once_whatever_it_holds(kafka: Kafka, kafka_topic: str) -> None:
-    delivery = kafka.producer().send(kafka_topic, b"late")
     with kafka.faults.delay("PRODUCE", 3600, when="after") as held:
+        delivery = kafka.producer().send(kafka_topic, b"late")
         held.wait()
         kafka.broker.stop(timeout=4)
     kafka.broker.start()
