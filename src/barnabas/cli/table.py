@@ -93,14 +93,18 @@ def describe(
     show(told, choose_style(as_json=as_json))
 
 
+def _some(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
 def show(told: dict[str, Any], style: Style) -> None:
     """A description as JSON, or as lines and a table of partitions."""
     if style is Style.JSON:
         print_json(told)
         return
     click.echo(
-        f"{told['location']} ({told['format']}): {told['rows']:,} rows in {told['files']:,} files, "
-        f'{told["bytes"]:,} bytes, {told["commits"]:,} commits of "{told["pipeline"]}"'
+        f"{told['location']} ({told['format']}): {_some(told['rows'], 'row')} in {_some(told['files'], 'file')}, "
+        f'{told["bytes"]:,} bytes, {_some(told["commits"], "commit")} of "{told["pipeline"]}"'
     )
     if told["partition_by"]:
         click.echo(f"partitioned by {', '.join(told['partition_by'])}")

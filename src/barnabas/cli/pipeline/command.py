@@ -203,7 +203,8 @@ def run(
 ) -> None:
     """Run the pipelines of files, all in one Spark application.
 
-    Ctrl-C or SIGTERM stops them between batches. A query that fails for a reason that passes is started again.
+    Ctrl-C or SIGTERM stops them between batches, a second Ctrl-C at once. A query that fails for a reason that passes
+    is started again.
     """
     import logging
 
@@ -219,8 +220,8 @@ def run(
     load("pyspark", "spark")
     from barnabas.pipelines.runner.running import run_pipelines
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT, stream=sys.stderr)
+    logging.getLogger("barnabas").setLevel(logging.INFO)  # and not py4j, which tells of every call that fails
     with in_one_line("Every sink is as its last batch left it: start the run again."):
         run_pipelines(pipelines, master=master, config=settings, by_signals=True)
 

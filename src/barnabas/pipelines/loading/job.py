@@ -13,7 +13,6 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.base_error import BarnabasError
@@ -30,6 +29,7 @@ from barnabas.pipelines.loading.same_decoder import check_decoder
 from barnabas.pipelines.loading.task import Done, Work, run_task, table_columns
 from barnabas.pipelines.offsets import OffsetRange, between, from_text
 from barnabas.pipelines.positions import AtOffsets, Edge, Position, moves, offsets_at
+from barnabas.pipelines.quiet import QUIET
 from barnabas.pipelines.reading import reader_properties
 from barnabas.pipelines.selection import Selection
 from barnabas.pipelines.tables.contract import Outcome
@@ -52,9 +52,8 @@ if TYPE_CHECKING:
     from barnabas.pipelines.tables.table import Table
 
 SPARK: Final[Mapping[str, object]] = {
+    **QUIET,
     "spark.ui.enabled": False,
-    "spark.ui.showConsoleProgress": False,
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
     "spark.driver.memory": "512m",
 }
 """Spark's settings for a session of our own: rows never reach the JVM, so it needs little."""

@@ -19,6 +19,8 @@ _RAISED: Final = re.compile(r"^(?!org\.|java\.|scala\.|py4j\.)(?:\w+\.)*[A-Z]\w*
 """The last line of a Python traceback; Java's exceptions stand in the same text."""
 _REFUSED_BY_SPARK: Final = re.compile(r"\b(AnalysisException|ParseException|requirement failed)\b")
 """What Spark will not do however often it is asked; a failed requirement names no class."""
+_BAD_DATA: Final = re.compile(r"[^\n]*\[[A-Z0-9_.]+\] (?P<text>[^\n]+?) SQLSTATE: 22\w{3}\b")
+"""A value that SQL cannot compute with, as a text that is no number; it will be the same in the next try."""
 _LINE_LENGTH: Final = 300
 
 
@@ -40,6 +42,8 @@ def understood(error: BaseException) -> Failure:
         last = ours[-1]
         lasts = last["module"].startswith("pipelines") and last["name"] not in _PASSING
         return Failure(last["text"], not lasts)
+    if bad_data := _BAD_DATA.search(whole):
+        return Failure(bad_data["text"], passes=False)
     return Failure(_line(error)[:_LINE_LENGTH], not _REFUSED_BY_SPARK.search(whole))
 
 

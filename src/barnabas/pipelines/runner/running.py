@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.loading.job import ALONE
+from barnabas.pipelines.quiet import QUIET
 from barnabas.pipelines.runner.failures import understood
 from barnabas.pipelines.runner.queries import SinkQuery
 from barnabas.pipelines.runner.supervisor import QueryFailed, supervise
@@ -42,7 +43,7 @@ def run_pipelines(
     """
     check_tables(pipelines)
     name = "-".join(each.name for each in pipelines)
-    session = spark or spark_session(name, master=master, config={**_local_defaults(master), **(config or {})})
+    session = spark or spark_session(name, master=master, config={**QUIET, **_local_defaults(master), **(config or {})})
     try:
         queries = [SinkQuery(session, pipeline, sink) for pipeline in pipelines for sink in pipeline.sinks]
         # Only now: Spark takes SIGINT for itself when its context is made.
@@ -81,10 +82,12 @@ def _local_defaults(master: str | None) -> dict[str, object]:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set."""
+    """An event that SIGTERM and SIGINT set. A second SIGINT ends what does not look at it, as a wait for a broker."""
     event = threading.Event()
 
     def stop(number: int, _: object) -> None:
+        if number == signal.SIGINT and event.is_set():
+            raise KeyboardInterrupt
         log.info("%s: stopping between batches", signal.Signals(number).name)
         event.set()
 

@@ -58,3 +58,18 @@ def test_a_mistake_in_somebodys_function_is_told_as_python_tells_it() -> None:
 )
 def test_what_spark_refuses_does_not_pass(text: str) -> None:
     assert not understood(RuntimeError(text)).passes
+
+
+CAST = 'The value \'x\' of the type "STRING" cannot be cast to "INT" because it is malformed. Use `try_cast` instead.'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted: [CAST_INVALID_INPUT] {CAST} "
+        "SQLSTATE: 22018\n== SQL (line 1, position 8) ==\n SQLSTATE: XXKST",
+        IN_SPARK.format(f"pyspark.errors.NumberFormatException: [CAST_INVALID_INPUT] {CAST} SQLSTATE: 22018\nx"),
+    ],
+)
+def test_a_value_that_sql_cannot_compute_with_is_told_and_does_not_pass(text: str) -> None:
+    assert understood(RuntimeError(text)) == Failure(CAST, passes=False)

@@ -51,6 +51,16 @@ def test_a_signal_stops_a_run_although_spark_has_a_handler_of_its_own(
             signal.signal(each, handler)
 
 
+def test_a_second_ctrl_c_ends_a_run_that_waits() -> None:
+    """As for a broker that is not there. A second SIGTERM changes nothing: some send it to everybody twice."""
+    with running.stopped_by_signals() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize(
     ("name", "partition_by", "expected"),
