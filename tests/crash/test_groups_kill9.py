@@ -31,17 +31,10 @@ from tests.support.group_wire import (
 )
 from tests.support.groups import QUICK
 from tests.support.in_flight import NOT_YET, Commits, Epochs, Generations, wait_until_busy
-from tests.support.members import (
-    AioKafkaMember,
-    Committed,
-    ConfluentConsumerProtocolMember,
-    ConfluentMember,
-    Member,
-    Place,
-    places_of,
-    wait_until_read,
-    wait_until_shared,
-)
+from tests.support.members.aiokafka import AioKafkaMember
+from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
+from tests.support.members.member import Committed, Member, Place, places_of
+from tests.support.members.waiting import wait_until_read, wait_until_shared
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection

@@ -13,16 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from tests.support.members import (
-    Committed,
-    Joining,
-    Member,
-    Place,
-    places_of,
-    wait_for_members,
-    wait_until_read,
-    wait_until_shared,
-)
+from tests.support.members.member import Committed, Joining, Member, Place, places_of
+from tests.support.members.waiting import wait_for_members, wait_until_read, wait_until_shared
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

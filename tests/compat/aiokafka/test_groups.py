@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.group_scenarios import GroupScenarios
-from tests.support.members import AioKafkaMember
+from tests.support.members.aiokafka import AioKafkaMember
 
 
 class TestGroups(GroupScenarios):

@@ -19,21 +19,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.support.members import (
-    AioKafkaMember,
-    Committed,
-    ConfluentConsumerProtocolMember,
-    ConfluentMember,
-    Joining,
-    KafkaPythonMember,
-    Member,
-    Place,
-)
+from tests.support.members.aiokafka import AioKafkaMember
+from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
+from tests.support.members.kafka_python import KafkaPythonMember
+from tests.support.members.member import Committed, Joining, Member, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.support.members import Read
+    from tests.support.members.member import Read
 
 KINDS: Final[dict[str, type[Member]]] = {
     "confluent": ConfluentMember,

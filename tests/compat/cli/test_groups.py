@@ -11,14 +11,9 @@ import pytest
 
 from tests.support import java
 from tests.support.group_scenarios import Crew, send
-from tests.support.members import (
-    Committed,
-    ConfluentConsumerProtocolMember,
-    ConfluentMember,
-    Place,
-    places_of,
-    wait_until_shared,
-)
+from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
+from tests.support.members.member import Committed, Place, places_of
+from tests.support.members.waiting import wait_until_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

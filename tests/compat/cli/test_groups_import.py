@@ -12,7 +12,9 @@ import pytest
 
 from barnabas.metadata.zookeeper import ZooKeeperStore
 from tests.support.group_scenarios import Crew, send
-from tests.support.members import Committed, ConfluentMember, Place, places_of, wait_until_shared
+from tests.support.members.confluent_kafka import ConfluentMember
+from tests.support.members.member import Committed, Place, places_of
+from tests.support.members.waiting import wait_until_shared
 from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:

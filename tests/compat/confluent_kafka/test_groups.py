@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException
 
 from tests.support.group_scenarios import Crew, EagerAndCooperative, GroupScenarios, send
-from tests.support.members import (
-    ConfluentConsumerProtocolMember,
-    ConfluentMember,
-    places_of,
-    wait_until_read,
-    wait_until_shared,
-)
+from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
+from tests.support.members.member import places_of
+from tests.support.members.waiting import wait_until_read, wait_until_shared
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

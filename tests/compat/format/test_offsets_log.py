@@ -20,15 +20,9 @@ from tests.support import java
 from tests.support.brokers import Barnabas, KafkaZooKeeper
 from tests.support.group_scenarios import Crew, create, send
 from tests.support.groups import QUICK
-from tests.support.members import (
-    Committed,
-    ConfluentConsumerProtocolMember,
-    ConfluentMember,
-    Place,
-    places_of,
-    wait_until_read,
-    wait_until_shared,
-)
+from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
+from tests.support.members.member import Committed, Place, places_of
+from tests.support.members.waiting import wait_until_read, wait_until_shared
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeper

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.group_scenarios import EagerAndCooperative
-from tests.support.members import KafkaPythonMember
+from tests.support.members.kafka_python import KafkaPythonMember
 
 
 class TestGroups(EagerAndCooperative):

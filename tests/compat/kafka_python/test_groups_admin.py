@@ -9,7 +9,9 @@ import kafka
 from kafka import KafkaAdminClient, OffsetAndMetadata
 
 from tests.support.group_scenarios import Crew, send
-from tests.support.members import KafkaPythonMember, places_of, wait_until_read, wait_until_shared
+from tests.support.members.kafka_python import KafkaPythonMember
+from tests.support.members.member import places_of
+from tests.support.members.waiting import wait_until_read, wait_until_shared
 
 if TYPE_CHECKING:
     from tests.compat.conftest import TopicMaker
