@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from tests.support.produce_fetch import produce_request, produced
 from tests.support.wire import build
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from barnabas.broker.context import Broker
@@ -41,19 +42,16 @@ ID = "payments"
 PROPERTIES = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.partitions": "1"}
 
 
-def run(tmp_path: Path, story: Callable[[Transactor], Awaitable[None]]) -> None:
-    """Tell a story of a broker with a topic `t` of two partitions that coordinates groups and transactions."""
-
-    async def main() -> None:
-        async with running_parts(tmp_path, PROPERTIES) as broker:
-            await make_topic(broker, "t", 2)
-            for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-                await internal_topics.make(broker, name)
-            await broker.groups.runtime.loaded()
-            await broker.transactions.runtime.loaded()
-            await story(Transactor(broker))
-
-    asyncio.run(main())
+@asynccontextmanager
+async def transacting(tmp_path: Path) -> AsyncIterator[Transactor]:
+    """A producer of a broker with a topic `t` of two partitions that coordinates groups and transactions."""
+    async with running_parts(tmp_path, PROPERTIES) as broker:
+        await make_topic(broker, "t", 2)
+        for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
+            await internal_topics.make(broker, name)
+        await broker.groups.runtime.loaded()
+        await broker.transactions.runtime.loaded()
+        yield Transactor(broker)
 
 
 class Transactor:
@@ -67,6 +65,16 @@ class Transactor:
     @property
     def partition(self) -> Partition:
         return self.broker.replicas.find("t", 0)
+
+    async def begin(self) -> None:
+        """A transaction with one record."""
+        assert await self.init() is ErrorCode.none
+        assert await self.send() is ErrorCode.none
+
+    async def commit(self) -> None:
+        """End the transaction, and wait until all its markers are written."""
+        assert await self.end() is ErrorCode.none
+        assert await asyncio.wait_for(self.settle(), 30) is TransactionState.COMPLETE_COMMIT
 
     async def init(self, **values: Any) -> ErrorCode:
         fields = {"transactional_id": self.name, "transaction_timeout": timedelta(minutes=1)} | values

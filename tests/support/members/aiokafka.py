@@ -10,7 +10,8 @@ from aiokafka.coordinator.assignors import range as by_range
 from aiokafka.coordinator.assignors import roundrobin
 from aiokafka.coordinator.assignors.sticky import sticky_assignor
 
-from tests.support.members.member import POLL_SECONDS, Committed, Listener, Member, Place, Read
+from tests.support.members.member import POLL_SECONDS, Committed, Member, Place, Read
+from tests.support.members.python_clients import Listener, settings
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
@@ -38,21 +39,7 @@ class AioKafkaMember(Member):
 
     async def _start(self) -> None:
         joining = self.joining
-        self.consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=joining.bootstrap,
-            group_id=joining.group,
-            auto_offset_reset=joining.reset,
-            enable_auto_commit=joining.commit_every_ms > 0,
-            auto_commit_interval_ms=joining.commit_every_ms or 1_000,
-            partition_assignment_strategy=[self.ASSIGNORS[name] for name in joining.assignors],
-            group_instance_id=joining.instance,
-            session_timeout_ms=joining.session_ms,
-            heartbeat_interval_ms=min(200, joining.session_ms // 3),
-            max_poll_interval_ms=max(joining.poll_interval_ms, joining.session_ms),
-            metadata_max_age_ms=500,
-            fetch_max_wait_ms=50,
-            retry_backoff_ms=50,
-        )
+        self.consumer = aiokafka.AIOKafkaConsumer(**settings(joining, self.ASSIGNORS))
         if joining.assigned:
             self.consumer.assign([aiokafka.TopicPartition(*place) for place in joining.assigned])
         else:

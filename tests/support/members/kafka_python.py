@@ -9,7 +9,8 @@ from kafka.coordinator.assignors import cooperative_sticky, roundrobin
 from kafka.coordinator.assignors import range as by_range
 from kafka.coordinator.assignors.sticky import sticky_assignor
 
-from tests.support.members.member import Committed, Listener, Member, Place, Read
+from tests.support.members.member import Committed, Member, Place, Read
+from tests.support.members.python_clients import Listener, settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,21 +36,7 @@ class KafkaPythonMember(Member):
     def open(self) -> None:
         joining = self.joining
         self.consumer: Any = kafka.KafkaConsumer(
-            bootstrap_servers=joining.bootstrap,
-            group_id=joining.group,
-            auto_offset_reset=joining.reset,
-            enable_auto_commit=joining.commit_every_ms > 0,
-            auto_commit_interval_ms=joining.commit_every_ms or 1_000,
-            partition_assignment_strategy=[self.ASSIGNORS[name] for name in joining.assignors],
-            group_instance_id=joining.instance,
-            session_timeout_ms=joining.session_ms,
-            heartbeat_interval_ms=min(200, joining.session_ms // 3),
-            max_poll_interval_ms=max(joining.poll_interval_ms, joining.session_ms),
-            metadata_max_age_ms=500,
-            fetch_max_wait_ms=50,
-            retry_backoff_ms=50,
-            reconnect_backoff_ms=20,
-            reconnect_backoff_max_ms=200,
+            **settings(joining, self.ASSIGNORS), reconnect_backoff_ms=20, reconnect_backoff_max_ms=200
         )
         if joining.assigned:
             self.consumer.assign([kafka.TopicPartition(*place) for place in joining.assigned])

@@ -196,18 +196,3 @@ class Member(threading.Thread, ABC):
     def changed(self, given: bool, places: Iterable[Any]) -> None:
         """Note what the client says it was given or lost."""
         self.changes.append(Change(given, frozenset(Place(place.topic, place.partition) for place in places)))
-
-
-class Listener:
-    """Tells a member what its client was given or lost; the two Python clients call it by the same names."""
-
-    def __init__(self, member: Member) -> None:
-        self._member = member
-
-    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
-        """Note what was taken."""
-        self._member.changed(False, revoked)
-
-    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
-        """Note what was given."""
-        self._member.changed(True, assigned)

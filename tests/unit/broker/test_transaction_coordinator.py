@@ -15,14 +15,14 @@ from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import MAX_EPOCH
 from barnabas.model.errors import ErrorCode, NotLeaderOrFollower
 from barnabas.protocol.transaction_records import TransactionLogKey, TransactionRecord
-from tests.support.transactor import ID, Transactor, run
+from tests.support.transactor import ID, transacting
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_an_overdue_transaction_of_a_producer_with_no_epoch_left_is_aborted_with_a_new_id(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_an_overdue_transaction_of_a_producer_with_no_epoch_left_is_aborted_with_a_new_id(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         ((shard, machine),) = transactor.broker.transactions.runtime.machines()
         value = machine.transactions[ID]._replace(producer_epoch=MAX_EPOCH - 1)
@@ -38,11 +38,9 @@ def test_an_overdue_transaction_of_a_producer_with_no_epoch_left_is_aborted_with
         assert transactor.producer == (machine.transactions[ID].producer_id, 0)
         assert await transactor.send() is ErrorCode.none
 
-    run(tmp_path, story)
 
-
-def test_a_transaction_that_grows_too_large_costs_nobody_the_coordinator(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_transaction_that_grows_too_large_costs_nobody_the_coordinator(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         ((shard, machine),) = transactor.broker.transactions.runtime.machines()
         log = shard.partition.log
@@ -52,14 +50,11 @@ def test_a_transaction_that_grows_too_large_costs_nobody_the_coordinator(tmp_pat
         log.config = enough
         assert await transactor.add() is ErrorCode.none
 
-    run(tmp_path, story)
-
 
 @pytest.mark.parametrize("still_leads", [True, False])
-def test_a_producer_is_fenced_by_a_coordinator_that_is_sure_to_be_one(tmp_path: Path, still_leads: bool) -> None:
-    async def story(transactor: Transactor) -> None:
-        assert await transactor.init() is ErrorCode.none
-        assert await transactor.send() is ErrorCode.none
+async def test_a_producer_is_fenced_by_a_coordinator_that_is_sure_to_be_one(tmp_path: Path, still_leads: bool) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         log = transactor.broker.replicas.find(TRANSACTION_STATE, 0)
         end = log.log.log_end_offset
         log.leader = PartitionLeader(
@@ -76,11 +71,9 @@ def test_a_producer_is_fenced_by_a_coordinator_that_is_sure_to_be_one(tmp_path: 
             log.fail(NotLeaderOrFollower("another broker leads"))
         assert await ending is (ErrorCode.producer_fenced if still_leads else ErrorCode.not_coordinator)
 
-    run(tmp_path, story)
 
-
-def test_ids_that_do_not_fit_into_one_batch_are_forgotten_in_several(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_ids_that_do_not_fit_into_one_batch_are_forgotten_in_several(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         for number in range(3):
             await transactor.init(transactional_id=f"{number}" * 40)
         ((shard, machine),) = transactor.broker.transactions.runtime.machines()
@@ -90,5 +83,3 @@ def test_ids_that_do_not_fit_into_one_batch_are_forgotten_in_several(tmp_path: P
         shard.tell(lambda machine, now_ms: machine.expire(TimerKey(EXPIRY), late))
         assert shard.machine is machine
         assert not machine.transactions
-
-    run(tmp_path, story)

@@ -15,53 +15,46 @@ from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.conversion import zero
 from tests.support.images import CALLER
-from tests.support.transactor import ID, Transactor, run
+from tests.support.transactor import ID, transacting
 from tests.support.wire import build
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_batch_adds_its_partition_and_the_end_is_a_marker_with_the_next_epoch(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_batch_adds_its_partition_and_the_end_is_a_marker_with_the_next_epoch(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         assert await transactor.init() is ErrorCode.none
         first = transactor.producer
         assert await transactor.send() is ErrorCode.none
         assert await transactor.send(1) is ErrorCode.none
         log = transactor.partition.log
         assert log.first_unstable_offset == 0
-        assert await transactor.end() is ErrorCode.none
-        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        await transactor.commit()
         assert log.first_unstable_offset is None
         assert log.log_end_offset == 3
         assert transactor.producer == (first[0], first[1] + 1)
         assert await transactor.send(2, producer=first) is ErrorCode.invalid_producer_epoch
         assert await transactor.send(0) is ErrorCode.none
 
-    run(tmp_path, story)
 
-
-def test_whoever_registers_again_takes_no_producer_id(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_whoever_registers_again_takes_no_producer_id(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         for _ in range(3):
             assert await transactor.init() is ErrorCode.none
         assert await transactor.broker.producer_ids.next() == transactor.producer[0] + 1
 
-    run(tmp_path, story)
 
-
-def test_an_end_of_an_id_that_nobody_registered_takes_no_producer_id(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_an_end_of_an_id_that_nobody_registered_takes_no_producer_id(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         first = await transactor.broker.producer_ids.next()
         transactor.producer = first, 0
         assert await transactor.end() is ErrorCode.invalid_producer_id_mapping
         assert await transactor.broker.producer_ids.next() == first + 1
 
-    run(tmp_path, story)
 
-
-def test_older_producers_add_partitions_first(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_older_producers_add_partitions_first(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         assert await transactor.send(version=10) is ErrorCode.invalid_txn_state
         assert await transactor.send(version=11) is ErrorCode.transaction_abortable
@@ -75,11 +68,9 @@ def test_older_producers_add_partitions_first(tmp_path: Path) -> None:
         assert await transactor.settle() is TransactionState.COMPLETE_ABORT
         assert transactor.partition.log.has_aborted
 
-    run(tmp_path, story)
 
-
-def test_questions_of_one_request_are_answered_each_in_its_place(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_questions_of_one_request_are_answered_each_in_its_place(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         producer_id, epoch = transactor.producer
         asked = [
@@ -100,11 +91,9 @@ def test_questions_of_one_request_are_answered_each_in_its_place(tmp_path: Path)
         ]
         assert codes == [ErrorCode.producer_fenced, ErrorCode.none]
 
-    run(tmp_path, story)
 
-
-def test_a_new_producer_fences_the_old_one(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_new_producer_fences_the_old_one(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         zombie = transactor.producer
         await transactor.send()
@@ -120,12 +109,10 @@ def test_a_new_producer_fences_the_old_one(tmp_path: Path) -> None:
         transactor.producer = heir
         assert await transactor.send(0) is ErrorCode.none
 
-    run(tmp_path, story)
-
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, version: int) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, version: int) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         for offset, commit in ((5, False), (7, True)):
             if version < 5:
@@ -146,13 +133,10 @@ def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, version
             await transactor.settle()
             assert transactor.offset() == (offset if commit else None)
 
-    run(tmp_path, story)
 
-
-def test_transactions_are_listed_and_described(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+async def test_transactions_are_listed_and_described(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
 
         def listed(**values: Any) -> list[str]:
             request = zero(ListTransactionsRequest, **({"duration_filter": -1} | values))
@@ -168,5 +152,3 @@ def test_transactions_are_listed_and_described(tmp_path: Path) -> None:
         assert (found.transaction_state, found.topics[0].topic, found.topics[0].partitions) == ("Ongoing", "t", (0,))
         assert missing.error_code is ErrorCode.transactional_id_not_found
         assert empty.error_code is ErrorCode.invalid_request
-
-    run(tmp_path, story)

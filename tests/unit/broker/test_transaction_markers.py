@@ -21,7 +21,7 @@ from barnabas.model.errors import ErrorCode, RequestTimedOut
 from barnabas.protocol import codec
 from barnabas.protocol.apis import ApiKey
 from tests.support.images import CALLER
-from tests.support.transactor import ID, NOW, Transactor, run
+from tests.support.transactor import ID, NOW, Transactor, transacting
 from tests.support.wire import build
 
 if TYPE_CHECKING:
@@ -30,32 +30,6 @@ if TYPE_CHECKING:
 
     from barnabas.machines.controller.image import PartitionImage
     from barnabas.model.ids import TopicPartition
-
-
-def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
-        producer_id, epoch = transactor.producer
-        marker = {
-            "producer_id": producer_id,
-            "producer_epoch": epoch,
-            "topics": [{"name": "t", "partition_indexes": [0, 9]}],
-        }
-        request = build(WriteTxnMarkersRequest, {"markers": [marker]})
-        response = await write_txn_markers(transactor.broker, request, CALLER)
-        codes = [part.error_code for part in response.markers[0].topics[0].partitions]
-        assert codes == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
-        assert transactor.partition.log.first_unstable_offset is None
-
-    run(tmp_path, story)
-
-
-def led_with_a_follower(partition: Partition) -> PartitionLeader:
-    end = partition.log.log_end_offset
-    return PartitionLeader(
-        broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
-    )
 
 
 async def ask_for_ends(transactor: Transactor, *indexes: int) -> list[ErrorCode]:
@@ -67,10 +41,24 @@ async def ask_for_ends(transactor: Transactor, *indexes: int) -> list[ErrorCode]
     return [part.error_code for part in response.markers[0].topics[0].partitions]
 
 
-def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_others(
+async def test_a_hanging_transaction_can_be_ended_by_hand(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
+        assert await ask_for_ends(transactor, 0, 9) == [ErrorCode.none, ErrorCode.unknown_topic_or_partition]
+        assert transactor.partition.log.first_unstable_offset is None
+
+
+def led_with_a_follower(partition: Partition) -> PartitionLeader:
+    end = partition.log.log_end_offset
+    return PartitionLeader(
+        broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
+    )
+
+
+async def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(transactor: Transactor) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         assert await transactor.answer(transactor.produce((0, 1))) == [ErrorCode.none] * 2
         stuck = transactor.broker.replicas.find("t", 1)
@@ -89,10 +77,8 @@ def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_of_othe
         stuck.fetched_by(7, 5, 0, end + 2, 0.0)
         assert await again == [ErrorCode.none]
 
-    run(tmp_path, story)
 
-
-def test_the_time_after_which_a_late_marker_is_forgotten_is_its_own(
+async def test_the_time_after_which_a_late_marker_is_forgotten_is_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next transaction of an older producer ends with the same marker, and that one is late too."""
@@ -100,7 +86,7 @@ def test_the_time_after_which_a_late_marker_is_forgotten_is_its_own(
     monkeypatch.setattr(asked_markers, "KEPT_SECONDS", 12345.0)  # as long as nothing else waits
     forget_the_first: list[Callable[[], None]] = []
 
-    async def story(transactor: Transactor) -> None:
+    async with transacting(tmp_path) as transactor:
         loop = asyncio.get_running_loop()
         call_later = loop.call_later
 
@@ -110,8 +96,7 @@ def test_the_time_after_which_a_late_marker_is_forgotten_is_its_own(
             return call_later(delay, callback, *args, **how)
 
         monkeypatch.setattr(loop, "call_later", held)
-        await transactor.init()
-        await transactor.send()
+        await transactor.begin()
         partition = transactor.partition
         partition.leader = led_with_a_follower(partition)
         end = partition.log.log_end_offset
@@ -124,18 +109,15 @@ def test_the_time_after_which_a_late_marker_is_forgotten_is_its_own(
         assert await ask_for_ends(transactor, 0) == [ErrorCode.request_timed_out]
         assert partition.log.log_end_offset == end + 2, "it is known that the second one is written"
 
-    run(tmp_path, story)
 
-
-def test_what_became_of_a_late_marker_is_not_told_in_another_leadership(
+async def test_what_became_of_a_late_marker_is_not_told_in_another_leadership(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between them another leader may have written it, and the next transaction may have begun."""
     monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
 
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         replicas, former = transactor.broker.replicas, transactor.partition
         alone = former.leader
         former.leader = led_with_a_follower(former)
@@ -147,18 +129,15 @@ def test_what_became_of_a_late_marker_is_not_told_in_another_leadership(
         assert await ask_for_ends(transactor, 0) == [ErrorCode.none]
         assert former.log.log_end_offset == end + 2
 
-    run(tmp_path, story)
 
-
-def test_a_coordinator_asks_again_later_for_a_marker_that_was_not_committed_in_time(
+async def test_a_coordinator_asks_again_later_for_a_marker_that_was_not_committed_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
     monkeypatch.setattr(markers, "RETRY", 3600)
 
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         late = [RequestTimedOut("its followers hang")] * 2
         write = markers.MarkerWriter.write
 
@@ -169,34 +148,26 @@ def test_a_coordinator_asks_again_later_for_a_marker_that_was_not_committed_in_t
                 write(writer, tp, marker, done)
 
         monkeypatch.setattr(markers.MarkerWriter, "write", late_twice)
-        assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
+        await transactor.commit()
         assert not late
 
-    run(tmp_path, story)
 
-
-def test_a_partition_that_knows_a_later_epoch_needs_no_marker(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+async def test_a_partition_that_knows_a_later_epoch_needs_no_marker(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         producer_id, epoch = transactor.producer
         transactor.partition.end_transaction(Marker(producer_id, epoch + 5, 0, commit=False, bumped=True), NOW)
-        assert await transactor.end() is ErrorCode.none
-        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        await transactor.commit()
         assert await transactor.init() is ErrorCode.none
 
-    run(tmp_path, story)
 
-
-def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
+async def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
 
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         producer_id, _ = transactor.producer
         entry = transactor.partition.log._producers._entries[producer_id]
         entry.coordinator_epoch = 9
@@ -205,18 +176,15 @@ def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
         entry.coordinator_epoch = 0
         assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
 
-    run(tmp_path, story)
-
 
 @pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS])
-def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tried_again(
+async def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str
 ) -> None:
     monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
 
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         await transactor.commit_offset(5)
         reasons = [ZeroDivisionError("nobody foresaw it")] * 2
         end_transaction = Partition.end_transaction
@@ -227,23 +195,19 @@ def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_is_tri
             return end_transaction(partition, marker, now_ms)
 
         monkeypatch.setattr(Partition, "end_transaction", fails_twice)
-        assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
+        await transactor.commit()
         assert transactor.partition.log.first_unstable_offset is None
         assert transactor.offset() == 5
 
-    run(tmp_path, story)
-
 
 @pytest.mark.parametrize("behind", [False, True])
-def test_a_partition_that_is_not_known_was_deleted_unless_the_broker_has_not_heard_of_all(
+async def test_a_partition_that_is_not_known_was_deleted_unless_the_broker_has_not_heard_of_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind: bool
 ) -> None:
     monkeypatch.setattr(markers, "RETRY", 0.01)
 
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         metadata, looked = transactor.broker.metadata, 0
         known = metadata.partition
 
@@ -254,22 +218,18 @@ def test_a_partition_that_is_not_known_was_deleted_unless_the_broker_has_not_hea
 
         monkeypatch.setattr(metadata, "partition", unknown_at_first)
         metadata.is_behind = behind
-        assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
+        await transactor.commit()
         assert (transactor.partition.log.first_unstable_offset is None) == behind, "whether the marker was written"
         assert looked == (3 if behind else 1)
 
-    run(tmp_path, story)
 
-
-def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_again(
+async def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(markers, "RETRY_LATER", 0.01)
 
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         reasons = [ZeroDivisionError("nobody foresaw it")]
         leaders = markers.MarkerWriter.leaders
 
@@ -281,21 +241,18 @@ def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_a
 
         monkeypatch.setattr(markers.MarkerWriter, "leaders", elsewhere_at_first)
         monkeypatch.setattr(transactor.broker.cluster.peers, "ask", ask)
-        assert await transactor.end() is ErrorCode.none
-        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
+        await transactor.commit()
         assert not reasons
 
-    run(tmp_path, story)
 
-
-def test_what_comes_up_while_another_broker_is_asked_goes_to_it_together(
+async def test_what_comes_up_while_another_broker_is_asked_goes_to_it_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three producers write and commit at once; coordinator and partitions are taken for another broker's."""
     asked: list[int] = []
     may_answer = asyncio.Event()
 
-    async def story(transactor: Transactor) -> None:
+    async with transacting(tmp_path) as transactor:
         broker = transactor.broker
 
         class Channel:
@@ -332,17 +289,14 @@ def test_what_comes_up_while_another_broker_is_asked_goes_to_it_together(
         assert states == [TransactionState.COMPLETE_COMMIT] * 3
         assert asked == [3, 1, 2]
 
-    run(tmp_path, story)
 
-
-def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(
+async def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(markers, "RETRY_LATER", 0.001)
 
-    async def story(transactor: Transactor) -> None:
-        await transactor.init()
-        await transactor.send()
+    async with transacting(tmp_path) as transactor:
+        await transactor.begin()
         ((shard, machine),) = transactor.broker.transactions.runtime.machines()
         assert await transactor.end() is ErrorCode.none
         too_few, looked = Partition.too_few_in_sync, 0
@@ -362,5 +316,3 @@ def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(
         log.config = enough
         assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
         assert shard.machine is machine
-
-    run(tmp_path, story)

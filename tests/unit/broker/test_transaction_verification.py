@@ -14,16 +14,16 @@ from barnabas.broker.partition import GIVEN_UP, Marker
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode, InvalidTxnState, OutOfOrderSequence
 from barnabas.net.reply import HANG_UP, Parked
-from tests.support.transactor import NOW, Transactor, run
+from tests.support.transactor import NOW, transacting
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_batch_comes_again_whose_topic_the_coordinator_does_not_know_yet(
+async def test_a_batch_comes_again_whose_topic_the_coordinator_does_not_know_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(transactor: Transactor) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         codes = [ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted]
         ask = transactor.broker.transactions._add_or_verify
@@ -36,11 +36,9 @@ def test_a_batch_comes_again_whose_topic_the_coordinator_does_not_know_yet(
         assert await transactor.send() is ErrorCode.not_enough_replicas
         assert await transactor.send() is ErrorCode.none
 
-    run(tmp_path, story)
 
-
-def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         partition = transactor.partition
         guard = partition.begin_verification(7, 0, 0.0, 0)
         assert guard is not None
@@ -48,11 +46,9 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(tm
         with pytest.raises(InvalidTxnState):
             partition.end_verification(7, 0, guard, 0)
 
-    run(tmp_path, story)
 
-
-def test_a_marker_that_comes_twice_leaves_the_next_transaction_alone(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_marker_that_comes_twice_leaves_the_next_transaction_alone(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         partition = transactor.partition
         marker = Marker(7, 1, 0, commit=True, bumped=True)
         partition.end_transaction(marker, NOW)
@@ -66,34 +62,28 @@ def test_a_marker_that_comes_twice_leaves_the_next_transaction_alone(tmp_path: P
         with pytest.raises(InvalidTxnState):
             partition.end_verification(7, 1, guard, 0)
 
-    run(tmp_path, story)
-
 
 @pytest.mark.parametrize("epoch", [0, 30_000])
-def test_a_batch_of_another_epoch_leaves_a_question_alone(tmp_path: Path, epoch: int) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_batch_of_another_epoch_leaves_a_question_alone(tmp_path: Path, epoch: int) -> None:
+    async with transacting(tmp_path) as transactor:
         partition = transactor.partition
         guard = partition.begin_verification(7, 1, 0.0, 0)
         assert guard is not None
         assert partition.begin_verification(7, epoch, 0.0, 0) is not guard
         partition.end_verification(7, 1, guard, 0)
 
-    run(tmp_path, story)
 
-
-def test_a_batch_of_another_transactional_id_leaves_a_question_alone(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_batch_of_another_transactional_id_leaves_a_question_alone(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         guard = transactor.partition.begin_verification(*transactor.producer, 0.0, 0)
         assert guard is not None
         assert await transactor.send(transactional_id="stranger") is ErrorCode.invalid_producer_id_mapping
         transactor.partition.end_verification(*transactor.producer, guard, 0)
 
-    run(tmp_path, story)
 
-
-def test_offsets_that_a_group_refuses_leave_a_question_alone(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_offsets_that_a_group_refuses_leave_a_question_alone(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         partition = transactor.broker.replicas.find(CONSUMER_OFFSETS, 0)
         guard = partition.begin_verification(*transactor.producer, 0.0)
@@ -101,11 +91,9 @@ def test_offsets_that_a_group_refuses_leave_a_question_alone(tmp_path: Path) -> 
         assert await transactor.commit_offset(5, generation_id=7) is ErrorCode.illegal_generation
         partition.end_verification(*transactor.producer, guard)
 
-    run(tmp_path, story)
 
-
-def test_questions_that_nobody_comes_back_to_are_forgotten(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_questions_that_nobody_comes_back_to_are_forgotten(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         partition = transactor.partition
         for producer_id in range(100):
             partition.begin_verification(producer_id, 0, float(producer_id), 0)
@@ -115,11 +103,9 @@ def test_questions_that_nobody_comes_back_to_are_forgotten(tmp_path: Path) -> No
         assert set(partition._verifying) == {(3, 0), (100, 0)}
         partition.end_verification(3, 0, kept, 0)
 
-    run(tmp_path, story)
 
-
-def test_a_batch_does_not_overtake_one_that_was_told_to_come_again(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_batch_does_not_overtake_one_that_was_told_to_come_again(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         partition = transactor.partition
         guard = partition.begin_verification(7, 0, 0.0, 0)
         assert guard is not None
@@ -132,13 +118,11 @@ def test_a_batch_does_not_overtake_one_that_was_told_to_come_again(tmp_path: Pat
         with pytest.raises(OutOfOrderSequence):
             partition.end_verification(8, 1, late, 5, bumped=True)
 
-    run(tmp_path, story)
 
-
-def test_a_partition_that_is_led_while_the_coordinator_is_asked_for_another_has_its_batch_come_again(
+async def test_a_partition_that_is_led_while_the_coordinator_is_asked_for_another_has_its_batch_come_again(
     tmp_path: Path,
 ) -> None:
-    async def story(transactor: Transactor) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         led = transactor.broker.replicas._by_wire
         other = led.pop(("t", 1))
@@ -147,17 +131,14 @@ def test_a_partition_that_is_led_while_the_coordinator_is_asked_for_another_has_
         assert await transactor.answer(coming) == [ErrorCode.none, ErrorCode.not_enough_replicas]
         assert other.log.first_unstable_offset is None
         assert await transactor.answer(transactor.produce((1,))) == [ErrorCode.none]
-        assert await transactor.end() is ErrorCode.none
-        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        await transactor.commit()
         assert transactor.partition.log.first_unstable_offset is other.log.first_unstable_offset is None
 
-    run(tmp_path, story)
 
-
-def test_a_marker_that_comes_while_the_coordinator_is_asked_for_another_partition_has_the_batch_come_again(
+async def test_a_marker_that_comes_while_the_coordinator_is_asked_for_another_partition_has_the_batch_come_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(transactor: Transactor) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         assert [await transactor.add(index) for index in (0, 1)] == [ErrorCode.none] * 2
         assert await transactor.send(version=11) is ErrorCode.none
@@ -175,11 +156,9 @@ def test_a_marker_that_comes_while_the_coordinator_is_asked_for_another_partitio
         assert codes == [ErrorCode.not_enough_replicas, ErrorCode.transaction_abortable]
         assert transactor.partition.log.first_unstable_offset is None
 
-    run(tmp_path, story)
 
-
-def test_a_marker_that_comes_while_a_batch_is_rewritten_has_it_come_again(tmp_path: Path) -> None:
-    async def story(transactor: Transactor) -> None:
+async def test_a_marker_that_comes_while_a_batch_is_rewritten_has_it_come_again(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
         await transactor.init()
         assert await transactor.send(version=11) is ErrorCode.transaction_abortable
         await transactor.add()
@@ -191,10 +170,8 @@ def test_a_marker_that_comes_while_a_batch_is_rewritten_has_it_come_again(tmp_pa
         assert await transactor.answer(rewritten, 11) == [ErrorCode.not_enough_replicas]
         assert partition.log.first_unstable_offset is None
 
-    run(tmp_path, story)
 
-
-def test_a_stop_does_not_wait_long_for_a_coordinator_that_hangs(
+async def test_a_stop_does_not_wait_long_for_a_coordinator_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactions, "STOP_SECONDS", 0.01)
@@ -202,7 +179,7 @@ def test_a_stop_does_not_wait_long_for_a_coordinator_that_hangs(
     async def hangs(*args: object, **options: object) -> None:
         await asyncio.Event().wait()
 
-    async def story(transactor: Transactor) -> None:
+    async with transacting(tmp_path) as transactor:
         broker = transactor.broker
         await transactor.init()
         monkeypatch.setattr(broker.cluster.peers, "ask", hangs)
@@ -213,5 +190,3 @@ def test_a_stop_does_not_wait_long_for_a_coordinator_that_hangs(
             await broker.transactions.stop()
         assert parked.answer is HANG_UP
         assert transactor.partition.log.log_end_offset == 0
-
-    run(tmp_path, story)
