@@ -88,7 +88,9 @@ def mutated(seed: bytes, mutations: list[tuple[float, str, bytes]]) -> bytes:
     return seed
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(seed=st.sampled_from(SEEDS), mutations=MUTATIONS)
 def test_requests_that_were_tampered_with(
     broker: Victim, seed: bytes, mutations: list[tuple[float, str, bytes]]
@@ -102,7 +104,9 @@ def test_requests_that_were_tampered_with(
                 pass
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(mutations=MUTATIONS, codec=st.integers(0, 4))
 def test_batches_that_were_tampered_with(broker: Victim, mutations: list[tuple[float, str, bytes]], codec: int) -> None:
     """Each is answered. What gets past the checks is looked at by `barnabas log check` when the broker has stopped."""

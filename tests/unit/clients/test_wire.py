@@ -120,7 +120,7 @@ class TestCoordinators:
 
         with (
             ScriptedBroker({FIND_COORDINATOR: (0, 6)}, {FIND_COORDINATOR: find}) as broker,
-            Cluster(broker.bootstrap, timeout=0.2) as cluster,
+            Cluster(broker.bootstrap, timeout=1) as cluster,
             pytest.raises(RequestRefused, match="not yet"),
         ):
             cluster.coordinators(["a"], cluster.deadline())
