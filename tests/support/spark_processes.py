@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class SparkProcesses:
         """Those of a driver that leads a session; executors run below workers whose folders are in `nodes`."""
         everybody = {seen.pid: seen for seen in _processes()}
         hosts = {seen.pid for seen in everybody.values() if "deploy.worker" in seen.words and str(nodes) in seen.words}
-        jvms = [seen.pid for seen in everybody.values() if seen.session == driver and "SparkSubmit" in seen.words]
-        executors = [
-            seen.pid
+        jvms = _grown(seen for seen in everybody.values() if seen.session == driver and "SparkSubmit" in seen.words)
+        executors = _grown(
+            seen
             for seen in everybody.values()
             if "CoarseGrainedExecutorBackend" in seen.words and _above(seen, everybody) & hosts
-        ]
+        )
         workers = [
             seen.pid
             for seen in everybody.values()
@@ -73,6 +73,12 @@ def _processes() -> Iterator[_Seen]:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             yield _Seen(int(folder.name), int(fields[1]), int(fields[3]), words)
+
+
+def _grown(found: Iterable[_Seen]) -> list[int]:
+    """Those which none of the others has just forked: a child looks like its parent until it runs its own program."""
+    parents = {seen.pid: seen.parent for seen in found}
+    return [pid for pid, parent in parents.items() if parent not in parents]
 
 
 def _above(seen: _Seen, everybody: dict[int, _Seen]) -> set[int]:
