@@ -78,12 +78,12 @@ class Load(threading.Thread):
         """Send again, and return when `count` more records were acknowledged."""
         enough = self.total() + count
         self._going.set()
-        wait_until(lambda: self.failures or self.total() >= enough, f"{count} more acknowledgements", 60, every=0.001)
+        wait_until(lambda: self.failures or self.total() >= enough, f"{count} more acknowledgements", 120, every=0.001)
 
     def drain(self) -> None:
         """Send nothing new and wait until everything sent was answered."""
         self._going.clear()
-        wait_until(lambda: self.failures or self.total() == sum(self.sent), "every record's acknowledgement", 60)
+        wait_until(lambda: self.failures or self.total() == sum(self.sent), "every record's acknowledgement", 120)
 
     def end(self) -> None:
         self._ending = True
@@ -113,7 +113,7 @@ def read_all(bootstrap: str, partition: int, count: int) -> list[tuple[int, int]
     )
     consumer.assign([TopicPartition(TOPIC, partition, 0)])
     found: list[tuple[int, int]] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     try:
         while time.monotonic() < deadline:
             for message in consumer.consume(10_000, timeout=0.2):
@@ -126,7 +126,7 @@ def read_all(bootstrap: str, partition: int, count: int) -> list[tuple[int, int]
                     raise KafkaException(error)
     finally:
         consumer.close()
-    raise AssertionError(f"{len(found)} of {count} records of partition {partition} came within a minute")
+    raise AssertionError(f"{len(found)} of {count} records of partition {partition} came within two minutes")
 
 
 def check_files(broker: Barnabas) -> None:

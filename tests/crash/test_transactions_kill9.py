@@ -82,7 +82,7 @@ class Teller(threading.Thread):
     def work(self, count: int) -> None:
         """Wait until it has made so many transfers more."""
         wanted = len(self.committed) + count
-        wait_until(lambda: len(self.committed) >= wanted, f"transfers of {self.name}", 60)
+        wait_until(lambda: len(self.committed) >= wanted, f"transfers of {self.name}", 120)
 
     def _transfer(self, number: int) -> list[Entry]:
         source = (self._number + number) % ACCOUNTS

@@ -140,7 +140,7 @@ class Stage:
                 raise AssertionError(f"broker {broker_id} ended by itself:\n{node.tail()}")
             self.cluster.start(broker_id, wait=False)
 
-    def settle(self, partitions: int, seconds: float = 60) -> None:
+    def settle(self, partitions: int, seconds: float = 120) -> None:
         """Wait until every partition has all its replicas in sync again."""
         wait_until(self._ready, "all brokers to be ready", seconds, every=0.2)
         everyone = set(self.cluster.nodes)

@@ -118,7 +118,7 @@ def test_no_transaction_is_torn_lost_read_after_an_abort_or_repeated(tmp_path: P
                 def done() -> bool:
                     return all(each.acknowledged >= wanted[each.name] for each in producers)
 
-                wait_until(done, f"{count} more records of each producer", 90)
+                wait_until(done, f"{count} more records of each producer", 180)
 
             def kill_broker(broker: int) -> None:
                 cluster.nodes[broker].kill()
@@ -128,7 +128,7 @@ def test_no_transaction_is_torn_lost_read_after_an_abort_or_repeated(tmp_path: P
 
             def copy(count: int) -> Copier:
                 copier = stack.enter_context(Copier(bootstrap, tmp_path / "copier.log"))
-                wait_until(lambda: copier.consumed() >= count or not copier.alive, "records to be copied", 90)
+                wait_until(lambda: copier.consumed() >= count or not copier.alive, "records to be copied", 180)
                 return copier
 
             go_on()
@@ -140,7 +140,7 @@ def test_no_transaction_is_torn_lost_read_after_an_abort_or_repeated(tmp_path: P
             kill_broker(cluster.leader(TOPIC, 0))
             copier.kill()
             go_on()
-            wait_until(lambda: copy(COPIED).wait(90) == 0, "the copier to reach the end", 90)
+            wait_until(lambda: copy(COPIED).wait(180) == 0, "the copier to reach the end", 180)
             history = workload.finish()
         copied = read_all(bootstrap, "copy", 1, 60)
         proxies = list(cluster.proxies.values())

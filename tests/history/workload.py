@@ -402,7 +402,7 @@ class Workload:
         """Why producers had to be replaced."""
         return [reason for producer in self.producers for reason in producer.fatal]
 
-    def finish(self, seconds: float = 90) -> History:
+    def finish(self, seconds: float = 180) -> History:
         """End all clients, read everything, and give the history."""
         for producer in self.producers:
             producer.end()
