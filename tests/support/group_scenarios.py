@@ -13,9 +13,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from tests.support.group_wire import owners
 from tests.support.members.member import Committed, Joining, Member, Place, places_of
 from tests.support.members.waiting import wait_for_members, wait_until_read, wait_until_shared
 from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +54,18 @@ def send(bootstrap: str, topic: str, partitions: int, count: int, prefix: str = 
         producer.produce(topic, value, partition=number % partitions)
     assert producer.flush(30) == 0
     return values
+
+
+def wait_for_shares(members: list[Member], shares: list[int]) -> None:
+    """Wait until members hold so many partitions: what is taken from one may be given to another a moment later."""
+    wait_for_members(members, lambda: [len(each.owned) for each in members] == shares, f"shares of {shares}", 60)
+
+
+def wait_until_stable(bootstrap: str, *groups: str) -> None:
+    """Wait until the broker has heard of all members of these groups that they hold what they should."""
+    with Connection(bootstrap) as connection:
+        for group in groups:
+            wait_until(lambda group=group: owners(connection, group)[0] == "Stable", f"{group} to be stable")  # type: ignore[misc]
 
 
 class GroupScenarios:
@@ -107,14 +121,14 @@ class GroupScenarios:
             wait_until_shared(members, places)
             members += [crew.join(topic, assignors=(assignor,)) for _ in range(2)]
             wait_until_shared(members, places)
-            assert [len(member.owned) for member in members] == [2, 2, 2], assignor
+            wait_for_shares(members, [2, 2, 2])
             sent = send(bootstrap, topic, 6, 60)
             wait_until_read(members, sent)
             for member in members:
                 assert {read.place for read in member.read} == member.owned, assignor
             members.pop(0).leave()
             wait_until_shared(members, places)
-            assert [len(member.owned) for member in members] == [3, 3], assignor
+            wait_for_shares(members, [3, 3])
             for member in members:
                 member.leave()
 

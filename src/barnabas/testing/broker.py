@@ -145,7 +145,7 @@ class Broker:
                 self.close()
             raise
 
-    def stop(self, timeout: float = 10.0) -> None:
+    def stop(self, timeout: float = 30.0) -> None:
         """Stop it cleanly; its data stays, and `start` brings it back on the same port. Raises BrokerFailed."""
         process = self._process
         if process is not None and process.poll() is None:

@@ -105,7 +105,7 @@ class Fault:
             self._ask_all("fired")
         return sum(self._last_fired.values())
 
-    def wait(self, times: int = 1, timeout: float = 10.0) -> None:
+    def wait(self, times: int = 1, timeout: float = 30.0) -> None:
         """Wait until it has happened so often. Raises TimeoutError; in a coroutine, `await asyncio.to_thread(...)`."""
         deadline = time.monotonic() + timeout
         while (fired := self.fired) < times:

@@ -153,7 +153,7 @@ class KafkaForTest(ABC):
         return [delivery.result() for delivery in sent]
 
     def records(
-        self, topic: str, count: int | None = None, *, timeout: float = 10.0
+        self, topic: str, count: int | None = None, *, timeout: float = 30.0
     ) -> list[ConsumerRecord[bytes, bytes]]:
         """What is in a topic, read from its beginning without a group, partition by partition in order.
 
@@ -175,7 +175,7 @@ class KafkaForTest(ABC):
                 found += consumer.poll(left)
         return found
 
-    def values(self, topic: str, count: int | None = None, *, timeout: float = 10.0) -> list[str | None]:
+    def values(self, topic: str, count: int | None = None, *, timeout: float = 30.0) -> list[str | None]:
         """The values of what `records` finds, as text."""
         return [
             None if record.value is None else record.value.decode()

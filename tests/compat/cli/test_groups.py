@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support import java
-from tests.support.group_scenarios import Crew, send
+from tests.support.group_scenarios import Crew, send, wait_until_stable
 from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
 from tests.support.members.member import Committed, Place, places_of
 from tests.support.members.waiting import wait_until_shared
@@ -63,6 +63,7 @@ def test_list_and_describe_agree_with_kafka_consumer_groups(
     crew.kind = ConfluentConsumerProtocolMember
     news = [crew.join(topic, group=consumer) for _ in range(2)]
     wait_until_shared(news, places_of(topic, 3))
+    wait_until_stable(bootstrap, classic, consumer)
     news[0].commit({Place(topic, 1): Committed(5)})
     made = groups("--reset-offsets", "--group", idle, "--topic", topic, "--to-offset", "3", "--execute")
     assert made.returncode == 0, made.stderr

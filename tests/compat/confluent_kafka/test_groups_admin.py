@@ -14,7 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from tests.support.group_scenarios import Crew, send
+from tests.support.group_scenarios import Crew, send, wait_until_stable
 from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
 from tests.support.members.member import Committed, Place, places_of
 from tests.support.members.waiting import wait_until_read, wait_until_shared
@@ -42,6 +42,7 @@ def test_groups_are_listed_by_state_and_kind(admin: AdminClient, new_topic: Topi
     crew.kind = ConfluentConsumerProtocolMember
     stays = crew.join(topic, group=f"{crew.group}-new")
     wait_until_shared([stays], places_of(topic, 1))
+    wait_until_stable(crew.bootstrap, f"{crew.group}-new")
     listed = {group.group_id: group for group in admin.list_consumer_groups().result(30).valid}
     assert listed[crew.group].state is ConsumerGroupState.EMPTY
     assert listed[crew.group].type is ConsumerGroupType.CLASSIC
@@ -64,6 +65,7 @@ def test_a_group_is_described(
     crew.kind = kind
     members = [crew.join(topic, instance=name) for name in ("desk-1", "desk-2")]
     wait_until_shared(members, places_of(topic, 4))
+    wait_until_stable(crew.bootstrap, crew.group)
     described = admin.describe_consumer_groups([crew.group])[crew.group].result(30)
     assert described.state is ConsumerGroupState.STABLE
     assert described.coordinator.port == int(crew.bootstrap.rpartition(":")[2])

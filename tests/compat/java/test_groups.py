@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support import java
-from tests.support.group_scenarios import Crew, send
+from tests.support.group_scenarios import Crew, send, wait_until_stable
 from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
 from tests.support.members.member import Committed, Place, places_of
 from tests.support.members.waiting import wait_until_shared
@@ -82,6 +82,7 @@ def test_groups_are_listed_described_and_deleted(
     for member in (old, new):
         wait_until_shared([member], places_of(topic, 2))
         member.commit({Place(topic, 0): Committed(7, leader_epoch=0)})
+    wait_until_stable(bootstrap, old_group, new_group)
     both = ("--group", old_group, "--group", new_group)
 
     listed = groups.table("--list", "--state")
