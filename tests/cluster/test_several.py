@@ -22,11 +22,11 @@ def test_three_brokers_start_together_and_stop_together(tmp_path: Path) -> None:
     with Process("three brokers", words, tmp_path / "brokers.log") as brokers:
         wait_until(lambda: len(re.findall(r"is ready on", brokers.output())) == 3, "three brokers to be ready")
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"})
-        wait_until(lambda: len(admin.list_topics(timeout=10).brokers) == 3, "three brokers to be known")
+        wait_until(lambda: len(admin.list_topics(timeout=30).brokers) == 3, "three brokers to be known")
         admin.create_topics([NewTopic("t", 3, 3)])["t"].result(30)
 
         def leaders() -> set[int]:
-            return {each.leader for each in admin.list_topics("t", timeout=10).topics["t"].partitions.values()}
+            return {each.leader for each in admin.list_topics("t", timeout=30).topics["t"].partitions.values()}
 
         wait_until(lambda: leaders() == {0, 1, 2}, "each broker to lead a partition")
         assert brokers.stop() == 0

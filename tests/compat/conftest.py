@@ -67,5 +67,5 @@ def new_topic(admin: AdminClient) -> TopicMaker:
 
 def has_leaders(client: AdminClient | Producer, topic: str, partitions: int) -> bool:
     """Whether clients are told of this topic, with a leader for each of its partitions."""
-    found = client.list_topics(topic, timeout=10).topics[topic].partitions
+    found = client.list_topics(topic, timeout=30).topics[topic].partitions
     return len(found) == partitions and all(partition.leader >= 0 for partition in found.values())

@@ -274,4 +274,4 @@ class EagerAndCooperative(GroupScenarios):
 def create(admin: AdminClient, topic: str, partitions: int) -> None:
     """Make a topic with this name."""
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-    wait_until(lambda: len(admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions, topic)
+    wait_until(lambda: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == partitions, topic)

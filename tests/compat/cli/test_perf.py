@@ -53,7 +53,7 @@ def shape(text: str) -> str:
 
 def end_of(bootstrap: str, topic: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "x"})
-    end: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[1]
+    end: int = consumer.get_watermark_offsets(TopicPartition(topic, 0), 30)[1]
     consumer.close()
     return end
 
@@ -231,7 +231,7 @@ class TestConsumerPerf:
         assert done.stdout.splitlines()[2].split(", ")[4] == "0"
 
     def test_a_topic_that_is_not_there(self, ours: Ours, unused_topic: str) -> None:
-        done = ours("consumer-perf", "--topic", unused_topic, "--num-records", 1, "--timeout", 5000)
+        done = ours("consumer-perf", "--topic", unused_topic, "--num-records", 1, "--timeout", 30_000)
         assert done.returncode == 1
         assert "Unknown topic or partition" in done.stderr
 

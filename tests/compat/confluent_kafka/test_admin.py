@@ -55,7 +55,7 @@ def test_a_topic_is_made_listed_described_and_deleted(admin: AdminClient, unused
     config = {"retention.ms": "3600000", "cleanup.policy": "compact,delete"}
     admin.create_topics([NewTopic(unused_topic, 3, 1, config=config)])[unused_topic].result(30)
     wait_until(lambda: has_leaders(admin, unused_topic, 3), "leaders")
-    listed = admin.list_topics(timeout=10)
+    listed = admin.list_topics(timeout=30)
     assert unused_topic in listed.topics
     described = admin.describe_topics(TopicCollection([unused_topic]))[unused_topic].result(30)
     assert described.name == unused_topic
@@ -70,7 +70,7 @@ def test_a_topic_is_made_listed_described_and_deleted(admin: AdminClient, unused
     found = configs(admin, ResourceType.TOPIC, unused_topic)
     assert {key: found[key].value for key in config} == config
     admin.delete_topics([unused_topic])[unused_topic].result(30)
-    wait_until(lambda: unused_topic not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    wait_until(lambda: unused_topic not in admin.list_topics(timeout=30).topics, "the topic to be gone")
 
 
 def test_a_deleted_topic_comes_back_empty_with_another_id(
@@ -80,7 +80,7 @@ def test_a_deleted_topic_comes_back_empty_with_another_id(
     fill(bootstrap, topic, 10)
     first = admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id
     admin.delete_topics([topic])[topic].result(30)
-    wait_until(lambda: topic not in admin.list_topics(timeout=10).topics, "the topic to be gone")
+    wait_until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic to be gone")
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     wait_until(lambda: has_leaders(admin, topic, 1), "leaders")
     assert str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id) != str(first)
@@ -94,7 +94,7 @@ def test_the_brokers_defaults_decide_where_nothing_is_said(admin: AdminClient, u
 
 
 def test_a_manual_assignment_is_followed(admin: AdminClient, unused_topic: str) -> None:
-    [broker] = admin.list_topics(timeout=10).brokers
+    [broker] = admin.list_topics(timeout=30).brokers
     topic = NewTopic(unused_topic, num_partitions=2, replica_assignment=[[broker], [broker]])
     admin.create_topics([topic])[unused_topic].result(30)
     wait_until(lambda: has_leaders(admin, unused_topic, 2), "leaders")
@@ -102,7 +102,7 @@ def test_a_manual_assignment_is_followed(admin: AdminClient, unused_topic: str) 
 
 def test_validation_alone_makes_nothing(admin: AdminClient, unused_topic: str) -> None:
     admin.create_topics([NewTopic(unused_topic, 1, 1)], validate_only=True)[unused_topic].result(30)
-    assert unused_topic not in admin.list_topics(timeout=10).topics
+    assert unused_topic not in admin.list_topics(timeout=30).topics
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_topic_that_makes_no_sense_is_refused(admin: AdminClient, topic: NewTo
     error = refusal(admin.create_topics([topic])[topic.topic])
     assert error.code() == code
     assert error.str()
-    assert "refused" not in admin.list_topics(timeout=10).topics
+    assert "refused" not in admin.list_topics(timeout=30).topics
 
 
 def test_a_name_is_given_once(admin: AdminClient, new_topic: TopicMaker) -> None:
@@ -210,7 +210,7 @@ def test_altering_all_at_once_forgets_the_rest(admin: AdminClient, new_topic: To
 
 
 def test_broker_configs_are_told_and_altered(admin: AdminClient, new_topic: TopicMaker) -> None:
-    [broker] = admin.list_topics(timeout=10).brokers
+    [broker] = admin.list_topics(timeout=30).brokers
     before = configs(admin, ResourceType.BROKER, str(broker))
     assert before["log.segment.bytes"].value == "1073741824"
     assert before["log.dirs"].is_read_only
@@ -232,7 +232,7 @@ def test_broker_configs_are_told_and_altered(admin: AdminClient, new_topic: Topi
 
 
 def test_a_read_only_broker_config_is_not_altered(admin: AdminClient) -> None:
-    [broker] = admin.list_topics(timeout=10).brokers
+    [broker] = admin.list_topics(timeout=30).brokers
     entry = ConfigEntry("log.dirs", "/nowhere", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
     assert refusal(admin.incremental_alter_configs([resource])[resource]).code() == KafkaError.INVALID_REQUEST
@@ -273,6 +273,6 @@ def test_the_cluster_is_described(admin: AdminClient, bootstrap: str) -> None:
     described = admin.describe_cluster().result(30)
     [node] = described.nodes
     assert described.controller.id == node.id
-    assert described.cluster_id == admin.list_topics(timeout=10).cluster_id
+    assert described.cluster_id == admin.list_topics(timeout=30).cluster_id
     assert len(described.cluster_id) == 22
     assert node.port == int(bootstrap.rpartition(":")[2])

@@ -173,7 +173,7 @@ def test_offsets_by_time_and_watermarks(bootstrap: str, new_topic: TopicMaker, c
     sent = messages(500)
     produce(bootstrap, topic, sent, batch_num_messages=37)
     place = TopicPartition(topic, 0)
-    assert consumer.get_watermark_offsets(place, timeout=10) == (0, 500)
+    assert consumer.get_watermark_offsets(place, timeout=30) == (0, 500)
     for asked, expected in [
         (sent[0].timestamp - 1, 0),
         (sent[0].timestamp, 0),
@@ -182,7 +182,7 @@ def test_offsets_by_time_and_watermarks(bootstrap: str, new_topic: TopicMaker, c
         (sent[499].timestamp, 499),
         (sent[499].timestamp + 1, OFFSET_END),
     ]:
-        [found] = consumer.offsets_for_times([TopicPartition(topic, 0, asked)], timeout=10)
+        [found] = consumer.offsets_for_times([TopicPartition(topic, 0, asked)], timeout=30)
         assert (found.error, found.offset) == (None, expected)
 
 
@@ -228,7 +228,7 @@ def test_a_batch_above_max_message_bytes_is_refused(bootstrap: str, new_topic: T
     with pytest.raises(KafkaException) as refused:
         produce(bootstrap, topic, [large])
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
-    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10) == (0, 0)
+    assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, 0)
 
 
 def test_a_record_of_ten_megabytes_passes_when_the_topic_allows_it(

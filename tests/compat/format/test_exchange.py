@@ -41,7 +41,7 @@ def metadata(direction: str, tree: Path, *where: str) -> None:
 
 def make_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    wait_until(lambda: admin.list_topics(timeout=10).controller_id >= 0, "a controller")
+    wait_until(lambda: admin.list_topics(timeout=30).controller_id >= 0, "a controller")
     new = [NewTopic(name, 2, 1, config=config) for name, config in TOPICS.items()]
     for made in admin.create_topics(new).values():
         made.result(60)

@@ -93,7 +93,7 @@ def test_words_are_counted_and_counting_goes_on_after_a_restart(
     bootstrap: str, admin: AdminClient, tmp_path: Path, guarantee: str
 ) -> None:
     run = uuid.uuid4().hex[:8]
-    topics = admin.list_topics(timeout=10).topics
+    topics = admin.list_topics(timeout=30).topics
     for topic, partitions in ((INPUT, 2), (OUTPUT, 1)):
         if topic not in topics:
             create(admin, topic, partitions)
@@ -132,5 +132,5 @@ def test_words_are_counted_and_counting_goes_on_after_a_restart(
     if guarantee == "exactly_once_v2":
         repeated = {word: numbers for word, numbers in said.items() if numbers != sorted(set(numbers))}
         assert not repeated, "a count was committed twice, or went back"
-    made = {topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(f"words-{run}-")}
+    made = {topic for topic in admin.list_topics(timeout=30).topics if topic.startswith(f"words-{run}-")}
     assert {name.rpartition("-")[2] for name in made} == {"changelog", "repartition"}
