@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.loading import LoadReport, Progress
+    from barnabas.pipelines.loading.progress import LoadReport, Progress
     from barnabas.testing.kafka import Kafka
 
     Loader = Callable[..., LoadReport]

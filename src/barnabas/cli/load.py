@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from pathlib import Path
 
-    from barnabas.pipelines.loading import LoadReport, Progress
+    from barnabas.pipelines.loading.progress import LoadReport, Progress
 
 LINE_SECONDS: Final = 10.0
 """How often a line tells of progress where no bar can be drawn."""
@@ -142,7 +142,7 @@ def command(
     from barnabas.clients.library import load as load_library
 
     load_library("pyspark", "spark")
-    from barnabas.pipelines.loading import load
+    from barnabas.pipelines.loading.job import load
 
     bar = Bar(topic) if sys.stderr.isatty() else Lines()
     with bar, in_one_line("The table is as its last commit left it: start the load again."):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from barnabas.pipelines.errors import PipelineError as PipelineError
-    from barnabas.pipelines.loading import load as load
+    from barnabas.pipelines.loading.job import load as load
     from barnabas.pipelines.session import register as register
     from barnabas.pipelines.session import spark_session as spark_session
 
 _HOMES: Final = {
     "PipelineError": "errors",
-    "load": "loading",
+    "load": "loading.job",
     "register": "session",
     "spark_session": "session",
 }

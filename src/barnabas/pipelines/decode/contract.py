@@ -134,4 +134,5 @@ def without(batch: pa.RecordBatch, dropped: Mapping[int, str]) -> pa.RecordBatch
     return batch.take(pa.array([index for index in range(batch.num_rows) if index not in dropped], pa.int64()))
 
 
-_NONE_DEAD: Final = pa.record_batch([pa.array([], field.type) for field in DEAD_SCHEMA], schema=DEAD_SCHEMA)
+_NONE_DEAD: Final = pa.record_batch([pa.nulls(0, field.type) for field in DEAD_SCHEMA], schema=DEAD_SCHEMA)
+"""Made without `pa.array`, which loads pandas: 25 MB in each worker, though no letter may ever come."""

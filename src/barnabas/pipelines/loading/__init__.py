@@ -7,12 +7,6 @@
 One round of a load: look how far the table is and how far the topic; cut what lies between into ranges; one task of
 Spark for each range reads, decodes and writes Parquet, all in Arrow (`task`); the driver commits the files and the
 ranges to the table at once (`job`). Whatever dies on the way, the next round begins where the table stands.
+
+Tasks run in Spark's workers, which load `task` and not what only the driver needs: so nothing is imported here.
 """
-
-from __future__ import annotations
-
-from barnabas.pipelines.loading.job import load as load
-from barnabas.pipelines.loading.progress import LoadReport as LoadReport
-from barnabas.pipelines.loading.progress import Progress as Progress
-
-__all__ = ["LoadReport", "Progress", "load"]

@@ -1,4 +1,4 @@
-"""What Spark's Python processes load to be asked about the source: each of them keeps it as long as it lives."""
+"""What Spark's Python processes load for the source and for loads: each of them keeps it as long as it lives."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import pytest
 
 SCHEMA = "import barnabas.pipelines.source"
 TASK = "import barnabas.pipelines.source, barnabas.pipelines.batch"
+LOAD = "import barnabas.pipelines.loading.task, barnabas.pipelines.decode.choosing"
 
 
 @pytest.mark.parametrize(
-    ("question", "unneeded"),
+    ("work", "unneeded"),
     [
         (SCHEMA, ["kio", "hypothesis", "pandas", "pyarrow", "confluent_kafka", "asyncio"]),
         (TASK, ["kio", "hypothesis", "pandas", "pyarrow.compute", "asyncio"]),
+        (LOAD, ["kio", "hypothesis", "pandas", "deltalake", "pyiceberg", "asyncio"]),
     ],
-    ids=["schema", "task"],
+    ids=["schema", "task", "load"],
 )
-def test_a_question_loads_only_what_it_needs(question: str, unneeded: list[str]) -> None:
-    told = f"import sys; {question}; print(sorted({set(unneeded)!r} & set(sys.modules)))"
+def test_a_process_loads_only_what_it_needs(work: str, unneeded: list[str]) -> None:
+    told = f"import sys; {work}; print(sorted({set(unneeded)!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
