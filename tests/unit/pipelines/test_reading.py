@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +52,19 @@ class Message:
         return (1, 1_000)
 
 
+class Clock:
+    """The time of a reader, which goes on only while it waits."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 class ScriptedConsumer:
     """Gives what was scripted, then nothing; after the partition was assigned again, what was scripted for that."""
 
@@ -62,6 +74,7 @@ class ScriptedConsumer:
         self._now: deque[Message] = deque()
         self.assigned: list[int] = []
         self.config: dict[str, Any] = {}
+        self.clock = Clock()
         self.passing_over = 0.0
         """How long it says nothing but that it fetches."""
         self.there = True
@@ -73,12 +86,15 @@ class ScriptedConsumer:
         self.assigned.append(partitions[0].offset)
         self._now = self._runs.popleft() if self._runs else deque()
 
-    def consume(self, _: int, __: float) -> list[Message]:
-        if (now := time.monotonic()) < self.passing_over:
-            partition = {"next_offset": int(now * 1000)}
+    def consume(self, _: int, seconds: float) -> list[Message]:
+        if self._now and self.passing_over <= 0:
+            return [self._now.popleft()]
+        self.clock.sleep(seconds)
+        if self.passing_over > 0:
+            self.passing_over -= seconds
+            partition = {"next_offset": int(self.clock.now * 1000)}
             self.config["stats_cb"](json.dumps({"topics": {"t": {"partitions": {"0": partition}}}}))
-            return []
-        return [self._now.popleft()] if self._now else []
+        return []
 
     def get_watermark_offsets(self, _: Any, __: float) -> tuple[int, int]:
         if self.failures:
@@ -110,7 +126,7 @@ def offsets(
         return consumer
 
     patch.setattr(reading, "open_client", opened)
-    patch.setattr(reading, "SHORT_SECONDS", 0.1)
+    patch.setattr(reading, "time", consumer.clock)
     batches = read_range(WANTED, config, columns=("offset", "value"), **more)
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
@@ -155,21 +171,19 @@ def test_a_broker_that_is_away_when_asked_for_a_topic_is_waited_for(monkeypatch:
     back.failures.extend([KafkaError._TRANSPORT, KafkaError._TIMED_OUT])
     assert offsets(back, monkeypatch, {}) == [5, 6]
     assert not back.failures
-    monkeypatch.setattr(reading, "STALL_SECONDS", 0.5)
-    gone = ScriptedConsumer([Message(5), UNKNOWN])
-    gone.failures.extend([KafkaError._TRANSPORT] * 100)
-    with pytest.raises(ReadStalled, match="t-0 gave nothing for"):
-        offsets(gone, monkeypatch, {})
     refused = ScriptedConsumer([Message(5), UNKNOWN])
     refused.failures.append(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
     with pytest.raises(RequestRefused, match="ask for t-0"):
         offsets(refused, monkeypatch, {})
+    gone = ScriptedConsumer([Message(5), UNKNOWN])
+    gone.failures.extend([KafkaError._TRANSPORT] * 100)
+    with pytest.raises(ReadStalled, match="t-0 gave nothing for"):
+        offsets(gone, monkeypatch, {})
 
 
 def test_an_aborted_transaction_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "STALL_SECONDS", 0.1)
     slow = ScriptedConsumer([Message(5), Message(6)])
-    slow.passing_over = time.monotonic() + 0.3
+    slow.passing_over = 3 * reading.STALL_SECONDS
     assert offsets(slow, monkeypatch, {}) == [5, 6]
     with pytest.raises(ReadStalled, match="t-0 gave nothing for"):
         offsets(ScriptedConsumer([Message(5)]), monkeypatch, {})
@@ -193,17 +207,15 @@ def test_a_group_that_may_not_be_used_is_not_needed(monkeypatch: pytest.MonkeyPa
 def test_a_broker_that_is_away_when_asked_where_a_partition_begins_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(reading, "RETRY_SECONDS", 0.02)
     back = ScriptedConsumer([BEYOND], [BEYOND], [Message(6)], ends=[(6, 9)])
     back.failures.append(KafkaError._TRANSPORT)
     assert offsets(back, monkeypatch, {}, fail_on_data_loss=False) == [6]
 
 
 def test_an_end_before_the_next_offset_counts_only_if_it_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "RETRY_SECONDS", 0.02)
     passing = ScriptedConsumer([BEYOND], [Message(5), Message(6)], ends=[(0, 3)])
     assert offsets(passing, monkeypatch, {}) == [5, 6]
-    staying = ScriptedConsumer(*[[BEYOND]] * 20, ends=[(0, 3)])
+    staying = ScriptedConsumer(*[[BEYOND]] * 100, ends=[(0, 3)])
     with pytest.raises(DataLost, match="made anew or its log was cut off"):
         offsets(staying, monkeypatch, {})
 
