@@ -9,6 +9,9 @@ PYTEST := $(BIN)/python -m pytest
 LONGEST_FIRST := tests/history tests/pipelines tests/cluster tests/crash tests/compat
 # Compiled modules are kept, also where an image forbids it: a run loads a thousand of them in each of its processes.
 export PYTHONDONTWRITEBYTECODE :=
+# A download that breaks off is gone on with: PySpark has 400 MB.
+export PIP_RETRIES ?= 10
+export PIP_RESUME_RETRIES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

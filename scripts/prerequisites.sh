@@ -50,9 +50,10 @@ wanted=$(missing)
 
 if command -v apt-get >/dev/null; then
     if [ "$(id -u)" = 0 ]; then
-        apt-get update -qq
+        apt-get -o Acquire::Retries=5 update -qq
         # shellcheck disable=SC2046  # several packages, several words
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(packages "$wanted" apt)
+        DEBIAN_FRONTEND=noninteractive \
+            apt-get -o Acquire::Retries=5 install -y -qq --no-install-recommends $(packages "$wanted" apt)
     else
         advice="sudo apt-get install $(packages "$wanted" apt)"
     fi

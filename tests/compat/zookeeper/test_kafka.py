@@ -25,7 +25,7 @@ from tests.support.brokers import KafkaZooKeeper
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from barnabas.metadata.store import MetadataStore
@@ -59,6 +59,16 @@ async def carry(source: MetadataStore, target: MetadataStore) -> dict[str, Any]:
     return tree
 
 
+async def topics_in(chroot: str) -> Sequence[str]:
+    """The topics that a tree has."""
+    store = ZooKeeperStore(chroot)
+    await store.start()
+    try:
+        return await store.children("/brokers/topics")
+    finally:
+        await store.close()
+
+
 async def make_topics(controller: Controller) -> None:
     await controller.create_topics(
         [NewTopic("orders", 3, 1, configs={"retention.ms": "86400000"}), NewTopic("pay.ments", 1, 1)]
@@ -90,6 +100,9 @@ def test_kafka_serves_our_tree_and_we_serve_what_it_makes_of_it(tmp_path: Path, 
         java.tool("3.9.1", "topics", "--bootstrap-server", kafka.bootstrap, *create)
         java.tool("3.9.1", "topics", "--bootstrap-server", kafka.bootstrap, "--delete", "--topic", "pay.ments")
         described = java.tool("3.9.1", "topics", "--bootstrap-server", kafka.bootstrap, "--describe")
+        wait_until(
+            lambda: "pay.ments" not in asyncio.run(topics_in(chroot)), "the end of a topic in the tree", every=0.2
+        )
         assert kafka.stop() == 143, kafka.tail()
 
     asyncio.run(carry(ZooKeeperStore(chroot), SqliteStore(tmp_path / "back.db")))
