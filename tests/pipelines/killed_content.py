@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from tests.pipelines.killed_driver import LATENESS, WINDOW
+from tests.pipelines.killed_driver import LATENESS, UNPLACED_EVERY, WINDOW
 from tests.pipelines.killed_numbers import field_of, is_bad, number_in
 from tests.support.tables import content
 
@@ -50,9 +51,15 @@ def check_load(kind: str, place: Path, total: int) -> None:
 
 
 def check_numbers(kind: str, place: Path, total: int) -> None:
-    """Good numbers are in the table, and no others: the pipeline drops what does not fit."""
+    """Good numbers are in the table, or in the one beside if it has no place for them; others are dropped."""
+    good = [number for number in range(total) if not is_bad(number)]
     found = content(kind, place).column("n").to_pylist()
-    check_once(f"rows of {place.name}", found, (n for n in range(total) if not is_bad(n)))
+    check_once(f"rows of {place.name}", found, (n for n in good if n % UNPLACED_EVERY))
+    check_once(
+        f"dead letters of {place.name}",
+        (each["n"] for each in _letters(kind, place)),
+        (n for n in good if not n % UNPLACED_EVERY),
+    )
 
 
 def final_windows(total: int) -> list[int]:
@@ -62,14 +69,25 @@ def final_windows(total: int) -> list[int]:
 
 
 def windows(kind: str, place: Path) -> list[dict[str, Any]]:
-    """The windows that a table has."""
-    found: list[dict[str, Any]] = content(kind, place).to_pylist()
-    return found
+    """The windows that a table has, and those that are dead letters."""
+    rows: list[dict[str, Any]] = content(kind, place).to_pylist()
+    return rows + _letters(kind, place)
+
+
+def _letters(kind: str, place: Path) -> list[dict[str, Any]]:
+    """The rows of a pipeline that its table has no place for."""
+    beside = place.with_name(f"{place.name}_dead")
+    if not beside.exists():
+        return []
+    return [json.loads(value) for value in content(kind, beside).column("value").to_pylist()]
 
 
 def check_windows(kind: str, place: Path, total: int) -> None:
-    """Each window is there once, with all of its good numbers counted."""
+    """Each window is there once, with all of its good numbers counted, or a dead letter if there is no place for it."""
     found = windows(kind, place)
+    assert all((each["first"] % (4 * WINDOW) == WINDOW) == (len(each["place"]) == 300) for each in found), found
+    in_table = [each["first"] for each in content(kind, place).to_pylist()]
+    assert not [first for first in in_table if first % (4 * WINDOW) == WINDOW], "rows that have no place are there"
     check_once(f"windows of {place.name}", (each["first"] for each in found), final_windows(total))
     for each in found:
         numbers = [number for number in range(each["first"], each["first"] + WINDOW) if not is_bad(number)]

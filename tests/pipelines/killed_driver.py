@@ -34,6 +34,8 @@ GROUPS = (*(f"load.{kind}" for kind in FORMATS), "copy.topic", "tables.each", "t
 PARTITION_BY = {"iceberg": ("_partition",)}
 WINDOW = 500
 """How many numbers are counted together."""
+UNPLACED_EVERY = 499
+"""Of so many numbers, the table of the pipeline has no place for the first; of four windows, none for the second."""
 LATENESS = 1000
 """How far a number may be behind others and still be counted."""
 QUIET: dict[str, object] = {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 1}
@@ -83,9 +85,14 @@ def copying(bootstrap: str, source: str, target: str, folder: Path) -> Pipeline:
 
 
 def counting(bootstrap: str, source: str, folder: Path) -> Pipeline:
-    """Numbers into a table that is kept by offsets, and counts of them into one that is kept by batches, with state."""
+    """Numbers into a table that is kept by offsets, and counts of them into one that is kept by batches, with state.
+
+    Neither has a place for all: they are partitioned by what is too long now and then for the name of a folder.
+    """
+    place = "repeat('x', if({}, 300, 1)) AS place"
     count = f"""
-        SELECT unix_seconds(window.start) AS first, count(*) AS count, sum(n) AS sum
+        SELECT unix_seconds(window.start) AS first, count(*) AS count, sum(n) AS sum,
+            {place.format(f"unix_seconds(window.start) % {4 * WINDOW} = {WINDOW}")}
         FROM timed GROUP BY window(at, '{WINDOW} seconds')
     """
     lateness = Watermark(column="at", delay=f"{LATENESS} seconds")
@@ -105,12 +112,13 @@ def counting(bootstrap: str, source: str, folder: Path) -> Pipeline:
             )
         ],
         steps=[
+            SqlStep(name="placed", sql=f"SELECT n, {place.format(f'n % {UNPLACED_EVERY} = 0')} FROM numbers"),
             SqlStep(name="timed", sql="SELECT n, timestamp_seconds(n) AS at FROM numbers", watermark=lateness),
             SqlStep(name="counted", sql=count),
         ],
         sinks=[
-            TableSink(name="each", reads="numbers", table=str(folder / "each"), format="parquet"),
-            TableSink(name="windows", reads="counted", table=str(folder / "windows"), format="delta"),
+            TableSink(name=name, reads=view, table=str(folder / name), format=kind, partition_by=["place"])
+            for name, view, kind in (("each", "placed", "parquet"), ("windows", "counted", "delta"))
         ],
     )
 

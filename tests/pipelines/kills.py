@@ -4,7 +4,7 @@
 
 Loads fill a table of each format; some records fit none and have to be dead letters, now and then one brings a new
 field, and files are merged meanwhile. A pipeline copies the records to a topic, another one has a table that is kept by
-offsets and one of windows that is kept by batches (`killed_driver`).
+offsets and one of windows that is kept by batches, both of which have no place for some rows (`killed_driver`).
 
 What dies, in random order: the driver, its JVM, both at once, one Python worker, all Python workers, on a standalone
 cluster an executor. A driver that died is started again, with nothing but the tables and, for the topic and the
