@@ -1,7 +1,8 @@
 """What an older Spark does with topics, by our source and by its own connector. Run by `test_old_spark`.
 
-Words: bootstrap servers, the topic to read, a folder, jars of the connector, and topics to write: by our sink, by the
-connector as a batch, by the connector as a stream. The last line of the output is JSON with what was found.
+Words: bootstrap servers, the topic to read, a folder, settings by which Spark finds the connector (JSON), and topics to
+write: by our sink, by the connector as a batch, by the connector as a stream. The last line of the output is JSON with
+what was found.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ SETTINGS = {
 }
 
 
-def main(servers: str, source: str, folder: str, jars: str, ours: str, theirs: str, streamed: str) -> None:
+def main(servers: str, source: str, folder: str, connector: str, ours: str, theirs: str, streamed: str) -> None:
     """Read and write in all ways."""
-    spark = spark_session("old", master="local[2]", config=SETTINGS | {"spark.jars": jars})
+    spark = spark_session("old", master="local[2]", config=SETTINGS | json.loads(connector))
     broker = {"kafka.bootstrap.servers": servers}
     given = {**broker, "subscribe": source, "includeHeaders": "true", "startingOffsets": "earliest"}
     by_us = spark.read.format("barnabas").options(**given).load()

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support import jars, old_spark
+from tests.support import old_spark
 
 if TYPE_CHECKING:
     from barnabas.testing.kafka import Kafka
@@ -22,8 +22,7 @@ def test_topics_are_read_and_written_by_us_and_by_the_connector(kafka: Kafka, tm
         for number, value in enumerate(values):
             producer.send(source, value, f"k{number}" if number % 5 else None, headers=[("h", b"1"), ("h", None)])
     targets = [kafka.topic() for _ in range(3)]
-    connector = ",".join(map(str, sorted(jars.spark_connector().glob("*.jar"))))
-    words = [str(JOB), kafka.bootstrap_servers, source, str(tmp_path), connector, *targets]
+    words = [str(JOB), kafka.bootstrap_servers, source, str(tmp_path), json.dumps(old_spark.connector()), *targets]
     done = subprocess.run([old_spark.python(), *words], env=old_spark.environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

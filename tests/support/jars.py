@@ -46,7 +46,6 @@ _DEPENDENCY: Final = """\
     </dependency>"""
 _EXCLUSION: Final = "        <exclusion><groupId>{0}</groupId><artifactId>{1}</artifactId></exclusion>"
 STREAMS: Final = "4.3.0"
-CONNECTOR: Final = "4.0.0"
 NEWEST_CONNECTOR: Final = "4.2.0"
 """The newest release on Maven Central; it runs in Spark 4.3 as well."""
 _NEWEST_CONNECTOR_PARTS: Final = (
@@ -90,16 +89,8 @@ def streams() -> Path:
 
 
 @functools.cache
-def spark_connector() -> Path:
-    """The folder with the jars of Spark's own Kafka connector, without what Spark itself has, fetched if need be."""
-    in_spark = [(group, "*") for group in ("org.apache.hadoop", "org.slf4j", "org.scala-lang")]
-    connector = _dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", CONNECTOR, *in_spark)
-    return _folder("connector", CONNECTOR, connector)
-
-
-@functools.cache
 def newest_spark_connector() -> Path:
-    """The same of a version that runs in the newest Spark."""
+    """The folder with the jars of Spark's own Kafka connector, as it runs in the newest Spark, fetched if need be."""
     alone = (_dependency(*part, ("*", "*")) for part in _NEWEST_CONNECTOR_PARTS)
     return _folder("connector", NEWEST_CONNECTOR, *alone)
 
@@ -145,20 +136,21 @@ def _fetch(pom: str, folder: Path) -> None:
             "dependency:copy-dependencies",
             f"-DoutputDirectory={jars}",
         ]
-        for attempt in range(1, ATTEMPTS + 1):
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode == 0:
-                break
-            if attempt == ATTEMPTS:
-                raise RuntimeError(
-                    f"Maven could not fetch {folder.name}: is repo.maven.apache.org reachable?\n{done.stdout}"
-                )
+        download(command, folder.name)
         jars.rename(folder)
+
+
+def download(command: list[str], what: str) -> None:
+    """Run a program that fetches something from Maven Central, again if it has to be. Raises RuntimeError."""
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode == 0:
+            return
+    raise RuntimeError(f"{what} could not be fetched: is repo.maven.apache.org reachable?\n{done.stdout}{done.stderr}")
 
 
 if __name__ == "__main__":
     for wanted in _LOGGING:
         print(kafka(wanted))
     print(streams())
-    print(spark_connector())
     print(newest_spark_connector())
