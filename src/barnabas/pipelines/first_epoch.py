@@ -4,7 +4,8 @@ Each other epoch has the note of the one before it, which is older: if that is t
 first has none. But Spark writes `offsets/0` into the checkpoint before the epoch runs for the first time: as long as
 that file is younger than the time for which the cluster keeps offsets, no note of the epoch can have expired.
 
-This runs on the driver, without Spark's own access to files: a checkpoint elsewhere is not looked at.
+This runs on the driver, without Spark's own access to files: a checkpoint that is neither on this machine nor on HDFS
+is not looked at, since nobody here has the keys to it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from pyarrow import fs
 
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.errors import MarkerRefused
 from barnabas.pipelines.tables.destinations import is_remote, local_path
+from barnabas.pipelines.tables.errors import UnusableTarget
 
 if TYPE_CHECKING:
     from barnabas.pipelines.sink_options import SinkOptions
@@ -42,14 +47,23 @@ def check_first_epoch(options: SinkOptions) -> None:
 
 def unfinished_for(checkpoint: str | None) -> timedelta | None:
     """How long ago the first epoch began that was never finished; None if it was, did not begin, or cannot be seen."""
-    if checkpoint is None or is_remote(checkpoint):
-        return None
-    folder = local_path(checkpoint)
     try:
-        began = (folder / "offsets" / "0").stat().st_mtime
-    except OSError:
+        files = None if checkpoint is None else _files(checkpoint)
+        if files is None or not (began := files.get_file_info("offsets/0")).is_file:
+            return None
+        commits = files.get_file_info(fs.FileSelector("commits", allow_not_found=True))
+    except (OSError, UnusableTarget):
         return None
-    commits = folder / "commits"
-    if commits.is_dir() and any(each.name.isdecimal() for each in commits.iterdir()):
+    if any(each.base_name.isdecimal() for each in commits):
         return None
-    return timedelta(seconds=round(time.time() - began))
+    return timedelta(seconds=round(time.time() - began.mtime.timestamp()))
+
+
+def _files(checkpoint: str) -> fs.FileSystem | None:
+    if not is_remote(checkpoint):
+        return fs.SubTreeFileSystem(str(local_path(checkpoint).absolute()), fs.LocalFileSystem())
+    if urlsplit(checkpoint).scheme != "hdfs":
+        return None
+    from barnabas.pipelines.tables.delta_store import delta_store
+
+    return delta_store(checkpoint, None)

@@ -13,9 +13,14 @@ from barnabas.pipelines import first_epoch
 from barnabas.pipelines.errors import MarkerRefused
 from barnabas.pipelines.first_epoch import check_first_epoch, unfinished_for
 from barnabas.pipelines.sink_options import SinkOptions
+from barnabas.pipelines.tables import delta_store as delta_files
+from barnabas.pipelines.tables.delta_store import delta_store
+from barnabas.pipelines.tables.errors import UnusableTarget
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyarrow import fs
 
 
 class Retention:
@@ -72,6 +77,25 @@ def test_notes_that_may_have_expired_are_not_trusted(
         check_first_epoch(options)
     monkeypatch.setattr(first_epoch, "ClusterView", lambda _: Retention(timedelta(days=7)))
     check_first_epoch(options)
+
+
+def test_a_checkpoint_on_hdfs_is_looked_at_too(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def there(address: str, _: object) -> fs.FileSystem:
+        assert address == "hdfs://host:8020/checkpoint"
+        return delta_store(checkpoint.as_uri(), None)
+
+    def nowhere(*_: object) -> fs.FileSystem:
+        raise UnusableTarget("no such host")
+
+    monkeypatch.setattr(delta_files, "delta_store", there)
+    age = unfinished_for("hdfs://host:8020/checkpoint")
+    assert age is not None
+    assert timedelta(hours=1) <= age < timedelta(hours=2)
+    (checkpoint / "commits" / "0").touch()
+    assert unfinished_for("hdfs://host:8020/checkpoint") is None
+    (checkpoint / "commits" / "0").unlink()
+    monkeypatch.setattr(delta_files, "delta_store", nowhere)
+    assert unfinished_for("hdfs://host:8020/checkpoint") is None
 
 
 def test_nothing_is_known_of_other_checkpoints(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 _OURS: Final = re.compile(r"\bbarnabas\.(?P<module>[\w.]+)\.(?P<name>[A-Z]\w+): (?P<text>[^\n]+)")
-_PASSING: Final = frozenset({"ReadStalled", "ReplayChecked", "NotWritten", "NoPosition"})
+_PASSING: Final = frozenset({"ReadStalled", "ReplayChecked", "NotWritten", "TableUnreachable", "NoPosition"})
 """The last one is for people who give positions; a pipeline gives all, but for partitions that come while it starts."""
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _RAISED: Final = re.compile(r"^(?!org\.|java\.|scala\.|py4j\.)(?:\w+\.)*[A-Z]\w*: .*\S", re.MULTILINE)

@@ -24,6 +24,7 @@ from barnabas.pipelines.spec.model import (
 )
 from barnabas.pipelines.spec.places import Problem, SpecError
 from barnabas.pipelines.spec.python_file import load_module
+from barnabas.pipelines.tables.destinations import for_spark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -88,7 +89,7 @@ def _file_view(spark: SparkSession, pipeline: Pipeline, source: FileSource) -> D
 
         return spark.createDataFrame(IcebergTable(location, options=source.options).read())
     reader = spark.read.format(source.format).options(**source.options)
-    return (reader.schema(source.schema) if source.schema else reader).load(location)
+    return (reader.schema(source.schema) if source.schema else reader).load(for_spark(location))
 
 
 def _made(spark: SparkSession, pipeline: Pipeline, step: Step) -> DataFrame:

@@ -28,6 +28,7 @@ from barnabas.pipelines.tables.delta_store import delta_store, files_of
 from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path, partition_text
 from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
+from barnabas.pipelines.tables.reaching import unreachable
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
 from barnabas.pipelines.tables.statistics import delta_statistics
@@ -212,7 +213,9 @@ class DeltaLakeTable(Table):
             return DeltaTable(self.location, storage_options=self._options)
         except TableNotFoundError:
             return None
-        except (DeltaError, OSError) as error:
+        except OSError as error:
+            raise unreachable(self.location, error) from error
+        except DeltaError as error:
             raise UnusableTarget(f"{self.location} cannot be opened as a Delta table: {error}") from error
 
     def _existing(self) -> DeltaTable:

@@ -38,6 +38,14 @@ def local_path(location: str) -> Path:
     return Path(unquote(parts.path)) if parts.scheme == "file" else Path(location)
 
 
+def for_spark(location: str) -> str:
+    """A location as Spark has to be told it: a path without `file://` may be one of HDFS to it.
+
+    Nothing is quoted, since Hadoop takes what follows the scheme as it is.
+    """
+    return location if is_remote(location) else f"file://{local_path(location).absolute()}"
+
+
 def files_below(location: str) -> Iterator[str]:
     """The names of all files below a location that is not remote, in no order; none if it is not there."""
     folder = local_path(location)

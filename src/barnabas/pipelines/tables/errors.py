@@ -8,13 +8,23 @@ PipelineError
     ├── SchemaConflict       a column has another type than the table's, or its partitioning is another
     ├── FilesGone            files that were written for a commit are not there any more
     └── UnusableTarget       there can be no table of this format at this place
+        └── TableUnreachable its files, or its catalog, do not answer
 """
 
 from __future__ import annotations
 
 from barnabas.pipelines.errors import PipelineError
 
-__all__ = ["Fenced", "FilesGone", "ForeignTable", "SchemaConflict", "TableError", "TopicReplaced", "UnusableTarget"]
+__all__ = [
+    "Fenced",
+    "FilesGone",
+    "ForeignTable",
+    "SchemaConflict",
+    "TableError",
+    "TableUnreachable",
+    "TopicReplaced",
+    "UnusableTarget",
+]
 
 
 class TableError(PipelineError):
@@ -59,3 +69,7 @@ class FilesGone(TableError):
 
 class UnusableTarget(TableError):
     """No table can be here."""
+
+
+class TableUnreachable(UnusableTarget):
+    """The place of a table does not answer; it may do so later."""

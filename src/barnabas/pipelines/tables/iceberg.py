@@ -26,6 +26,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     TableAlreadyExistsError,
 )
+from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import (
     MetricModeTypes,
     MetricsMode,
@@ -46,6 +47,7 @@ from barnabas.pipelines.tables.destinations import Destination, files_below, is_
 from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.iceberg_metadata import NOTE, TIDY, last_metadata, metadata_in, unneeded_metadata
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
+from barnabas.pipelines.tables.reaching import unreachable
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
@@ -98,7 +100,7 @@ class IcebergTable(Table):
         else:
             self._catalog, self._place = _beside(location)
             self._name = ("default", Path(self._place).name)
-        table = self._load()
+        table = self._reached()
         self.partition_by = (
             tuple(partition_by) if table is None else same_partitioning(_partitions(table), partition_by, self.location)
         )
@@ -304,6 +306,17 @@ class IcebergTable(Table):
             for index, name in enumerate(self.partition_by)
         ]
         return PartitionSpec(*fields)
+
+    def _reached(self) -> Loaded | None:
+        """The table, or None. Raises TableUnreachable if files cannot be reached where it is, or would be."""
+        address = self.location
+        try:
+            table = self._load()
+            if table is None and is_remote(address := self._root()):
+                load_file_io(self._catalog.properties, address).new_input(address).exists()
+        except OSError as error:
+            raise unreachable(address, error) from error
+        return table
 
     def _load(self) -> Loaded | None:
         try:

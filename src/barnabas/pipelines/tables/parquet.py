@@ -12,7 +12,7 @@ that begin with `_` are passed over by Spark, Arrow and Hive, and `.pending` is 
 At rest the folder is exact. While files are renamed a reader may see a part of a commit; Delta and Iceberg show all of
 it or nothing.
 
-Only for folders that this machine mounts: an object store can neither link nor rename.
+Only for folders that this machine mounts: at an address there is no lock, and mostly neither a link nor a rename.
 """
 
 from __future__ import annotations

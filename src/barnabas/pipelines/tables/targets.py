@@ -32,8 +32,8 @@ def check_parquet(location: str) -> None:
     """Raise UnusableTarget unless this is a folder."""
     if is_remote(location):
         raise UnusableTarget(
-            f"{location} is not a folder of this machine: plain Parquet needs renames that an object store does "
-            "not have. Use --format delta or iceberg."
+            f"{location} is not a folder of this machine: plain Parquet is kept exact by locks, links and renames "
+            "that an address does not have. Use --format delta or iceberg."
         )
 
 

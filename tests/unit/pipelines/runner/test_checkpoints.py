@@ -50,24 +50,3 @@ def test_a_checkpoint_has_an_id_and_the_ends_of_its_batches(tmp_path: Path) -> N
     assert not checkpoint.has_batches()
     write(tmp_path, "commits/150", "v1", "{}")
     assert checkpoint.has_batches(), "the notes of earlier batches are gone"
-
-
-def test_what_is_at_an_address_is_read_once_by_a_job_of_spark() -> None:
-    asked: list[str] = []
-
-    class Reader:
-        def text(self, address: str, *, wholetext: bool) -> Reader:
-            asked.append(address.removeprefix("hdfs://host/c/"))
-            return self
-
-        def head(self, _: int) -> list[tuple[str]]:
-            return [('{"id":"ef33b43c"}' if asked[-1] == "metadata" else 'v1\n{}\n{"orders":{"0":5}}',)]
-
-    class Spark:
-        read = Reader()
-
-    checkpoint = Checkpoint(cast("Any", Spark()), "hdfs://host/c")
-    for batch in range(1, 6):
-        assert checkpoint.offsets(batch) == checkpoint.offsets(batch - 1) == {TopicPartition("orders", 0): 5}
-        assert checkpoint.id() == "ef33b43c"
-    assert asked == ["offsets/1", "offsets/0", "metadata", "offsets/2", "offsets/3", "offsets/4", "offsets/5"]

@@ -7,7 +7,7 @@ import pytest
 from barnabas.clients.errors import BrokerUnreachable
 from barnabas.pipelines.errors import DataLost, ReadStalled
 from barnabas.pipelines.runner.failures import Failure, understood
-from barnabas.pipelines.tables.errors import Fenced
+from barnabas.pipelines.tables.errors import Fenced, TableUnreachable
 
 IN_SPARK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
 Traceback (most recent call last):
@@ -22,6 +22,7 @@ Traceback (most recent call last):
     [
         (Fenced("what happened. What to do"), False),
         (DataLost("what happened. What to do"), False),
+        (TableUnreachable("what happened. What to do"), True),
         (ReadStalled("what happened. What to do"), True),
         (BrokerUnreachable("what happened. What to do"), True),
         (RuntimeError(IN_SPARK.format("barnabas.pipelines.errors.DataLost")), False),

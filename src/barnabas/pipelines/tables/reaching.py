@@ -1,0 +1,35 @@
+"""Why files at an address cannot be reached, in one line, and what to do where a library needs more than pip brings.
+
+deltalake speaks to HDFS by itself. pyiceberg does so through pyarrow, and that through libhdfs: a C library that starts
+a JVM in this process, and that no Python package has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from barnabas.pipelines.tables.errors import TableUnreachable
+
+ADVICE: Final = {
+    re.compile(r"libhdfs|libjvm|HDFS connection failed"): (
+        "pyiceberg reaches HDFS by libhdfs.so, which comes with Hadoop: set HADOOP_HOME to a Hadoop distribution (or "
+        "ARROW_LIBHDFS_DIR to the folder of libhdfs.so), JAVA_HOME, and CLASSPATH to what `hadoop classpath --glob` "
+        "prints, here and on the machines of a cluster. --format delta needs none of them"
+    ),
+    re.compile(r"No NameNode hosts found"): (
+        "What is no HOST:PORT has to be a name service in hdfs-site.xml: set HADOOP_CONF_DIR to the folder of that "
+        "file, here and on the machines of a cluster"
+    ),
+}
+CAUSED_BY: Final = re.compile(r"\s*(\x1b\[\d+m)?↳(\x1b\[0m)?\s*")
+"""How deltalake begins a line that says why the line before it happened: in red."""
+
+
+def unreachable(place: str, error: BaseException) -> TableUnreachable:
+    """The error of a table whose files cannot be reached."""
+    text = str(error) or type(error).__name__
+    lines = [line for line in text.splitlines() if not line.startswith("dlopen(")]  # of each place of a library
+    said = CAUSED_BY.sub(": ", "\n".join(lines)).strip().rstrip(".")
+    advice = "".join(f". {advice}" for sign, advice in ADVICE.items() if sign.search(text))
+    return TableUnreachable(f"{place} cannot be reached: {said}{advice}.")
