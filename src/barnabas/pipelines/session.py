@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +16,9 @@ from barnabas.pipelines.worker_python import worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+PYTHON: Final = "spark.pyspark.python"
+"""The setting that names a Python for workers. Only spark-submit heeds it: PySpark itself asks the environment."""
 
 
 def spark_session(
@@ -25,6 +28,8 @@ def spark_session(
 
     `master` and `config` are Spark's; without a master it is the one that spark-submit gave, or `local[*]`.
     """
+    if (named := (config or {}).get(PYTHON)) is not None:
+        os.environ["PYSPARK_PYTHON"] = str(named)
     python = worker_python() if _is_local(master) else sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)

@@ -47,7 +47,7 @@ from barnabas.pipelines.tables.destinations import Destination, files_below, is_
 from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.iceberg_metadata import NOTE, TIDY, last_metadata, metadata_in, unneeded_metadata
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
-from barnabas.pipelines.tables.reaching import unreachable
+from barnabas.pipelines.tables.reaching import spare_signals, unreachable
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
@@ -309,6 +309,7 @@ class IcebergTable(Table):
 
     def _reached(self) -> Loaded | None:
         """The table, or None. Raises TableUnreachable if files cannot be reached where it is, or would be."""
+        spare_signals()
         address = self.location
         try:
             table = self._load()

@@ -6,6 +6,7 @@ a JVM in this process, and that no Python package has.
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
 
@@ -24,6 +25,13 @@ ADVICE: Final = {
 }
 CAUSED_BY: Final = re.compile(r"\s*(\x1b\[\d+m)?↳(\x1b\[0m)?\s*")
 """How deltalake begins a line that says why the line before it happened: in red."""
+
+
+def spare_signals() -> None:
+    """Have a JVM that libhdfs starts leave signals to Python: else Ctrl-C would end the process in a commit."""
+    options = os.environ.get("LIBHDFS_OPTS", "").split()
+    if "-Xrs" not in options:
+        os.environ["LIBHDFS_OPTS"] = " ".join([*options, "-Xrs"])
 
 
 def unreachable(place: str, error: BaseException) -> TableUnreachable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from barnabas.pipelines.tables.delta import DeltaLakeTable
 from barnabas.pipelines.tables.errors import TableUnreachable
 from barnabas.pipelines.tables.iceberg import IcebergTable
-from barnabas.pipelines.tables.reaching import unreachable
+from barnabas.pipelines.tables.reaching import spare_signals, unreachable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +45,16 @@ def test_delta_asks_for_no_library_and_says_who_does_not_answer() -> None:
 def test_a_name_service_has_to_be_in_the_configuration() -> None:
     with pytest.raises(TableUnreachable, match=r"No NameNode hosts found\. What is no HOST:PORT .* HADOOP_CONF_DIR"):
         DeltaLakeTable("hdfs://lake/orders")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("", "-Xrs"), ("-Xmx256m", "-Xmx256m -Xrs"), ("-Xrs -Xmx256m", "-Xrs -Xmx256m")]
+)
+def test_a_jvm_in_this_process_leaves_signals_alone(given: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LIBHDFS_OPTS", given)
+    for _ in range(2):
+        spare_signals()
+        assert os.environ["LIBHDFS_OPTS"] == expected
 
 
 def test_where_a_library_was_looked_for_is_left_out() -> None:
