@@ -308,7 +308,7 @@ class IcebergTable(Table):
         return PartitionSpec(*fields)
 
     def _reached(self) -> Loaded | None:
-        """The table, or None. Raises TableUnreachable if files cannot be reached where it is, or would be."""
+        """The table, or None. Raises UnusableTarget if files cannot be reached where it is, or would be."""
         spare_signals()
         address = self.location
         try:

@@ -10,7 +10,7 @@ import os
 import re
 from typing import Final
 
-from barnabas.pipelines.tables.errors import TableUnreachable
+from barnabas.pipelines.tables.errors import TableUnreachable, UnusableTarget
 
 ADVICE: Final = {
     re.compile(r"libhdfs|libjvm|HDFS connection failed"): (
@@ -34,10 +34,11 @@ def spare_signals() -> None:
         os.environ["LIBHDFS_OPTS"] = " ".join([*options, "-Xrs"])
 
 
-def unreachable(place: str, error: BaseException) -> TableUnreachable:
-    """The error of a table whose files cannot be reached."""
+def unreachable(place: str, error: BaseException) -> UnusableTarget:
+    """The error of a table whose files cannot be reached: TableUnreachable, unless something is missing on our side."""
     text = str(error) or type(error).__name__
     lines = [line for line in text.splitlines() if not line.startswith("dlopen(")]  # of each place of a library
     said = CAUSED_BY.sub(": ", "\n".join(lines)).strip().rstrip(".")
-    advice = "".join(f". {advice}" for sign, advice in ADVICE.items() if sign.search(text))
-    return TableUnreachable(f"{place} cannot be reached: {said}{advice}.")
+    told = f"{place} cannot be reached: {said}."
+    advice = next((advice for sign, advice in ADVICE.items() if sign.search(text)), None)
+    return TableUnreachable(told) if advice is None else UnusableTarget(f"{told} {advice}.")

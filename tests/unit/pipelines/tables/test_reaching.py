@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.pipelines.runner.failures import understood
 from barnabas.pipelines.tables.delta import DeltaLakeTable
-from barnabas.pipelines.tables.errors import TableUnreachable
+from barnabas.pipelines.tables.errors import TableUnreachable, UnusableTarget
 from barnabas.pipelines.tables.iceberg import IcebergTable
 from barnabas.pipelines.tables.reaching import spare_signals, unreachable
 
@@ -26,8 +27,9 @@ def no_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_iceberg_on_hdfs_needs_a_library_of_hadoop(tmp_path: Path) -> None:
     catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "hdfs://localhost:1/lake"}
-    with pytest.raises(TableUnreachable, match=r"^hdfs://localhost:1/lake/shop/orders cannot .*HADOOP_HOME.*delta"):
+    with pytest.raises(UnusableTarget, match=r"^hdfs://localhost:1/lake/shop/orders .*HADOOP_HOME.*delta") as told:
         IcebergTable("shop.orders", options=catalog)
+    assert not understood(told.value).passes
 
 
 def test_delta_asks_for_no_library_and_says_who_does_not_answer() -> None:
@@ -43,7 +45,7 @@ def test_delta_asks_for_no_library_and_says_who_does_not_answer() -> None:
 
 
 def test_a_name_service_has_to_be_in_the_configuration() -> None:
-    with pytest.raises(TableUnreachable, match=r"No NameNode hosts found\. What is no HOST:PORT .* HADOOP_CONF_DIR"):
+    with pytest.raises(UnusableTarget, match=r"No NameNode hosts found\. What is no HOST:PORT .* HADOOP_CONF_DIR"):
         DeltaLakeTable("hdfs://lake/orders")
 
 
