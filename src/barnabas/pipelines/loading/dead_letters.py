@@ -54,13 +54,12 @@ def promise(dead: Table, pipeline: str, ranges: Sequence[OffsetRange], files: Se
     return Outbox([OffsetRange(*each.place, before.get(each.place, each.start), each.end) for each in ranges], files)
 
 
-def deliver(table: Table, dead: Table, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+def deliver(promised: Outbox | None, dead: Table, pipeline: str, topic_ids: Mapping[str, str]) -> None:
     """Give the dead-letter table what the table's last commit promised it, unless it has it.
 
     A promise stays in the table until its next commit. So a dead-letter table that is not there any more, nor what was
     promised to it, was removed by somebody who has read it, and is begun anew with the next letter. Raises FilesGone.
     """
-    promised = table.outbox(pipeline)
     if promised is None:
         return
     places = ", ".join(map(str, promised.ranges))

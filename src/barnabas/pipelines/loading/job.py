@@ -379,7 +379,7 @@ class LoadJob:
 
     def _deliver(self) -> None:
         """Give the dead-letter table what the last commit promised it, unless it has it."""
-        deliver(self._table, self._dead, self._pipeline, self._topic_ids)
+        deliver(self._table.outbox(self._pipeline), self._dead, self._pipeline, self._topic_ids)
 
     def _show_in_group(self, offsets: Mapping[TopicPartition, int]) -> None:
         new = {place: offset for place, offset in offsets.items() if self._shown.get(place) != offset}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.spec.flows import Flow
     from barnabas.pipelines.spec.model import Pipeline, TableSink, TopicSource
     from barnabas.pipelines.tables.contract import Position
+    from barnabas.pipelines.tables.notes import Note
     from barnabas.pipelines.tables.table import Table
 
 
@@ -69,14 +70,16 @@ class TableQuery:
         self._table: Table = resources.enter_context(table_of(pipeline, sink))
         self._table.claim()
         self._dead: Table | None = None
-        if self._table.partition_by:
+        # A load of this name may have promised letters, whatever the table is partitioned by.
+        if self._table.partition_by or self._table.outbox(pipeline.name) is not None:
             self._dead = resources.enter_context(dead_letters_of(pipeline, sink))
 
     def writer(self) -> DataStreamWriter:
         """The query, ready to start. Raises TopicMissing, TableError, CheckpointRefused."""
         # Letters are looked at first: those of another job, which it promised since, would be ahead of the table.
         letters = None if self._dead is None else self._dead.position(self._pipeline.name)
-        position = self._table.position(self._pipeline.name)
+        note = self._table.own_note(self._pipeline.name)
+        position = None if note is None else note.position
         checkpoint = Checkpoint(self._spark, self._checkpoint_location())
         if self._flow.by_offsets:
             check_kept_by_offsets(position, self._table.location)
@@ -87,7 +90,7 @@ class TableQuery:
         topic_ids = self._cluster.topic_ids(sorted({place.topic for place in everywhere}))
         if position is not None:
             check_topics(position, topic_ids, self._table.location)
-        self._deliver(letters, position, topic_ids)
+        self._deliver(letters, note, topic_ids)
         if self._flow.by_offsets:
             starts = {name: to_text(offsets) for name, offsets in begun.items()}
         else:
@@ -108,13 +111,13 @@ class TableQuery:
         )
         return frame.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint.address)
 
-    def _deliver(self, letters: Position | None, position: Position | None, topic_ids: Mapping[str, str]) -> None:
+    def _deliver(self, letters: Position | None, note: Note | None, topic_ids: Mapping[str, str]) -> None:
         """Give the dead-letter table what the last run promised it. Raises ForeignTable if it is another table's."""
         if self._dead is None:
             return
-        known = topic_ids if position is None else {**position.topic_ids, **topic_ids}
-        check_letters(position, letters, known, self._dead.location)
-        deliver(self._table, self._dead, self._pipeline.name, known)
+        known = topic_ids if note is None else {**note.topic_ids, **topic_ids}
+        check_letters(None if note is None else note.position, letters, known, self._dead.location)
+        deliver(None if note is None else note.outbox, self._dead, self._pipeline.name, known)
 
     def _checkpoint_location(self) -> str:
         """The one that was named; where offsets say everything, a folder that lives as long as the run."""
@@ -150,4 +153,5 @@ class TableQuery:
         if ranges or (late and position is None):
             ids = {each.topic: topic_ids[each.topic] for each in ranges}
             self._table.evolve(schema)
-            self._table.commit(self._pipeline.name, ranges, ids, [], schema)
+            after = 0 if position is None else position.version
+            self._table.commit(self._pipeline.name, ranges, ids, [], schema, after=after)

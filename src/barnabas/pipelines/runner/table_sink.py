@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from barnabas.pipelines.offsets import Offsets
     from barnabas.pipelines.runner.checkpoints import Checkpoint
-    from barnabas.pipelines.tables.contract import DataFile, Position
+    from barnabas.pipelines.tables.contract import DataFile, Outbox
     from barnabas.pipelines.tables.destinations import Destination
     from barnabas.pipelines.tables.table import Table
 
@@ -76,10 +76,10 @@ class TableBatches:
         key = self._key(batch)
         if not key.ranges:  # nothing was read, and nothing is remembered: where batches are counted there is a range
             return
-        position = self._table.position(self._pipeline)
-        if position is not None:
-            self._deliver(position.topic_ids)
-            if advance(position, key.ranges, key.topic_ids, self._table.location) is None:
+        note = self._table.own_note(self._pipeline)
+        if note is not None:
+            self._deliver(note.outbox, note.topic_ids)
+            if advance(note.position, key.ranges, key.topic_ids, self._table.location) is None:
                 if not self._by_offsets:
                     frame.write.format("noop").mode("overwrite").save()
                 return
@@ -87,9 +87,9 @@ class TableBatches:
         destination = self._table.destination()
         destination.check_partition_columns(self._schema)
         done = written(frame, destination, None if self._dead is None else self._dead.destination())
-        self._commit(key, done, position)
+        self._commit(key, done, after=0 if note is None else note.version)
 
-    def _commit(self, key: BatchKey, done: Written, position: Position | None) -> None:
+    def _commit(self, key: BatchKey, done: Written, *, after: int) -> None:
         outbox = None if self._dead is None else promise(self._dead, self._pipeline, key.ranges, done.dead_files)
         outcome = self._table.commit(
             self._pipeline,
@@ -98,19 +98,19 @@ class TableBatches:
             done.files,
             self._schema,
             outbox=outbox,
-            after=0 if position is None else position.version,
+            after=after,
         )
         if outcome is Outcome.ALREADY:
             raise Fenced.by_twin(self._table.location, self._pipeline)
         if outbox is not None and self._dead is not None:
-            self._deliver(key.topic_ids)
+            self._deliver(outbox, key.topic_ids)
             count = sum(file.rows for file in outbox.files)
             log.warning("%s has no place for %d rows: %s has them", self._table.location, count, self._dead.location)
 
-    def _deliver(self, topic_ids: Mapping[str, str]) -> None:
+    def _deliver(self, promised: Outbox | None, topic_ids: Mapping[str, str]) -> None:
         """Give the dead-letter table what the last commit promised it, unless it has it."""
         if self._dead is not None:
-            deliver(self._table, self._dead, self._pipeline, topic_ids)
+            deliver(promised, self._dead, self._pipeline, topic_ids)
 
     def _key(self, batch: int) -> BatchKey:
         topics = {partition.topic for partition in self._checkpoint.offsets(batch) or {}}

@@ -69,13 +69,19 @@ class Table(ABC):
 
     def position(self, pipeline: str) -> Position | None:
         """How far the pipeline has come; None if it never committed. Raises ForeignTable for somebody else's table."""
-        note = self._own_note(pipeline)
+        note = self.own_note(pipeline)
         return None if note is None else note.position
 
     def outbox(self, pipeline: str) -> Outbox | None:
         """What the pipeline's last commit promised to another table."""
-        note = self._own_note(pipeline)
+        note = self.own_note(pipeline)
         return None if note is None else note.outbox
+
+    def own_note(self, pipeline: str) -> Note | None:
+        """Position and promise in one look. Raises ForeignTable."""
+        note = self.last_note()
+        _check_note(note, pipeline, self.location)
+        return note
 
     def commit(
         self,
@@ -141,11 +147,6 @@ class Table(ABC):
             f"{self.location} was changed by others {TRIES} times while a commit was tried: another job writes to this "
             "table. Stop it and start again; nothing was added."
         )
-
-    def _own_note(self, pipeline: str) -> Note | None:
-        note = self.last_note()
-        _check_note(note, pipeline, self.location)
-        return note
 
     def _check_columns(self, schema: pa.Schema) -> None:
         """Raise SchemaConflict unless rows of this schema fit into the table as it is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, cast
 from unittest.mock import MagicMock
 
@@ -16,14 +16,17 @@ from barnabas.pipelines.runner.table_query import TableQuery, table_of
 from barnabas.pipelines.spec import load_pipelines
 from barnabas.pipelines.spec.flows import flow_to
 from barnabas.pipelines.spec.model import Pipeline, TableSink, TopicSource
-from barnabas.pipelines.tables.errors import TopicReplaced
-from barnabas.pipelines.tables.opening import open_table
+from barnabas.pipelines.tables.errors import Fenced, ForeignTable, TopicReplaced
+from barnabas.pipelines.tables.opening import FORMATS, dead_letters_location, open_table
+from tests.support.dead_letters import delivered, letters, promise
+from tests.support.tables import one, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from barnabas.pipelines.selection import Selection
+    from barnabas.pipelines.tables.table import Table
 
 NUMBERS = pa.schema([("n", pa.int64())])
 
@@ -79,17 +82,24 @@ class Begins:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.table = str(folder / "table")
+        self.format = "parquet"
+        self.partition_by: Sequence[str] = ()
+        self.meanwhile: Callable[[], None] = lambda: None
+        """What others do after the query has looked at the table."""
         self._starts: Mapping[str, str] = {}
         monkeypatch.setattr(table_query, "make_views", self._make_views)
         monkeypatch.setattr(table_query, "table_schema", lambda _: NUMBERS)
 
     def _make_views(self, *arguments: Any) -> MagicMock:
         self._starts = arguments[-1]
+        self.meanwhile()
         return MagicMock()
 
     def __call__(self, cluster: Cluster, *topics: str, start: str) -> dict[TopicPartition, int]:
         source = TopicSource(name="numbers", topics=topics, start=start)
-        sink = TableSink(name="all", reads="numbers", table=self.table)
+        sink = TableSink(
+            name="all", reads="numbers", table=self.table, format=self.format, partition_by=self.partition_by
+        )
         pipeline = Pipeline(name="p", sources=[source], sinks=[sink])
         with ExitStack() as resources:
             flow = flow_to(pipeline, sink)
@@ -127,3 +137,63 @@ def test_a_topic_that_was_made_again_is_refused_before_anything_is_asked_of_its_
         table.commit("p", [OffsetRange("a", 0, 0, 7)], {"a": "another id"}, [], NUMBERS)
     with pytest.raises(TopicReplaced, match='topic "a" was deleted and made again'):
         begins(Cluster(a=5), "a", start="earliest")
+
+
+T_IDS = {"t": "id of t"}
+
+
+@contextmanager
+def both(begins: Begins) -> Iterator[tuple[Table, Table]]:
+    """The table of a query and that of its dead letters, as another process has them."""
+    with (
+        open_table(begins.table, begins.format, partition_by=begins.partition_by) as table,
+        open_table(dead_letters_location(begins.table), begins.format) as dead,
+    ):
+        yield table, dead
+
+
+@pytest.mark.parametrize("partition_by", [[], ["text"]], ids=["of a load", "of a pipeline"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_letters_that_the_last_run_promised_are_delivered_before_anything_else(
+    begins: Begins, kind: str, partition_by: list[str]
+) -> None:
+    """A load promises them for tables that are partitioned by nothing, too; a pipeline of its name takes them over."""
+    begins.format, begins.partition_by = kind, partition_by
+    with both(begins) as (table, dead):
+        promise(table, dead, 0, T_IDS)
+    for _ in range(2):
+        begins(Cluster(t=5), "t", start="latest")
+        with both(begins) as (table, dead):
+            assert delivered(dead) == [0]
+
+
+@pytest.mark.parametrize("rows_too", [True, False])
+def test_letters_of_a_table_that_was_there_before_are_refused(begins: Begins, rows_too: bool) -> None:
+    begins.format, begins.partition_by = "delta", ["n"]
+    with both(begins) as (table, dead):
+        dead.commit("p", one(0, 9), T_IDS, written(dead, letters(8)), letters(8).schema)
+        if rows_too:
+            table.commit("p", one(0, 3), T_IDS, [], NUMBERS)
+    found = "they reach to offset 9 of t-0, and the table does not" if rows_too else "the table is not there"
+    with pytest.raises(ForeignTable, match=f"has dead letters of a table that was here before .{found}"):
+        begins(Cluster(t=20), "t", start="earliest")
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_beginning_is_not_noted_over_letters_that_another_job_has_just_promised(begins: Begins, kind: str) -> None:
+    """Nobody would deliver them any more: a promise stays until the next commit."""
+    begins.format, begins.partition_by = kind, ["text"]
+
+    def another_job() -> None:
+        with both(begins) as (table, dead):
+            promise(table, dead, 1, T_IDS)
+
+    with both(begins) as (table, dead):
+        promise(table, dead, 0, T_IDS)
+    begins.meanwhile = another_job
+    with pytest.raises(Fenced, match="was changed while records were read for it"):
+        begins(Cluster(t=5), "t", start="latest")
+    begins.meanwhile = lambda: None
+    begins(Cluster(t=5), "t", start="latest")
+    with both(begins) as (_, dead):
+        assert delivered(dead) == [0, 1]

@@ -5,38 +5,18 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 from barnabas.cli.table import command
-from barnabas.pipelines.decode.contract import DEAD_SCHEMA
 from barnabas.pipelines.loading.dead_letters import deliver, promised_files
-from barnabas.pipelines.tables.contract import Outbox
 from barnabas.pipelines.tables.errors import Fenced, FilesGone, UnusableTarget
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.writing import write_files
-from tests.support.tables import IDS, SCHEMA, add, content, one, rows, written
+from tests.support.dead_letters import delivered, letters, promise
+from tests.support.tables import IDS, add
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from barnabas.pipelines.tables.table import Table
-
-
-def letters(offset: int) -> pa.RecordBatch:
-    values = {"topic": "t", "partition": 0, "offset": offset, "timestamp": None, "reason": "r", "key": None}
-    return pa.RecordBatch.from_pylist([{**values, "value": b"v"}], DEAD_SCHEMA)
-
-
-def promise(table: Table, dead: Table, offset: int) -> None:
-    """Commit one row and one dead letter, which is only promised."""
-    ranges = one(offset, offset + 1)
-    outbox = Outbox(ranges, write_files([letters(offset)], dead.destination()))
-    table.commit("p", ranges, IDS, written(table, rows(offset, offset + 1)), SCHEMA, outbox=outbox)
-
-
-def delivered(dead: Table) -> list[int]:
-    return sorted(content(dead.format, dead.location).column("offset").to_pylist())
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -44,7 +24,7 @@ def test_upkeep_leaves_what_is_promised(tmp_path: Path, kind: str) -> None:
     place, beside = str(tmp_path / "lake" / "t"), str(tmp_path / "lake" / "t_dead")
     with open_table(place, kind) as table, open_table(beside, kind) as dead:
         promise(table, dead, 0)
-        deliver(table, dead, "p", IDS)
+        deliver(table.outbox("p"), dead, "p", IDS)
         promise(table, dead, 1)
         orphan = write_files([letters(7)], dead.destination())
         assert len(orphan) == 1
@@ -55,8 +35,8 @@ def test_upkeep_leaves_what_is_promised(tmp_path: Path, kind: str) -> None:
     assert not promised_files(place, kind, "default", None)
     with open_table(place, kind) as table, open_table(beside, kind) as dead:
         assert not dead.destination().has(orphan[0].path)
-        deliver(table, dead, "p", IDS)
-        deliver(table, dead, "p", IDS)
+        deliver(table.outbox("p"), dead, "p", IDS)
+        deliver(table.outbox("p"), dead, "p", IDS)
         assert delivered(dead) == [0, 1]
 
 
@@ -65,12 +45,12 @@ def test_a_removed_table_of_dead_letters_begins_anew(tmp_path: Path, kind: str) 
     with open_table(str(tmp_path / "t"), kind) as table:
         with open_table(str(tmp_path / "t_dead"), kind) as dead:
             promise(table, dead, 0)
-            deliver(table, dead, "p", IDS)
+            deliver(table.outbox("p"), dead, "p", IDS)
         shutil.rmtree(tmp_path / "t_dead")
         with open_table(str(tmp_path / "t_dead"), kind) as dead:
-            deliver(table, dead, "p", IDS)
+            deliver(table.outbox("p"), dead, "p", IDS)
             promise(table, dead, 1)
-            deliver(table, dead, "p", IDS)
+            deliver(table.outbox("p"), dead, "p", IDS)
             assert delivered(dead) == [1]
 
 
@@ -78,10 +58,10 @@ def test_a_table_of_dead_letters_may_be_removed_under_a_load(tmp_path: Path) -> 
     place = str(tmp_path / "t_dead")
     with open_table(str(tmp_path / "t"), "parquet") as table, open_table(place, "parquet") as dead:
         promise(table, dead, 0)
-        deliver(table, dead, "p", IDS)
+        deliver(table.outbox("p"), dead, "p", IDS)
         shutil.rmtree(place)
         promise(table, dead, 1)
-        deliver(table, dead, "p", IDS)
+        deliver(table.outbox("p"), dead, "p", IDS)
         assert delivered(dead) == [1]
         with open_table(place, "parquet") as other, pytest.raises(Fenced, match="lock is held"):
             other.claim()
@@ -91,19 +71,19 @@ def test_a_table_of_dead_letters_may_be_removed_under_a_load(tmp_path: Path) -> 
 def test_letters_that_were_removed_are_missed_before_anything_is_added(tmp_path: Path, kind: str) -> None:
     with open_table(str(tmp_path / "t"), kind) as table, open_table(str(tmp_path / "t_dead"), kind) as dead:
         promise(table, dead, 0)
-        deliver(table, dead, "p", IDS)
+        deliver(table.outbox("p"), dead, "p", IDS)
         promise(table, dead, 1)
         [path] = promised_files(dead.location, kind, "default", None)
         lost = tmp_path / "t_dead" / path
         saved = lost.rename(tmp_path / "saved")
         with pytest.raises(FilesGone, match=r"t-0.*Restore it, or move all of .*t_dead away"):
-            deliver(table, dead, "p", IDS)
+            deliver(table.outbox("p"), dead, "p", IDS)
         dead.close()
     with open_table(str(tmp_path / "t"), kind) as table, open_table(str(tmp_path / "t_dead"), kind) as dead:
         dead.claim()
         assert delivered(dead) == [0]
         saved.rename(lost)
-        deliver(table, dead, "p", IDS)
+        deliver(table.outbox("p"), dead, "p", IDS)
         assert delivered(dead) == [0, 1]
 
 
