@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import Final, NamedTuple
 
-from barnabas.clients.errors import AddressUnknown, BrokerUnreachable
+from barnabas.clients.errors import AddressInvalid, AddressUnknown, BrokerUnreachable
 
 DEFAULT_PORT: Final = 9092
 NO_SUCH_HOST: Final = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
@@ -22,10 +22,10 @@ class Connected(NamedTuple):
 def connect(bootstrap_servers: str, timeout: float) -> Connected:
     """A connection to the first address that takes one; BrokerUnreachable says what happened at each of them.
 
-    It is AddressUnknown if there is none among them that could ever take one.
+    It is AddressInvalid if none of them is an address, and AddressUnknown if no host has any of their names.
     """
     failures = []
-    lead_nowhere = True
+    kind: type[BrokerUnreachable] = AddressInvalid
     for address in filter(None, (part.strip() for part in bootstrap_servers.split(","))):
         try:
             host, port = split_address(address)
@@ -34,11 +34,13 @@ def connect(bootstrap_servers: str, timeout: float) -> Connected:
             failures.append(str(error))
         except TimeoutError:
             failures.append(f"{address} (no answer within {timeout:g} s)")
-            lead_nowhere = False
+            kind = BrokerUnreachable
         except OSError as error:
             failures.append(f"{address} ({(error.strerror or str(error)).lower()})")
-            lead_nowhere = lead_nowhere and isinstance(error, socket.gaierror) and error.errno in NO_SUCH_HOST
-    kind = AddressUnknown if lead_nowhere else BrokerUnreachable
+            if not isinstance(error, socket.gaierror) or error.errno not in NO_SUCH_HOST:
+                kind = BrokerUnreachable
+            elif kind is AddressInvalid:
+                kind = AddressUnknown
     raise kind(f"no broker answers at {', '.join(failures) or 'an empty list of addresses'}")
 
 

@@ -4,7 +4,8 @@ BarnabasError
 ├── LibraryMissing          a library that the client needs is not installed
 ├── InvalidClientConfig     a property or argument that means nothing
 ├── BrokerUnreachable       no broker answers: nothing was asked of it, or nobody knows what became of it
-│   ├── AddressUnknown      no host has any of the names that were given, or they are no addresses
+│   ├── AddressInvalid      what was given are no addresses
+│   ├── AddressUnknown      no host has any of the names that were given, so far
 │   ├── BrokerSilent        something takes connections there, and does not answer
 │   └── LoginFailed         a broker is there, and TLS or SASL does not come about with it
 ├── RequestRefused          a broker answered with an error code
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from barnabas.model.ids import TopicPartition
 
 __all__ = [
+    "AddressInvalid",
     "AddressUnknown",
     "BarnabasError",
     "BrokerSilent",
@@ -64,8 +66,12 @@ class BrokerUnreachable(BarnabasError):
     """No broker answered in time; the message says which addresses were tried and what happened at each."""
 
 
+class AddressInvalid(BrokerUnreachable):
+    """None of the addresses is one, whether or not a broker runs; the message says what is wrong with each."""
+
+
 class AddressUnknown(BrokerUnreachable):
-    """None of the addresses leads anywhere, whether or not a broker runs; the message says what is wrong with each."""
+    """No host has any of the names; that of a broker in a container may come with it."""
 
 
 class BrokerSilent(BrokerUnreachable):

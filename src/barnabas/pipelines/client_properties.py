@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from barnabas.pipelines.errors import InvalidOption
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
+
 log = logging.getLogger("barnabas.pipelines")
 
+API_TIMEOUT: Final = "default.api.timeout.ms"
+"""Kafka's name for how long a client asks again."""
 DECIDED: Final = {
     "auto.offset.reset": "startingOffsets says where reading begins",
     "enable.auto.commit": "progress is committed to the group of the option progressGroup",
@@ -90,6 +94,14 @@ def client_properties(given: Mapping[str, str]) -> dict[str, str]:
         else:
             found[name] = value
     return found
+
+
+def without_patience(client: Mapping[str, T]) -> dict[str, T]:
+    """Properties for a client of librdkafka: it is not the one who asks again (`cluster.ClusterView` is).
+
+    What it has instead is how long a connection may say nothing, and that is to be short whoever has much patience.
+    """
+    return {name: value for name, value in client.items() if name != API_TIMEOUT}
 
 
 def _credentials(jaas: str) -> dict[str, str]:

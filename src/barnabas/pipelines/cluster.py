@@ -2,21 +2,26 @@
 
 All offsets of a question are asked for at once: the ends of a hundred partitions take 4 ms, one by one 80 ms, and Spark
 asks before every batch. A broker that does not answer is asked again until `patience` is over, so that a stream lives
-through the restart of a broker; somebody who waits at a terminal is told so. One that does not let us in is not asked
-again, nor is an address that leads nowhere.
+through the restart of a broker; somebody who waits at a terminal is told so. A name that nobody has is waited for too:
+in a network of containers, a broker that is not up has none. One that does not let us in is not asked again, nor is
+what is no address.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from barnabas.clients.admin import INTERNAL_TOPICS, Admin
+from barnabas.clients.addresses import connect
+from barnabas.clients.admin import DEFAULT_TIMEOUT, INTERNAL_TOPICS, Admin
 from barnabas.clients.errors import (
+    AddressInvalid,
     AddressUnknown,
+    BrokerSilent,
     BrokerUnreachable,
     InvalidClientConfig,
     LoginFailed,
@@ -24,6 +29,7 @@ from barnabas.clients.errors import (
 )
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.pipelines.client_properties import API_TIMEOUT
 from barnabas.pipelines.errors import TopicMissing
 
 if TYPE_CHECKING:
@@ -35,19 +41,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-API_TIMEOUT: Final = "default.api.timeout.ms"
-"""Kafka's name for how long a client asks again."""
 PATIENCE: Final = 60.0
-"""Kafka's default of it, in seconds."""
+"""Kafka's default of `default.api.timeout.ms`, in seconds."""
 TELL_SECONDS: Final = 2.0
 """After how long people are told what is waited for."""
 RETRY_SECONDS: Final = 0.2
+PROBE_SECONDS: Final = 1.0
+"""How long it is looked whether anybody is there who does not answer."""
 COORDINATOR_IS_COMING: Final = frozenset(
     {ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available, ErrorCode.not_coordinator}
 )
 """Refusals of a cluster in which the group's coordinator is just starting, or moving."""
-CLIENT_ONLY: Final = ("group.id", "isolation.level")
-"""Properties of consumers that an admin client does not know; other unknown ones are its business to refuse."""
+CLIENT_ONLY: Final = ("group.id", "isolation.level", API_TIMEOUT)
+"""Properties of readers that other clients do not know, and the one that is for us alone (`without_patience`)."""
 
 log = logging.getLogger("barnabas.pipelines")
 
@@ -55,14 +61,20 @@ log = logging.getLogger("barnabas.pipelines")
 class ClusterView:
     """Questions to a cluster; `config` has Kafka's client properties, with `bootstrap.servers` among them."""
 
-    def __init__(self, config: Mapping[str, object], *, patience: float | None = None) -> None:
-        """Connect. Raises BrokerUnreachable if nobody answered for `patience` seconds, or as long as `config` says."""
+    def __init__(
+        self, config: Mapping[str, object], *, patience: float | None = None, name_patience: float = math.inf
+    ) -> None:
+        """Connect. Raises BrokerUnreachable if nobody answered for `patience` seconds, or as long as `config` says.
+
+        With `name_patience` it does so after that many seconds already if nobody has any of the names.
+        """
         self._patience = _patience(config) if patience is None else patience
         self.committed_only = str(config.get("isolation.level", "read_committed")) == "read_committed"
         """Whether ends are those of committed data: before the oldest open transaction."""
         found: dict[str, Any] = {name: value for name, value in config.items() if name not in CLIENT_ONLY}
-        servers = str(found.pop("bootstrap.servers"))
-        self._admin = self._asked(lambda: Admin(servers, config=found))
+        self._servers = servers = str(found.pop("bootstrap.servers"))
+        timeout = min(DEFAULT_TIMEOUT, max(self._patience, PROBE_SECONDS))
+        self._admin = self._asked(lambda: Admin(servers, timeout=timeout, config=found), name_patience=name_patience)
 
     def __enter__(self) -> Self:
         return self
@@ -182,34 +194,45 @@ class ClusterView:
                     raise
             time.sleep(RETRY_SECONDS)
 
-    def _asked(self, ask: Callable[[], T], patience: float | None = None) -> T:
+    def _asked(self, ask: Callable[[], T], patience: float | None = None, *, name_patience: float = math.inf) -> T:
         patience = self._patience if patience is None else patience
         began, told = time.monotonic(), False
         while True:
             try:
-                return ask()
+                return self._answer(ask)
             except (BrokerUnreachable, RequestRefused) as error:
                 waited = time.monotonic() - began
-                if waited > patience or not _passes(error):
+                most = min(patience, name_patience) if isinstance(error, AddressUnknown) else patience
+                if waited > most or not _passes(error):
                     raise
                 if waited > TELL_SECONDS and not told and isinstance(error, BrokerUnreachable):
-                    log.warning("%s; waiting up to %g s for one", error, patience)
+                    log.warning("%s; waiting up to %g s for one", error, most)
                     told = True
             time.sleep(RETRY_SECONDS)
+
+    def _answer(self, ask: Callable[[], T]) -> T:
+        """What is answered. A client that was connected once does not know that nobody is there now: so it is seen."""
+        try:
+            return ask()
+        except BrokerSilent:
+            connect(self._servers, PROBE_SECONDS).socket.close()
+            raise
 
 
 def _passes(error: BrokerUnreachable | RequestRefused) -> bool:
     """Whether the same question may be answered later."""
     if isinstance(error, RequestRefused):
         return error.code in COORDINATOR_IS_COMING
-    return not isinstance(error, AddressUnknown | LoginFailed)
+    return not isinstance(error, AddressInvalid | LoginFailed)
 
 
 def _patience(config: Mapping[str, object]) -> float:
-    try:
-        return float(str(config[API_TIMEOUT])) / 1000 if API_TIMEOUT in config else PATIENCE
-    except ValueError as error:
-        raise InvalidClientConfig(f"{API_TIMEOUT} is {config[API_TIMEOUT]}, and not milliseconds") from error
+    if API_TIMEOUT not in config:
+        return PATIENCE
+    text = str(config[API_TIMEOUT]).strip()
+    if not text.isdecimal():
+        raise InvalidClientConfig(f"{API_TIMEOUT} is {text}, and not milliseconds")
+    return int(text) / 1000
 
 
 def missing(names: Iterable[str]) -> TopicMissing:

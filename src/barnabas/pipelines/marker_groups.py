@@ -21,6 +21,7 @@ from barnabas.clients.library import load, load_kafka
 from barnabas.clients.wire import ANOTHER_COORDINATOR, Cluster
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.pipelines.client_properties import without_patience
 from barnabas.pipelines.markers import EpochNote, TaskNote, task_of
 
 if TYPE_CHECKING:
@@ -43,9 +44,8 @@ class MarkerGroup:
     def __init__(self, name: str, client: Mapping[str, str]) -> None:
         self._kafka = load_kafka()
         self._name = name
-        self._consumer = open_client(
-            self._kafka, "Consumer", {**client, "group.id": name, "enable.auto.commit": False, "log_level": 0}
-        )
+        own = {"group.id": name, "enable.auto.commit": False, "log_level": 0}
+        self._consumer = open_client(self._kafka, "Consumer", {**without_patience(client), **own})
 
     def __enter__(self) -> Self:
         return self
@@ -129,7 +129,7 @@ def _all_groups(client: Mapping[str, str]) -> list[str]:
     """All groups of the cluster. A broker that does not name its own is asked again: a replay depends on them all."""
     load("confluent_kafka.admin", "clients")
     kafka = load_kafka()
-    admin = open_client(kafka.admin, "AdminClient", {**client, "log_level": 0})
+    admin = open_client(kafka.admin, "AdminClient", {**without_patience(client), "log_level": 0})
     deadline = time.monotonic() + PATIENCE
     while True:
         try:

@@ -22,6 +22,7 @@ from barnabas.clients.config import open_client
 from barnabas.clients.errors import translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.logins import LoginErrors
+from barnabas.pipelines.client_properties import without_patience
 from barnabas.pipelines.errors import DataLost, ReadStalled
 from barnabas.pipelines.rows import record_schema, to_batch
 
@@ -147,7 +148,7 @@ class _RangeReader:
         self._alive = time.monotonic()
         self._fetched = wanted.start
         own = {"error_cb": self._logins, "stats_cb": self._measure, "statistics.interval.ms": MEASURE_MS}
-        found = {**TUNING, **config, **DECIDED, **own}
+        found = {**TUNING, **without_patience(config), **DECIDED, **own}
         self._consumer = open_client(self._kafka, "Consumer", found)
         self._go_to(wanted.start)
 

@@ -16,7 +16,7 @@ from barnabas.clients.errors import BarnabasError, BrokerUnreachable, translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.logins import LoginErrors
 from barnabas.clients.transactions import Transactions
-from barnabas.pipelines.client_properties import against_idempotence
+from barnabas.pipelines.client_properties import against_idempotence, without_patience
 from barnabas.pipelines.errors import NotWritten
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class RecordSender:
         self._kafka = load_kafka()
         self._logins = LoginErrors()
         idempotent = {"enable.idempotence": not against_idempotence(client)}
-        found: dict[str, Any] = {**TUNING, **idempotent, **client, "error_cb": self._logins, "on_delivery": self._note}
+        own = {"error_cb": self._logins, "on_delivery": self._note}
+        found: dict[str, Any] = {**TUNING, **idempotent, **without_patience(client), **own}
         if transactional_id is not None:
             found = {"transaction.timeout.ms": TRANSACTION_MS, **found, "transactional.id": transactional_id}
         self._client = open_client(self._kafka, "Producer", found)

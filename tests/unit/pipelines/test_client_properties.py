@@ -6,8 +6,10 @@ import logging
 
 import pytest
 
-from barnabas.pipelines.client_properties import against_idempotence, client_properties
+from barnabas.pipelines.client_properties import against_idempotence, client_properties, without_patience
 from barnabas.pipelines.errors import InvalidOption
+from barnabas.pipelines.marker_groups import MarkerGroup
+from barnabas.pipelines.sending import RecordSender
 
 
 def test_what_librdkafka_knows_is_passed_on() -> None:
@@ -81,3 +83,11 @@ def test_idempotence_can_be_asked_for_in_all_words_of_librdkafka(yes: str) -> No
 @pytest.mark.parametrize("name", ["enable.idempotence", "acks", "retries"])
 def test_what_is_against_idempotence_is_named(name: str) -> None:
     assert against_idempotence({name: "0"}) == [name]
+
+
+def test_how_long_we_ask_again_is_no_business_of_librdkafkas() -> None:
+    """It would take it for how long a connection may be silent, up to five minutes."""
+    given = {"bootstrap.servers": "127.0.0.1:1", "default.api.timeout.ms": "600000"}
+    assert without_patience(given) == {"bootstrap.servers": "127.0.0.1:1"}
+    with MarkerGroup("g", given), RecordSender(given):
+        pass

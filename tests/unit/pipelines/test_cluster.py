@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 import socket
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.clients.admin import PartitionInfo, TopicInfo
-from barnabas.clients.errors import AddressUnknown, BrokerUnreachable, InvalidClientConfig, RequestRefused
+from barnabas.clients.errors import (
+    AddressInvalid,
+    AddressUnknown,
+    BrokerSilent,
+    BrokerUnreachable,
+    InvalidClientConfig,
+    RequestRefused,
+)
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import cluster
@@ -26,6 +34,9 @@ class Brokers:
 
     def __init__(self, topics: Sequence[str], deleted: Iterable[str] = ()) -> None:
         self._topics, self._deleted = list(topics), list(deleted)
+
+    def close(self) -> None:
+        """Nothing to close."""
 
     def topic_names(self) -> list[str]:
         names = list(self._topics)
@@ -124,18 +135,65 @@ def test_a_broker_that_is_back_in_a_moment_is_not_told_of(
     assert not caplog.messages
 
 
-@pytest.mark.parametrize("address", ["localhost:no", "no-such-host.invalid:9092"])
-def test_an_address_that_leads_nowhere_is_not_waited_for(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has any name."""
+
     def resolve(*_: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    began = time.monotonic()
-    with pytest.raises(AddressUnknown, match=f"no broker answers at {address} "):
-        ClusterView({"bootstrap.servers": address})
-    assert time.monotonic() - began < cluster.PATIENCE / 2
 
 
-def test_a_patience_that_is_no_number_is_refused() -> None:
-    with pytest.raises(InvalidClientConfig, match=r"default\.api\.timeout\.ms is soon, and not milliseconds"):
-        ClusterView({"bootstrap.servers": "any", "default.api.timeout.ms": "soon"})
+@pytest.mark.usefixtures("nameless")
+def test_what_is_no_address_is_not_waited_for(clock: Clock) -> None:
+    with pytest.raises(AddressInvalid, match="no broker answers at localhost:no "):
+        ClusterView({"bootstrap.servers": "localhost:no"})
+    assert clock.now == 0
+
+
+@pytest.mark.usefixtures("nameless")
+@pytest.mark.parametrize(("given", "patience"), [({}, 60), ({"name_patience": 10.0}, 10)])
+def test_a_name_that_nobody_has_yet_is_waited_for_and_told_of(
+    given: dict[str, float], patience: int, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(AddressUnknown, match=r"no broker answers at kafka:9092 \(name or service not known\)"):
+        ClusterView({"bootstrap.servers": "kafka:9092,other:no"}, **given)
+    assert patience <= clock.now <= patience + 1
+    (told,) = caplog.messages
+    assert told.endswith(f"; waiting up to {patience} s for one")
+
+
+def test_a_broker_that_went_away_in_the_middle_is_not_said_to_take_connections(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that was connected once only says that it got no answer."""
+    with closing(socket.socket()) as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+
+        class Silent(Brokers):
+            def topic_names(self) -> list[str]:
+                clock.sleep(10)
+                raise BrokerSilent(f"{address} takes connections but gave no answer within 10 s")
+
+        monkeypatch.setattr(cluster, "Admin", lambda *_, **__: Silent([]))
+        with pytest.raises(BrokerUnreachable, match="connection refused"):
+            ClusterView({"bootstrap.servers": address}).partitions(Selection(pattern=re.compile("a")))
+        assert caplog.messages == [f"no broker answers at {address} (connection refused); waiting up to 60 s for one"]
+        caplog.clear()
+        unused.listen()
+        with pytest.raises(BrokerSilent, match="takes connections"):
+            ClusterView({"bootstrap.servers": address}).partitions(Selection(pattern=re.compile("a")))
+
+
+@pytest.mark.parametrize("text", ["soon", "nan", "-1"])
+def test_a_patience_that_is_no_number_is_refused(text: str) -> None:
+    with pytest.raises(InvalidClientConfig, match=rf"default\.api\.timeout\.ms is {text}, and not milliseconds"):
+        ClusterView({"bootstrap.servers": "any", "default.api.timeout.ms": text})
+
+
+def test_a_patience_beyond_what_librdkafka_gives_a_connection_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        ClusterView({"bootstrap.servers": address, "default.api.timeout.ms": "600000"}).close()

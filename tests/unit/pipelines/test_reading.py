@@ -225,3 +225,10 @@ def test_records_that_were_removed_are_stepped_over_if_that_is_allowed(monkeypat
     assert offsets(consumer, monkeypatch, {}, fail_on_data_loss=False) == [6]
     with pytest.raises(DataLost, match="t-0 begins at offset 6 now: 5 to 5 were removed"):
         offsets(ScriptedConsumer([BEYOND], ends=[(6, 9)]), monkeypatch, {})
+
+
+def test_how_long_we_ask_again_is_not_how_long_a_connection_may_be_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumer = ScriptedConsumer([Message(5), Message(6)])
+    assert offsets(consumer, monkeypatch, {"default.api.timeout.ms": "300000", "client.id": "c"}) == [5, 6]
+    assert "default.api.timeout.ms" not in consumer.config
+    assert consumer.config["client.id"] == "c"

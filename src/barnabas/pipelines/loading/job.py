@@ -8,6 +8,7 @@ gets the offsets last, for people and tools to see the lag. Only the table decid
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from contextlib import ExitStack, contextmanager
@@ -60,6 +61,8 @@ SPARK: Final[Mapping[str, object]] = {
 ALONE: Final[Mapping[str, object]] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """And those for a session on this machine, which nobody else has to reach."""
 MASTER: Final = "local[*,3]"
+NAME_SECONDS: Final = 10.0
+"""How long a load that is to come back waits for a host of the brokers' name: it may be starting, or misspelt."""
 TICK_SECONDS: Final = 0.2
 GROUP_SECONDS: Final = 10.0
 """How long a load waits for the coordinator of its group, and how long it lets one be that did not answer."""
@@ -117,7 +120,8 @@ def load(
     )
     table_of = partial(open_table, format=format, catalog=catalog, options=options)
     with ExitStack() as stack:
-        view = stack.enter_context(ClusterView(settings.client))
+        names = NAME_SECONDS if every is None else math.inf
+        view = stack.enter_context(ClusterView(settings.client, name_patience=names))
         view.topic_ids([topic])
         table = stack.enter_context(table_of(to, partition_by=partition_by))
         dead = stack.enter_context(table_of(dead_letters_location(to)))
