@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-FETCH, API_VERSIONS, CREATE_TOPICS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 1, 18, 19, 43, 45, 46
-UPDATE_FEATURES, UPGRADE, DOWNGRADE = 57, 1, 2
+FETCH, METADATA, API_VERSIONS, CREATE_TOPICS, ELECT_LEADERS = 1, 3, 18, 19, 43
+ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, UPDATE_FEATURES = 45, 46, 57
+UPGRADE, DOWNGRADE = 1, 2
 
 FIVE_SECONDS = timedelta(seconds=5)
 
@@ -66,19 +67,22 @@ def test_levels_of_features_reach_every_broker(cluster: Cluster) -> None:
 
 
 def test_a_broker_that_stops_hands_over_what_it_leads(cluster: Cluster) -> None:
-    cluster.create("handed-over", 1, 3, min_insync_replicas="2")
-    sender = Sender(cluster, "handed-over")
-    leader = cluster.leader("handed-over")
+    controller = cluster.controller()
+    cluster.create("handed-over", 3, 3, min_insync_replicas="2")
+    leaders = [cluster.leader("handed-over", each) for each in range(3)]
+    index, leader = next((each, found) for each, found in enumerate(leaders) if found != controller)
+    sender = Sender(cluster, "handed-over", index)
     sender.send(100)
     sender.finish()
     assert cluster.nodes[leader].stop() == 0
-    assert cluster.leader("handed-over", other_than=leader) != leader
+    told = ask(cluster, METADATA, 9, {"topics": [{"name": "handed-over"}]}, broker=controller).topics[0].partitions
+    assert {each.leader_id for each in told} == {1, 2, 3} - {leader}, "decided before the broker had stopped"
     sender.send(100)
     sender.finish()
     cluster.start(leader)
-    cluster.wait_for_isr("handed-over", {1, 2, 3})
+    cluster.wait_for_isr("handed-over", {1, 2, 3}, index)
     assert not sender.errors
-    assert everything(cluster, "handed-over", 200) == list(range(200))
+    assert everything(cluster, "handed-over", 200, index) == list(range(200))
 
 
 def test_the_preferred_leader_is_elected_on_demand(cluster: Cluster) -> None:
@@ -171,7 +175,7 @@ def test_a_consumer_is_sent_to_a_replica_in_its_rack(tmp_path: Path) -> None:
         wait_until(lambda: fetched(leader, f"r{other}").preferred_read_replica == other, "to be sent to the follower")
         wait_until(lambda: fetched(other, f"r{other}").high_watermark == 50, "the follower to know what is committed")
         assert fetched(other, f"r{other}").records
-        config = {"client.rack": f"r{other}", "fetch.wait.max.ms": 100}
+        config: dict[str, Any] = {"client.rack": f"r{other}", "fetch.wait.max.ms": 100}
         assert everything(cluster, "near", 50, **config) == list(range(50))
 
 

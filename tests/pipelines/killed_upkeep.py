@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import random
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.tables.errors import TableError
+from barnabas.pipelines.tables.errors import Overtaken
 from barnabas.pipelines.tables.opening import open_table
 
 if TYPE_CHECKING:
@@ -39,11 +40,8 @@ class Upkeep(threading.Thread):
             self._failure = error
 
     def _merge(self, kind: str, place: Path) -> None:
-        try:
+        with suppress(Overtaken):  # the load came first each time, as it may if the machine is slow
             self.merged[kind] += compact(kind, place)
-        except TableError as error:
-            if "try again" not in str(error):  # the load came first each time, as it may if the machine is slow
-                raise
 
     def stop(self) -> None:
         """Let no other one begin."""

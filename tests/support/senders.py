@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 class Sender:
     """An idempotent producer that notes what was acknowledged."""
 
-    def __init__(self, cluster: Cluster, topic: str, **config: Any) -> None:
+    def __init__(self, cluster: Cluster, topic: str, partition: int = 0, **config: Any) -> None:
         self.acknowledged: list[int] = []
         self.errors: list[KafkaError] = []
         self._topic = topic
+        self._partition = partition
         self._next = 0
         self._producer = Producer(
             {
@@ -38,7 +39,7 @@ class Sender:
     def send(self, count: int) -> None:
         """Send the next numbers, without waiting."""
         for number in range(self._next, self._next + count):
-            self._producer.produce(self._topic, str(number), partition=0, on_delivery=self._noted(number))
+            self._producer.produce(self._topic, str(number), partition=self._partition, on_delivery=self._noted(number))
         self._next += count
         self._producer.poll(0)
 
@@ -61,12 +62,12 @@ class Sender:
         return delivered
 
 
-def everything(cluster: Cluster, topic: str, count: int, **config: Any) -> list[int]:
-    """Read a topic's one partition from its start, until `count` records were seen."""
+def everything(cluster: Cluster, topic: str, count: int, partition: int = 0, **config: Any) -> list[int]:
+    """Read one of a topic's partitions from its start, until `count` records were seen."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": f"read-{topic}", "enable.auto.commit": False, **config}
     )
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: list[int] = []
 
     def read() -> bool:

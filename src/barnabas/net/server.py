@@ -212,6 +212,8 @@ class Server:
         if self.connections:
             self._last_left = self.loop.create_future()
             await asyncio.wait((self._last_left,), timeout=grace)
+        if self.connections:
+            logger.warning("%d connections are ended in the middle of a request", len(self.connections))
         for connection in list(self.connections):
             connection.close()
 

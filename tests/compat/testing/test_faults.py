@@ -98,7 +98,9 @@ def test_a_broker_stops_at_once_whatever_it_holds(kafka: Kafka, kafka_topic: str
     with kafka.faults.delay("PRODUCE", 3600, when="after") as held:
         delivery = kafka.producer().send(kafka_topic, b"late")
         held.wait()
-        kafka.broker.stop(timeout=4)
+        before = len(kafka.broker.log())
+        kafka.broker.stop()
+    assert "are ended in the middle of a request" not in kafka.broker.log()[before:], "it has waited in vain"
     kafka.broker.start()
     delivery.result(30)
 

@@ -135,6 +135,19 @@ def test_closing_waits_for_what_is_under_way(executor: ThreadPoolExecutor) -> No
     run(Rig(lambda body: parked), executor, story)
 
 
+def test_closing_tells_of_what_takes_too_long(executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"work"))
+        await until(lambda: bool(rig.seen))
+        await rig.server.close(grace=0.01)
+        assert await reader.read() == b""
+        await hang_up(writer)
+
+    run(Rig(lambda body: Parked()), executor, story)
+    assert "1 connections are ended in the middle of a request" in caplog.messages
+
+
 def test_closing_sends_all_that_was_overtaken(executor: ThreadPoolExecutor) -> None:
     replies = {body: Parked(overtakable=True) for body in (b"1", b"2", b"3")}
 

@@ -59,19 +59,28 @@ class Threads:
             self._errors.append(error)
 
     def __enter__(self) -> Threads:
+        """Start them, and see each at work before anything else is done."""
         sys.setswitchinterval(self._interval / 20)
-        for thread in self._threads:
-            thread.start()
+        try:
+            for thread in self._threads:
+                thread.start()
+            wait_until(lambda: self._errors or all(self.rounds), "a turn of each thread")
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        wait_until(lambda: self._errors or all(self.rounds), "a turn of each thread")
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
-        sys.setswitchinterval(self._interval)
+        self._end()
         for error in self._errors:
             raise error
+
+    def _end(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        sys.setswitchinterval(self._interval)
 
 
 def reader(log: Log) -> Callable[[random.Random], None]:

@@ -7,6 +7,7 @@ PipelineError
     ├── Fenced               another job has moved the table on
     ├── SchemaConflict       a column has another type than the table's, or its partitioning is another
     ├── FilesGone            files that were written for a commit are not there any more
+    ├── Overtaken            others change the table again and again, before each try of something that can wait
     └── UnusableTarget       there can be no table of this format at this place
         └── TableUnreachable its files, or its catalog, do not answer
 """
@@ -19,6 +20,7 @@ __all__ = [
     "Fenced",
     "FilesGone",
     "ForeignTable",
+    "Overtaken",
     "SchemaConflict",
     "TableError",
     "TableUnreachable",
@@ -65,6 +67,10 @@ class SchemaConflict(TableError):
 
 class FilesGone(TableError):
     """What a commit was to add has been removed."""
+
+
+class Overtaken(TableError):
+    """There was no time between the commits of others; it harms nobody to try again."""
 
 
 class UnusableTarget(TableError):

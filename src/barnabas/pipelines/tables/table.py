@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVa
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Outbox, Outcome, Position, Size
 from barnabas.pipelines.tables.destinations import is_remote
-from barnabas.pipelines.tables.errors import Fenced, FilesGone, SchemaConflict, TableError
+from barnabas.pipelines.tables.errors import Fenced, FilesGone, Overtaken, SchemaConflict, TableError
 from barnabas.pipelines.tables.notes import Note, next_note
 from barnabas.pipelines.tables.rules import advance, check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
@@ -129,10 +129,10 @@ class Table(ABC):
     def _insisting(
         self, attempt: Callable[[], T], landed: Callable[[], T | None] = lambda: None, *, upkeep: str | None = None
     ) -> T:
-        """Look at the table and change it, again if another commit came between. Raises TableError if that never ends.
+        """Look at the table and change it, again if another commit came between. If that never ends it raises Fenced.
 
         `landed` says what became of the last try, if it was made all the same; `upkeep` what was done
-        meanwhile, if that is nothing for which others would have to stop.
+        meanwhile, if that is nothing for which others would have to stop: Overtaken is raised then.
         """
         for _ in range(TRIES):
             try:
@@ -142,7 +142,7 @@ class Table(ABC):
         if (outcome := landed()) is not None:
             return outcome
         if upkeep is not None:
-            raise TableError(f"{self.location} was changed again and again while {upkeep}: try again")
+            raise Overtaken(f"{self.location} was changed again and again while {upkeep}: try again")
         raise Fenced(
             f"{self.location} was changed by others {TRIES} times while a commit was tried: another job writes to this "
             "table. Stop it and start again; nothing was added."

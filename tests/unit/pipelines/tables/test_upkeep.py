@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas.pipelines.tables.delta import DeltaLakeTable
-from barnabas.pipelines.tables.errors import TableError
+from barnabas.pipelines.tables.errors import Overtaken
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.parquet import ParquetTable
 from barnabas.pipelines.tables.table import Conflict, Table
@@ -121,7 +121,7 @@ def test_upkeep_that_others_always_overtake_is_to_be_tried_again(
         add(table, 10, 20)
         monkeypatch.setattr(table, method, overtaken)
         given: dict[str, list[object]] = {"compact": [1 << 20], "expire": [NO_TIME], "last_note": []}
-        with pytest.raises(TableError, match=f"was changed again and again while {told}"):
+        with pytest.raises(Overtaken, match=f"was changed again and again while {told}"):
             getattr(table, change)(*given[change])
 
 
