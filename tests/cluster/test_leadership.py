@@ -75,8 +75,9 @@ def test_a_broker_that_stops_hands_over_what_it_leads(cluster: Cluster) -> None:
     sender.send(100)
     sender.finish()
     assert cluster.nodes[leader].stop() == 0
+    assert "others lead what this broker has led" in cluster.nodes[leader].output(), "it goes, and they find out"
     told = ask(cluster, METADATA, 9, {"topics": [{"name": "handed-over"}]}, broker=controller).topics[0].partitions
-    assert {each.leader_id for each in told} == {1, 2, 3} - {leader}, "decided before the broker had stopped"
+    assert {each.leader_id for each in told} == {1, 2, 3} - {leader}, "decided before it had stopped"
     sender.send(100)
     sender.finish()
     cluster.start(leader)

@@ -113,6 +113,7 @@ class Cluster:
             try:
                 remaining = await self.link.shut_down()
                 if not remaining:
+                    logger.info("others lead what this broker has led")
                     return
                 logger.warning("%d partitions have no other replica in sync that could lead them", remaining)
             except BarnabasError as error:
