@@ -2,11 +2,13 @@
 
 All hosts hang on one bridge. What a host sends to another is lost when its neighbour table names a hardware address
 that nobody has: one-way, at once, for open connections too, and without an error at either end, as on a real network.
-Needs Linux, root and iproute2, nothing else.
+Nothing ever leaves this host: when a network is gone, a client that is still there finds its addresses unreachable, and
+not somebody else's, until the process ends. Needs Linux, root and iproute2, nothing else.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import shutil
@@ -24,6 +26,8 @@ CLIENTS: Final = 254
 """The number of this host, where the clients are."""
 STORE: Final = 253
 """The number of the host for a ZooKeeper."""
+LAST_RESORT: Final = 2**31
+"""The metric of a route that others go before."""
 
 
 class Network:
@@ -36,6 +40,7 @@ class Network:
         self.brokers = range(1, size + 1)
         self._hosts = (*self.brokers, STORE)
         self.prefix = f"10.{secrets.randbelow(200) + 20}.{secrets.randbelow(250)}"
+        self._seal()
         try:
             _ip("link", "add", self._bridge, "type", "bridge")
             _ip("addr", "add", f"{self.address(CLIENTS)}/24", "dev", self._bridge)
@@ -74,6 +79,12 @@ class Network:
     def join(self, source: int, target: int) -> None:
         """Undo `cut`."""
         self._neighbour(source, "del", self.address(target))
+
+    def _seal(self) -> None:
+        """Say where the addresses lead once the bridge, whose own route goes before, is not there."""
+        route = ("unreachable", f"{self.prefix}.0/24", "metric", str(LAST_RESORT))
+        _ip("route", "add", *route)
+        atexit.register(_ip, "route", "del", *route, check=False)
 
     def _neighbour(self, number: int, *words: str) -> None:
         if number == CLIENTS:

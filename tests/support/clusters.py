@@ -75,6 +75,7 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
+        del self.admin  # which would look for the brokers for as long as it lives
         self.kill_all()
 
     @property
