@@ -59,6 +59,27 @@ def test_a_stream_from_the_end_finds_new_records_and_new_partitions_and_commits_
     assert stream.batches[0] == (0, [])
 
 
+def test_groups_have_the_last_batch_of_each_source_long_before_the_next_trigger(
+    spark: SparkSession, kafka: Kafka, tmp_path: Path
+) -> None:
+    first, second, alone = kafka.topic(), kafka.topic(), kafka.topic()
+    groups = [kafka.name("one"), kafka.name("other")]
+    for count, topic in enumerate((first, second, alone), 1):
+        kafka.send(topic, *[b"x"] * count)
+    rate = spark.readStream.format("rate").load().where("value < 0").selectExpr("binary(string(value)) AS value")
+    once = read_stream(spark, kafka, subscribe=first, startingOffsets="earliest", progressGroup=groups[0])
+    other = read_stream(spark, kafka, subscribe=second, startingOffsets="earliest", PROGRESSGROUP=groups[1])
+    silent = read_stream(spark, kafka, subscribe=alone, startingOffsets="earliest")
+    values = [each.select("value") for each in (once, silent, other, once)]
+    frame = rate.union(values[0]).union(values[1]).union(values[2]).union(values[3])
+    with Collected(frame, tmp_path / "checkpoint", processingTime="1 hour") as stream:
+        stream.wait_for(*[b"x"] * 7)
+        done = [{TopicPartition(first, 0): 1}, {TopicPartition(second, 0): 2}]
+        wait_until(
+            lambda: [kafka.admin.group_offsets(each) for each in groups] == done, "the first batch in the groups"
+        )
+
+
 def test_what_is_lost_while_a_stream_stands_still_fails_it_or_is_stepped_over(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:

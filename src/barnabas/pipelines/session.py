@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
+from barnabas.pipelines.progress_listener import listen
 from barnabas.pipelines.worker_python import worker_python
 
 if TYPE_CHECKING:
@@ -52,18 +53,20 @@ def register(spark: SparkSession) -> None:
     """Make `format("barnabas")` known to a session that was made elsewhere, by `newSession()` too.
 
     Spark looks in the active session whether the name is taken, whichever session it registers for: so this one is
-    made the active one meanwhile. A session of Spark Connect has no such neighbours.
+    made the active one meanwhile. A session of Spark Connect has no such neighbours, nor a plan that can be looked at:
+    there, streams commit their progress themselves.
     """
-    from barnabas.pipelines.source import BarnabasSource
+    from barnabas.pipelines.source import BarnabasSource, ListenedSource
 
     if not hasattr(spark, "_jsparkSession"):
         spark.dataSource.register(BarnabasSource)
         return
+    listen(spark)
     sessions = spark.sparkContext._jvm.org.apache.spark.sql.SparkSession  # type: ignore[union-attr]
     before = sessions.getActiveSession()
     sessions.setActiveSession(spark._jsparkSession)
     try:
-        spark.dataSource.register(BarnabasSource)
+        spark.dataSource.register(ListenedSource)
     finally:
         if before.isDefined():
             sessions.setActiveSession(before.get())

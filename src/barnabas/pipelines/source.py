@@ -7,6 +7,7 @@ stay, so each loads only what its question needs.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from barnabas.pipelines.batch import BatchReader
     from barnabas.pipelines.sink import BatchWriter
+    from barnabas.pipelines.source_options import SourceOptions
     from barnabas.pipelines.stream import StreamReader
     from barnabas.pipelines.stream_sink import StreamWriter
 
@@ -51,7 +53,10 @@ class BarnabasSource(DataSource):
         _need_streams()
         from barnabas.pipelines.stream import StreamReader
 
-        return StreamReader(stream_options(self.options), schema)
+        return StreamReader(self._stream_options(), schema)
+
+    def _stream_options(self) -> SourceOptions:
+        return stream_options(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """For `df.write`."""
@@ -70,6 +75,13 @@ class BarnabasSource(DataSource):
         if options.exactly_once:
             check_first_epoch(options)
         return writer
+
+
+class ListenedSource(BarnabasSource):
+    """The same, for sessions with a `ProgressListener`: it commits the progress, and their streams do not."""
+
+    def _stream_options(self) -> SourceOptions:
+        return replace(super()._stream_options(), progress_group=None)
 
 
 def _need_streams() -> None:

@@ -9,7 +9,8 @@ offsets; other copies of it, made from the same options, read in tasks. What has
   replay may find, means nothing to read.
 - **`latestOffset(start)` means that everything before `start` is done.** Spark asks for the next batch only after it
   has finished the last one, whether or not there is more to read. So that is when progress is committed to the group of
-  `progressGroup`. Spark's own `commit` comes later: only when there is another batch with data.
+  `progressGroup`, where no `ProgressListener` does so earlier. Spark's own `commit` comes later: only when there is
+  another batch with data.
 - **Offsets only grow.** A new leader may not know the newest offsets yet, so an end below the start is asked for again
   for a while before it counts as loss.
 - **A partition that is new begins at its beginning**: `start` lacks it, and `offsets.between` takes that for 0. What

@@ -1,8 +1,7 @@
 """Reports every batch: a line in the log, a JSON record in the topic of metrics, how far it came in a consumer group.
 
 Spark tells of a batch as soon as it is done, so the group has the last one too, however a run ends. What cannot be sent
-is no reason to stop: a warning says so, and the log has the figures. One thread of Spark's tells all listeners, so
-none may wait long: what a group did not take at once is tried again with the next batch, and at the end.
+is no reason to stop: a warning says so, and the log has the figures.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from barnabas.clients.producer import Producer
 from barnabas.model.base_error import BarnabasError
 from barnabas.pipelines.cluster import CLIENT_ONLY
-from barnabas.pipelines.runner.metrics import measured, read_upto
+from barnabas.pipelines.group_progress import GroupProgress, read_upto
+from barnabas.pipelines.runner.metrics import measured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     )
 
     from barnabas.pipelines.cluster import ClusterView
-    from barnabas.pipelines.offsets import Offsets
 
 LAST_SECONDS: Final = 10.0
-GROUP_SECONDS: Final = 1.0
-"""How long a group's coordinator is waited for while other listeners wait."""
 
 log = logging.getLogger("barnabas.pipelines.metrics")
 
@@ -45,9 +42,7 @@ class BatchListener(StreamingQueryListener):
 
     def __init__(self, kafka: Mapping[str, str], topic: str | None, cluster: ClusterView, group: str) -> None:
         self._topic = topic
-        self._cluster = cluster
-        self._group = group
-        self._unshown: Offsets = {}
+        self._progress = GroupProgress(group, lambda: cluster)
         self._ended = threading.Event()
         self._producer: Producer[Any, Any] | None = None
         if topic is not None:
@@ -70,7 +65,7 @@ class BatchListener(StreamingQueryListener):
         progress = json.loads(event.progress.json)
         metrics = measured(progress)
         log.info("batch %s", metrics.line())
-        self._show(read_upto(progress), GROUP_SECONDS)
+        self._progress.show(read_upto(progress["sources"]))
         if self._producer is None or self._topic is None:
             return
         try:
@@ -78,22 +73,13 @@ class BatchListener(StreamingQueryListener):
         except BarnabasError as error:
             log.warning("metrics of batch %s were not sent to %s: %s", metrics.batch, self._topic, error)
 
-    def _show(self, offsets: Offsets, patience: float) -> None:
-        self._unshown = offsets
-        try:
-            self._cluster.commit(self._group, offsets, patience=patience)
-            self._unshown = {}
-        except BarnabasError as error:
-            log.warning("the group %s does not show the progress: %s", self._group, error)
-
     def wait_for_last(self) -> None:
         """Wait until the last batch of a query that has ended was reported: Spark tells of it a little later."""
         self._ended.wait(LAST_SECONDS)
 
     def close(self) -> None:
         """Send what waits; what cannot be sent is in the log."""
-        if self._unshown:
-            self._show(self._unshown, LAST_SECONDS)
+        self._progress.retry(LAST_SECONDS)
         if self._producer is None:
             return
         try:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.pipelines.offsets import between, from_nested, from_text
+from barnabas.pipelines.group_progress import reported
+from barnabas.pipelines.offsets import between
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from barnabas.model.ids import TopicPartition
-    from barnabas.pipelines.offsets import Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +59,8 @@ def measured(progress: Mapping[str, Any]) -> BatchMetrics:
     )
 
 
-def read_upto(progress: Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """Where a batch ended, over all its sources; of a topic that is read twice, the lower end counts."""
-    found: dict[TopicPartition, int] = {}
-    for source in progress["sources"]:
-        for partition, end in _offsets(source.get("endOffset") or {}).items():
-            found[partition] = min(end, found.get(partition, end))
-    return found
-
-
 def _lag(source: Mapping[str, Any]) -> int | None:
     latest = source.get("latestOffset")
     if latest is None:
         return None
-    return sum(each.size for each in between(_offsets(source["endOffset"]), _offsets(latest)))
-
-
-def _offsets(value: object) -> Offsets:
-    return from_text(value) if isinstance(value, str) else from_nested(value)
+    return sum(each.size for each in between(reported(source["endOffset"]), reported(latest)))

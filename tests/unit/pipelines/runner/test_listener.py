@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.clients.errors import BrokerUnreachable
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.runner.listener import GROUP_SECONDS, BatchListener
+from barnabas.pipelines.group_progress import GROUP_SECONDS
+from barnabas.pipelines.runner.listener import BatchListener
 from tests.unit.pipelines.runner.test_metrics import PROGRESS
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.runner.metrics import BatchMetrics, measured, read_upto
+from barnabas.pipelines.runner.metrics import BatchMetrics, measured
 
 PROGRESS: dict[str, Any] = {
     "name": "orders.revenue",
@@ -44,11 +43,6 @@ def test_a_batch_has_rows_time_lag_and_state() -> None:
 def test_offsets_may_be_text_too() -> None:
     source = {"endOffset": '{"orders":{"0":400}}', "latestOffset": '{"orders":{"0":450}}'}
     assert measured({**PROGRESS, "sources": [source, source]}).lag == 100
-
-
-def test_the_end_of_a_batch_is_that_of_all_its_sources_and_the_lower_one_of_a_topic_that_is_read_twice() -> None:
-    sources = [{"endOffset": {"a": {"0": 5, "1": 2}}}, {"endOffset": '{"a":{"0":3}}'}, {"endOffset": None}]
-    assert read_upto({**PROGRESS, "sources": sources}) == {TopicPartition("a", 0): 3, TopicPartition("a", 1): 2}
 
 
 def test_what_a_source_does_not_say_is_not_known() -> None:
