@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -58,11 +59,40 @@ def test_a_broker_that_is_told_everything_knows_everything(
     assert (found.controller_id, found.controller_epoch) == (2, 3)
 
 
-@settings(max_examples=50)
-@given(topics(st.integers(0, 5)), topics(st.integers(6, 11)))
+@settings(max_examples=200)
+@given(topics(st.integers(0, 5)), topics(st.integers(6, 11)), st.data())
 def test_a_broker_that_is_told_what_changed_knows_everything(
-    old: Mapping[str, TopicImage], new: Mapping[str, TopicImage]
+    old: Mapping[str, TopicImage], new: Mapping[str, TopicImage], data: st.DataObject
 ) -> None:
     assume(no_partition_goes(old, new))
-    before, after = image(old, BROKER), image(new, BROKER, OTHER)
-    assert dict(told(before, before, after).topics) == dict(new)
+    new = {name: some_stay(data, old.get(name), topic) for name, topic in new.items()}
+    before = replace(image(old, BROKER, OTHER), failed=data.draw(lost_disks(old)))
+    after = replace(image(new, BROKER, OTHER), failed=data.draw(lost_disks(new)))
+    found = told(before, before, after)
+    assert dict(found.topics) == dict(new)
+    for name, topic in new.items():
+        for partition in topic.partitions:
+            assert found.offline_replicas(name, partition) == after.offline_replicas(name, partition)
+
+
+def some_stay(data: st.DataObject, old: TopicImage | None, new: TopicImage) -> TopicImage:
+    """The new topic with some of its partitions as they were."""
+    if old is None or old.topic_id != new.topic_id:
+        return new
+    stay = data.draw(st.sets(st.sampled_from(range(len(old.partitions)))))
+    return replace(
+        new, partitions=tuple(old.partitions[each.index] if each.index in stay else each for each in new.partitions)
+    )
+
+
+def lost_disks(found: Mapping[str, TopicImage]) -> st.SearchStrategy[dict[int, frozenset[tuple[str, int]]]]:
+    """Replicas of the other broker that lie on disks which failed."""
+    keys = [
+        (topic.name, each.index)
+        for topic in found.values()
+        for each in topic.partitions
+        if OTHER.broker_id in each.replicas
+    ]
+    return st.frozensets(st.sampled_from(keys) if keys else st.nothing()).map(
+        lambda lost: {OTHER.broker_id: lost} if lost else {}
+    )

@@ -20,7 +20,7 @@ from barnabas.protocol import internal
 from barnabas.protocol.internal import FULL, INCREMENTAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Set
 
     from barnabas.machines.controller.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 
@@ -28,7 +28,7 @@ Announcement = internal.LeaderAndIsrRequest | internal.StopReplicaRequest | inte
 
 
 class _Changed(NamedTuple):
-    """A topic as it is now, and those of its partitions that are new or not what they were."""
+    """A topic as it is now, and its partitions that are new or not what they were; each topic is there once."""
 
     topic: TopicImage
     partitions: tuple[PartitionImage, ...]
@@ -43,8 +43,14 @@ def announcements(before: ClusterImage | None, after: ClusterImage, broker: Brok
         return
     delta = difference(before, after)
     changed = [_Changed(topic, topic.partitions) for topic in delta.created]
-    changed += [_Changed(topic, _differing(before.topics[topic.name], topic)) for topic in delta.changed]
-    changed += _other_disks(before, after, changed)
+    disks = _other_disks(before, after)
+    created = {topic.name for topic in delta.created}
+    touched = {topic.name: topic for topic in delta.changed} | {name: after.topics[name] for name in disks}
+    changed += [
+        _Changed(topic, _differing(before.topics[name], topic, disks.get(name, frozenset())))
+        for name, topic in touched.items()
+        if name not in created
+    ]
     hosted = [each for each in changed if any(broker.broker_id in found.replicas for found in each.partitions)]
     stopped = list(_stopped(before, changed, delta.deleted, broker.broker_id))
     if stopped:
@@ -64,24 +70,25 @@ def _members(image: ClusterImage) -> tuple[object, ...]:
     return image.controller_id, image.controller_epoch, dict(image.brokers)
 
 
-def _differing(before: TopicImage, after: TopicImage) -> tuple[PartitionImage, ...]:
+def _differing(before: TopicImage, after: TopicImage, disks: Set[int]) -> tuple[PartitionImage, ...]:
     known = before.partitions
-    return tuple(each for each in after.partitions if each.index >= len(known) or each != known[each.index])
+    return tuple(
+        each
+        for each in after.partitions
+        if each.index >= len(known) or each != known[each.index] or each.index in disks
+    )
 
 
-def _other_disks(before: ClusterImage, after: ClusterImage, changed: Iterable[_Changed]) -> Iterator[_Changed]:
-    """Partitions of which nothing changed but that a replica was lost with its disk, or is back."""
+def _other_disks(before: ClusterImage, after: ClusterImage) -> dict[str, set[int]]:
+    """By topic, the partitions of which a replica was lost with its disk, or is back."""
+    found: dict[str, set[int]] = {}
     if before.failed == after.failed:
-        return
-    named = {(topic.name, partition.index) for topic, partitions in changed for partition in partitions}
-    lost = [
-        keys
-        for broker_id in before.failed.keys() | after.failed.keys()
-        for keys in before.failed.get(broker_id, frozenset()) ^ after.failed.get(broker_id, frozenset())
-    ]
-    for name, index in sorted(set(lost) - named):
-        if (partition := after.partition(name, index)) is not None:
-            yield _Changed(after.topics[name], (partition,))
+        return found
+    for broker_id in before.failed.keys() | after.failed.keys():
+        for name, index in before.failed.get(broker_id, frozenset()) ^ after.failed.get(broker_id, frozenset()):
+            if after.partition(name, index) is not None:
+                found.setdefault(name, set()).add(index)
+    return found
 
 
 def _leadership(

@@ -39,7 +39,7 @@ def updated(image: ClusterImage, request: UpdateMetadataRequest) -> ClusterImage
         if any(partition.leader == DELETED for partition in state.partition_states):
             topics.pop(state.topic_name, None)
             continue
-        known = image.topics.get(state.topic_name)
+        known = topics.get(state.topic_name, image.topics.get(state.topic_name))
         partitions = [_from_update(partition) for partition in state.partition_states]
         topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
     return replace(
@@ -71,7 +71,7 @@ def led(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
     """The image after LeaderAndIsr: the partitions that this broker has a replica of."""
     topics = dict(image.topics)
     for state in request.topic_states:
-        known = image.topics.get(state.topic_name)
+        known = topics.get(state.topic_name, image.topics.get(state.topic_name))
         partitions = [_from_leadership(partition) for partition in state.partition_states]
         topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
     return replace(

@@ -50,6 +50,21 @@ def test_a_replica_that_was_lost_with_a_disk_is_told_as_offline_until_its_broker
     assert dict(told(found, lost, whole).failed) == {}
 
 
+def test_a_disk_that_takes_a_replica_in_sync_and_one_that_was_not_leaves_no_leader_behind() -> None:
+    topic_id = UUID(int=1)
+    left = PartitionImage(0, 1, 4, (1, 2), (1,), 6), PartitionImage(1, 1, 4, (1, 2), (1, 2), 6)
+    shrunk = replace(left[1], leader_epoch=5, isr=(1,), partition_epoch=7)
+    right = PartitionImage(2, 1, 4, (1, 2), (1,), 6)
+    before = image({"a": TopicImage("a", topic_id, (*left, right))}, BROKER, OTHER)
+    after = TopicImage("a", topic_id, (left[0], shrunk, right))
+    lost = replace(image({"a": after}, BROKER, OTHER), failed={2: frozenset({("a", 0), ("a", 1), ("a", 2)})})
+    found = told(before, before, lost)
+    assert found.topics["a"] == after
+    assert dict(found.failed) == dict(lost.failed)
+    for message in announcements(before, lost, BROKER):
+        assert [each.topic_name for each in message.topic_states] == ["a"], "a topic is named once"
+
+
 def test_messages_name_the_registration_that_they_are_for() -> None:
     for message in announcements(None, image({}, BROKER), BROKER):
         assert message.broker_epoch == BROKER.epoch
