@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 THROTTLE = 10_000
 """Bytes a second: slow enough that a move is seen under way."""
+LARGE = 20_000_000
+"""Bytes that then take minutes: a fetch takes a megabyte, and the next one waits until that is eleven seconds ago."""
 
 
 class OwnCluster(Cluster):
@@ -79,7 +81,7 @@ class Scene:
         for partition in range(len(replicas)):
             for _ in range(size // 1000):
                 producer.produce(self.topic, b"x" * 1000, partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def delete(self) -> None:
         """With the topic, moves of its partitions end."""
@@ -202,7 +204,7 @@ def test_a_plan_is_executed_and_verified(scene: Scene) -> None:
 
 
 def test_a_move_is_listed_and_cancelled(scene: Scene) -> None:
-    scene.create([1], size=3_000_000)
+    scene.create([1], size=LARGE)
     plan = scene.plan([2])
     scene.reassign("--execute", "--reassignment-json-file", plan, "--throttle", THROTTLE)
     listed = scene.reassign("--list")
