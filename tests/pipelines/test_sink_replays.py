@@ -7,26 +7,29 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from barnabas.pipelines.errors import MarkerRefused, ReplayChecked
+from barnabas.clients.errors import RequestRefused
+from barnabas.pipelines.errors import MarkerRefused, NotWritten, ReplayChecked
 from barnabas.pipelines.markers import TaskOfEpoch, Verdict
 from barnabas.pipelines.sink_options import sink_options
 from barnabas.pipelines.sink_rows import Outgoing
 from barnabas.pipelines.stream_sink import Sent, StreamWriter, send_once
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from barnabas.testing.kafka import Kafka
 
 
 class Sink:
     """A query whose tasks are run one by one."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, **options: str) -> None:
         self.kafka, self.topic = kafka, kafka.topic()
         servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
-        self._options = sink_options(servers | {"topic": self.topic, "deliveryGuarantee": "exactly-once"})
+        self._options = sink_options(servers | {"topic": self.topic, "deliveryGuarantee": "exactly-once"} | options)
         self._writer = StreamWriter(self._options, StructType([StructField("value", BinaryType())]))
 
-    def task(self, run: str, epoch: int, task: int, values: str) -> Sent:
+    def task(self, run: str, epoch: int, task: int, values: Iterable[str]) -> Sent:
         records = (Outgoing(self.topic, None, value.encode(), None, -1) for value in values)
         return send_once(records, self._options, TaskOfEpoch(self.kafka.prefix, run, epoch, task))
 
@@ -78,6 +81,26 @@ def test_a_surveyed_replay_with_other_tasks_writes_nothing(kafka: Kafka) -> None
         assert sink.written() == "ab"
     assert sink.epoch("fourth", 0, "ab", "cd") == [Verdict.COMPARE, Verdict.WRITE_SURVEYED]
     assert sink.written() == "abcd"
+
+
+@pytest.mark.parametrize("more", ["", "b", "b" * 2000], ids=["at its commit", "at its end", "on its way"])
+def test_a_task_writes_nothing_after_another_attempt_of_it_began(kafka: Kafka, more: str) -> None:
+    sink = Sink(kafka)
+
+    def values() -> Iterator[str]:
+        yield "a"
+        sink.task("run", 0, 0, "a" + more)
+        yield from more
+
+    with pytest.raises(NotWritten, match=r"another attempt of the task has begun \(.*fenced"):
+        sink.task("run", 0, 0, values())
+    assert sink.written() == "a" + more
+
+
+def test_a_transaction_that_no_broker_allows_is_refused_with_its_reason(kafka: Kafka) -> None:
+    sink = Sink(kafka, **{"kafka.transaction.timeout.ms": "2147483647"})
+    with pytest.raises(RequestRefused, match="timeout is larger than the maximum"):
+        sink.task("run", 0, 0, "a")
 
 
 def test_a_task_that_failed_before_its_commit_is_written_by_its_next_attempt(kafka: Kafka) -> None:

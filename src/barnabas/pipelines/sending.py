@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.clients.config import open_client
-from barnabas.clients.errors import BarnabasError, BrokerUnreachable, translated
+from barnabas.clients.errors import BarnabasError, BrokerUnreachable, ProducerFenced, translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.logins import LoginErrors
 from barnabas.clients.transactions import Transactions
@@ -20,7 +20,7 @@ from barnabas.pipelines.client_properties import against_idempotence, without_pa
 from barnabas.pipelines.errors import NotWritten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.pipelines.sink_rows import Outgoing
 
@@ -39,6 +39,10 @@ LOGIN_SECONDS: Final = 10.0
 """How long nothing may arrive when brokers do not let us in."""
 POLL_RECORDS: Final = 1000
 """After how many records it is asked whether one did not arrive."""
+GIVEN_UP: Final = (
+    "the broker has given the task's transaction up: it took longer than kafka.transaction.timeout.ms, or another "
+    "attempt of the task has begun"
+)
 
 
 class RecordSender:
@@ -68,7 +72,8 @@ class RecordSender:
             with suppress(BarnabasError):  # the broker ends it too, only later
                 self.transactions.abort()
         self._client.purge()
-        self._client.flush(ROOM_SECONDS)
+        with suppress(NotWritten):  # what went wrong is told already
+            self._served(self._client.flush, ROOM_SECONDS)
         # The client knows us by `_note`. It has to be forgotten, or it would live on in a worker that is used again.
         del self._client, self.transactions
         if isinstance(error, BrokerUnreachable) and self._logins.failure is not None:
@@ -80,8 +85,9 @@ class RecordSender:
             try:
                 self._client.produce(record.topic, record.value, record.key, record.partition, headers=record.headers)
             except BufferError:
-                self._client.poll(ROOM_SECONDS)
+                self._served(self._client.poll, ROOM_SECONDS)
             except self._kafka.KafkaException as failure:
+                self._served(self._client.poll, 0)  # which knows why a producer is of no more use
                 raise NotWritten(f"topic {record.topic}: {translated(failure.args[0])}") from failure
             else:
                 break
@@ -89,14 +95,14 @@ class RecordSender:
         self._unseen += 1
         if self._unseen >= POLL_RECORDS:
             self._unseen = 0
-            self._client.poll(0)
+            self._served(self._client.poll, 0)
             self._check()
             self._moves_on()
 
     def finish(self) -> None:
         """Wait until everything has arrived. Raises NotWritten, soon if brokers do not let us in."""
         since = time.monotonic()
-        while left := self._client.flush(FLUSH_SECONDS):
+        while left := self._served(self._client.flush, FLUSH_SECONDS):
             self._check()
             if self._moves_on():
                 since = time.monotonic()
@@ -105,10 +111,31 @@ class RecordSender:
         self._check()
 
     def commit_with(self, offset: Any, group: Any) -> None:
-        """Commit the transaction together with an offset of a group."""
+        """Commit the transaction together with an offset of a group. Raises NotWritten."""
         self.finish()
-        self.transactions.send_places([offset], group)
-        self.transactions.commit()
+        try:
+            self.transactions.send_places([offset], group)
+            self.transactions.commit()
+        except ProducerFenced as error:
+            raise NotWritten(f"{GIVEN_UP} ({error})") from error
+
+    def _served(self, serve: Callable[[float], int], seconds: float) -> int:
+        """Poll or flush. Raises NotWritten if the producer is of no more use: confluent-kafka tells that in between."""
+        try:
+            return serve(seconds)
+        except (self._kafka.KafkaException, SystemError) as failure:
+            raise NotWritten(self._fate(failure)) from failure
+
+    def _fate(self, failure: Exception) -> str:
+        """Why it is of no more use. A callback may have made a SystemError of that, but its transaction knows too."""
+        try:
+            if self.transactions.open:
+                self.transactions.abort()
+        except ProducerFenced as error:
+            return f"{GIVEN_UP} ({error})"
+        except BarnabasError as error:
+            return str(error)
+        return f"the producer gave up, and its log says why ({failure})"
 
     def _note(self, error: Any, message: Any) -> None:
         if error is not None:
