@@ -59,8 +59,8 @@ def test_an_epoch_that_was_written_in_part_is_compared_and_then_completed(kafka:
 
 @pytest.mark.parametrize(
     "layout",
-    [("ab", "c", "d"), ("abcd",), ("", "abcd"), ("ab", "", "cd"), ("a", "bcd")],
-    ids=["more tasks", "fewer tasks", "without the task", "another task", "other rows"],
+    [("ab", "c", "d"), ("abcd",), ("", "abcd"), ("ab", "", "cd"), ("a", "bcd"), ("", "")],
+    ids=["more tasks", "fewer tasks", "without the task", "another task", "other rows", "no rows"],
 )
 def test_a_replay_with_other_tasks_writes_nothing(kafka: Kafka, layout: tuple[str, ...]) -> None:
     sink = Sink(kafka)
@@ -101,6 +101,22 @@ def test_a_transaction_that_no_broker_allows_is_refused_with_its_reason(kafka: K
     sink = Sink(kafka, **{"kafka.transaction.timeout.ms": "2147483647"})
     with pytest.raises(RequestRefused, match="timeout is larger than the maximum"):
         sink.task("run", 0, 0, "a")
+
+
+def test_an_epoch_without_rows_is_noted_and_takes_no_note_back(kafka: Kafka) -> None:
+    sink = Sink(kafka)
+    assert sink.epoch("first", 0, "", "") == [None, None]
+    sink.epoch("first", 1, "a", "b")
+    sink.epoch("first", 2, "c", "")
+    assert sink.epoch("second", 2, "", "") == [None, None], "it is written, and stays so"
+    with pytest.raises(MarkerRefused, match="epochs up to 2 are written already"):
+        sink.epoch("third", 1, "", "")
+    with pytest.raises(MarkerRefused, match="epochs up to 2 are written already"):
+        sink.epoch("third", 1, "", "b")
+    with pytest.raises(MarkerRefused, match="no note that epoch 3 was written"):
+        sink.epoch("third", 4, "", "")
+    assert sink.epoch("third", 3, "", "d") == [None, Verdict.WRITE]
+    assert sink.written() == "abcd"
 
 
 def test_a_task_that_failed_before_its_commit_is_written_by_its_next_attempt(kafka: Kafka) -> None:

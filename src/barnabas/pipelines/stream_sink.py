@@ -88,9 +88,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Note that the epoch is done. Raises MarkerRefused, or ReplayChecked if it has to be replayed once more."""
         done = [message for message in messages if isinstance(message, Sent)]
-        if not self._options.exactly_once or not done or done[0].task is None:
+        if not self._options.exactly_once or not done or (first := done[0].task) is None:
             return
-        query, run = done[0].task.query, done[0].task.run
+        if not any(message.verdict for message in done):
+            done = [without_rows(first, self._options.client)]
+        query, run = first.query, first.run
         what = {message.task.task: message.verdict for message in done if message.task is not None}
         if Verdict.SKIP in what.values():
             return
@@ -155,6 +157,12 @@ def look(task: TaskOfEpoch, client: Mapping[str, str]) -> Findings:
     survey = read_note(TaskNote, task.survey, client)
     what = replay_verdict(task, read_note(EpochNote, approval_of(task.query), client), survey)
     return Findings(what, survey if what is Verdict.WRITE_SURVEYED else None, new_run)
+
+
+def without_rows(task: TaskOfEpoch, client: Mapping[str, str]) -> Sent:
+    """What a task would tell of an epoch in which none has rows, so that none has looked. Raises MarkerRefused."""
+    last = read_note(EpochNote, group_of(task.query), client)
+    return Sent(task, verdict(task, last, None), last is None or last.run != task.run)
 
 
 def this_task() -> TaskOfEpoch:
