@@ -69,7 +69,7 @@ class ClusterView:
         With `name_patience` it does so after that many seconds already if nobody has any of the names.
         """
         self._patience = _patience(config) if patience is None else patience
-        self.committed_only = str(config.get("isolation.level", "read_committed")) == "read_committed"
+        self.committed_only = str(config.get("isolation.level", "")).strip().lower() != "read_uncommitted"
         """Whether ends are those of committed data: before the oldest open transaction."""
         found: dict[str, Any] = {name: value for name, value in config.items() if name not in CLIENT_ONLY}
         self._servers = servers = str(found.pop("bootstrap.servers"))

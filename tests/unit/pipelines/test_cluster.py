@@ -9,6 +9,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Consumer
 
 from barnabas.clients.admin import PartitionInfo, TopicInfo
 from barnabas.clients.errors import (
@@ -68,6 +69,17 @@ def view(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> ClusterView:
 def test_a_topic_that_is_deleted_while_a_pattern_is_looked_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = view(monkeypatch, Brokers(["a1", "a2", "b", "__consumer_offsets"], deleted=["a2"]))
     assert found.partitions(Selection(pattern=re.compile("a.|_.*"))) == [TopicPartition("a1", 0)]
+
+
+@pytest.mark.parametrize("level", ["read_committed", "READ_COMMITTED", " Read_Committed", "read_uncommitted"])
+def test_ends_are_those_of_the_readers_that_librdkafka_makes_of_the_same_word(
+    monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """It takes it in any case: with other ends, a reader would wait for records that it never gets to see."""
+    monkeypatch.setattr(cluster, "Admin", lambda *_, **__: Brokers([]))
+    with ClusterView({"bootstrap.servers": "any", "isolation.level": level}) as found:
+        assert found.committed_only is (level != "read_uncommitted")
+    Consumer({"group.id": "g", "isolation.level": level}).close()
 
 
 def test_whoever_has_no_time_to_wait_for_a_coordinator_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
