@@ -102,8 +102,13 @@ def _bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _pairs(headers: list[dict[str, Any]] | None) -> list[tuple[str, bytes | None]] | None:
-    return [(header["key"], header["value"]) for header in headers] if headers else None
+def _pairs(headers: list[dict[str, Any] | None] | None) -> list[tuple[str, bytes | None]] | None:
+    if not headers:
+        return None
+    found = [(header["key"], header["value"]) for header in headers if header is not None]
+    if len(found) < len(headers) or any(name is None for name, _ in found):
+        raise SinkRefused("a row has a header that is null, or whose key is null: a header needs a key")
+    return found
 
 
 def _number(partition: int | None) -> int:

@@ -66,6 +66,13 @@ def test_a_negative_partition_is_refused() -> None:
         list(outgoing([pa.record_batch({"value": [b"v"], "partition": pa.array([-1], pa.int32())})], "t"))
 
 
+@pytest.mark.parametrize("header", [None, {"key": None, "value": b"1"}])
+def test_a_header_without_a_key_is_refused(header: dict[str, object] | None) -> None:
+    headers = pa.array([[{"key": "h", "value": None}, header]], HEADERS)
+    with pytest.raises(SinkRefused, match="a header needs a key"):
+        list(outgoing([pa.record_batch({"value": [b"v"], "headers": headers})], "t"))
+
+
 @pytest.mark.parametrize(
     ("schema", "topic", "message"),
     [
