@@ -39,8 +39,9 @@ WITHOUT_EFFECT: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
+    "partition.metadata.cache.ttl.ms",
 )
-"""Options that tune the JVM consumers of Spark's own source."""
+"""Options that tune the JVM clients of Spark's own source."""
 OF_STREAMS: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", GROUP)
 """Options that a batch has no use for."""
 DELAY_SECONDS: Final = 900.0
@@ -133,7 +134,10 @@ def _selection(options: GivenOptions) -> Selection:
         raise InvalidOption(f"options {', '.join(given or SELECTING)} {what}: exactly one of them says what to read")
     value = options.text(given[0]) or ""
     if given[0] == "subscribe":
-        return Selection(topics=tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip())))
+        topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
+        if not topics:
+            raise InvalidOption(f"option subscribe is {value!r}, and should be names of topics, as orders,returns")
+        return Selection(topics=topics)
     if given[0] == "assign":
         return Selection(assigned=_assigned(value))
     try:

@@ -48,9 +48,10 @@ def test_options_of_spark_itself_are_none_of_our_business() -> None:
 
 
 def test_options_that_tune_sparks_own_source_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        batch_options(ORDERS | {"kafkaConsumer.pollTimeoutMs": "1000"})
-    assert "kafkaConsumer.pollTimeoutMs has no effect" in caplog.text
+    for name in ("kafkaConsumer.pollTimeoutMs", "partition.metadata.cache.ttl.ms"):
+        with caplog.at_level(logging.WARNING):
+            batch_options(ORDERS | {name: "1000"})
+        assert f"{name} has no effect" in caplog.text
 
 
 def test_options_of_streams_are_warned_of_in_a_batch(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,6 +90,7 @@ def test_a_producer_that_may_repeat_records_is_one_for_at_least_once(name: str, 
         ({"subscribe": "orders"}, r"kafka\.bootstrap\.servers is missing"),
         (SERVERS, "subscribe, subscribePattern, assign are missing"),
         (ORDERS | {"assign": '{"orders":[0]}'}, "subscribe, assign are given together"),
+        (SERVERS | {"subscribe": " , "}, "subscribe is ',', and should be names of topics"),
         (SERVERS | {"subscribePattern": "("}, "no regular expression"),
         (SERVERS | {"assign": "orders"}, "assign is 'orders', and should be JSON"),
         (SERVERS | {"assign": '{"orders":["0"]}'}, "should be JSON"),
