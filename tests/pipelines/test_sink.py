@@ -10,7 +10,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException, StreamingQueryException
 
+from barnabas.pipelines.errors import NotWritten
 from barnabas.pipelines.markers import group_of
+from barnabas.pipelines.sending import send_plainly
+from barnabas.pipelines.sink_options import sink_options
+from barnabas.pipelines.sink_rows import Outgoing
 from tests.support.spark import Running, read_stream, texts
 
 if TYPE_CHECKING:
@@ -60,6 +64,24 @@ def test_rows_of_a_batch_become_records(spark: SparkSession, kafka: Kafka) -> No
         ],
         key=str,
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "reason"),
+    [
+        ({"value": b"x" * 5000}, {}, r"\d records did not arrive, the first one because: topic .*: .*size too large"),
+        ({"partition": 7}, {}, r"1 records did not arrive, the first one because: topic .*: .*Unknown partition"),
+        ({"value": b"x" * 5000}, {"kafka.buffer.memory": "2048"}, r"topic .*: a record is larger than kafka\.buffer"),
+    ],
+    ids=["for the topic", "partition", "for the buffer"],
+)
+def test_a_record_that_does_not_arrive_is_told_of(
+    kafka: Kafka, change: dict[str, Any], options: dict[str, str], reason: str
+) -> None:
+    good = Outgoing(kafka.topic(configs={"max.message.bytes": 1000}), None, b"good", None, -1)
+    client = sink_options({"kafka.bootstrap.servers": kafka.bootstrap_servers} | options).client
+    with pytest.raises(NotWritten, match=reason):
+        send_plainly([good, good._replace(**change)], client)
 
 
 def test_an_exactly_once_stream_writes_each_row_once_however_often_an_epoch_runs(

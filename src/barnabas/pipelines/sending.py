@@ -81,11 +81,15 @@ class RecordSender:
 
     def send(self, record: Outgoing) -> None:
         """Put a record into the buffer, waiting for room. Raises NotWritten if one before it did not arrive."""
+        alone = False
         while True:
             try:
                 self._client.produce(record.topic, record.value, record.key, record.partition, headers=record.headers)
-            except BufferError:
+            except BufferError as failure:
+                if alone:
+                    raise NotWritten(f"topic {record.topic}: a record is larger than kafka.buffer.memory") from failure
                 self._served(self._client.poll, ROOM_SECONDS)
+                alone = not len(self._client)
             except self._kafka.KafkaException as failure:
                 self._served(self._client.poll, 0)  # which knows why a producer is of no more use
                 raise NotWritten(f"topic {record.topic}: {translated(failure.args[0])}") from failure
