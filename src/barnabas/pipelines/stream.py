@@ -190,7 +190,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if target is None:
             return ends
         return {
-            each: end if end < begin.get(each, 0) else max(begin.get(each, 0), min(end, target[each]))
+            each: end if end < begin.get(each, 0) else max(begin.get(each, 0), min(end, target.get(each, 0)))
             for each, end in ends.items()
         }
 
@@ -198,7 +198,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends of the partitions of this run, none of which lies before `begin` unless records were lost."""
         deadline = time.monotonic() + SHORT_SECONDS
         while True:
-            ends = self._of_found(lambda found: self._view().latest(filter(self._is_wanted, found)))
+            ends = self._of_found(
+                lambda found: self._view().latest(each for each in found if each in begin or self._is_wanted(each))
+            )
             short = [each for each in sorted(ends) if ends[each] < begin.get(each, 0)]
             if not short:
                 break
@@ -221,7 +223,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = begin.keys() | (self._target or {}).keys()
         if gone := sorted(wanted - ends.keys()):
             self._lost(f"{', '.join(map(str, gone))} is not read or not there any more, after records of it were")
-            self._target = self._target and {each: self._target[each] for each in ends}
+            self._target = self._target and {each: end for each, end in self._target.items() if each in ends}
 
     def _too_little(self, begin: Offsets, ends: Offsets) -> bool:
         wanted = self._options.min_offsets

@@ -155,6 +155,17 @@ def test_available_now_ends_where_the_topic_ended(monkeypatch: pytest.MonkeyPatc
     assert source.latestOffset(at(10), ReadMinRows(50)) == at(10)
 
 
+def test_available_now_loses_no_partition_that_came_between_its_target_and_its_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Numbers({A: 10})
+    source = reader(monkeypatch, cluster, startingOffsets="earliest")
+    source.prepareForTriggerAvailableNow()
+    cluster.ends[B] = 5
+    assert source.latestOffset(source.initialOffset(), ALL) == at(10, 0), "it is left to the next run"
+    assert source.latestOffset(at(10, 0), ALL) == at(10, 0)
+
+
 def test_new_partitions_begin_at_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Numbers({A: 10})
     source = reader(monkeypatch, cluster)
