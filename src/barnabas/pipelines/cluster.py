@@ -111,11 +111,14 @@ class ClusterView:
         return self._offsets(partial(self._admin.end_offsets, committed=self.committed_only), list(partitions))
 
     def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a moment (milliseconds) of each partition; None where nothing is that young."""
+        """The first offset at or after a moment (milliseconds) of each partition; None where nothing is that young.
+
+        Raises TopicMissing.
+        """
         found: dict[TopicPartition, int | None] = {}
         for moment in sorted(set(moments.values())):
             wanted = [partition for partition, when in moments.items() if when == moment]
-            found |= self._asked(partial(self._admin.offsets_at, moment, wanted))
+            found |= self._offsets(partial(self._admin.offsets_at, moment), wanted)
         return found
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
@@ -165,11 +168,7 @@ class ClusterView:
 
         return self._of_known(lambda: self._admin.describe_topics(names), gone)
 
-    def _offsets(
-        self,
-        ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]],
-        wanted: list[TopicPartition],
-    ) -> dict[TopicPartition, int]:
+    def _offsets(self, ask: Callable[[list[TopicPartition]], T], wanted: list[TopicPartition]) -> T:
         def gone() -> list[str]:
             there = set(self._of_topics(sorted({partition.topic for partition in wanted})))
             return [str(partition) for partition in wanted if partition not in there]

@@ -24,6 +24,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import cluster
 from barnabas.pipelines.cluster import ClusterView
+from barnabas.pipelines.errors import TopicMissing
 from barnabas.pipelines.selection import Selection
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class Brokers:
 
     def __init__(self, topics: Sequence[str], deleted: Iterable[str] = ()) -> None:
         self._topics, self._deleted = list(topics), list(deleted)
+        self.unknown: set[int] = set()
+        """Moments for which its partitions are unknown at first, as after a restart."""
 
     def close(self) -> None:
         """Nothing to close."""
@@ -50,6 +53,13 @@ class Brokers:
             raise RequestRefused(ErrorCode.unknown_topic_or_partition, "there is no such topic")
         only = PartitionInfo(partition=0, leader=0, replicas=(0,), isr=(0,))
         return [TopicInfo(name=name, topic_id=None, partitions=(only,)) for name in names]
+
+    def offsets_at(self, moment: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
+        self.describe_topics([partition.topic for partition in partitions])
+        if moment in self.unknown:
+            self.unknown.remove(moment)
+            raise RequestRefused(ErrorCode.unknown_topic_or_partition, "not yet")
+        return dict.fromkeys(partitions, moment)
 
     def commit_group_offsets(self, group: str, offsets: object, *, timeout: float) -> None:
         self.timeout = timeout
@@ -69,6 +79,16 @@ def view(monkeypatch: pytest.MonkeyPatch, brokers: Brokers) -> ClusterView:
 def test_a_topic_that_is_deleted_while_a_pattern_is_looked_for_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     found = view(monkeypatch, Brokers(["a1", "a2", "b", "__consumer_offsets"], deleted=["a2"]))
     assert found.partitions(Selection(pattern=re.compile("a.|_.*"))) == [TopicPartition("a1", 0)]
+
+
+def test_a_partition_that_is_unknown_for_a_moment_is_asked_again_and_one_that_is_gone_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers, there = Brokers(["t"]), TopicPartition("t", 0)
+    brokers.unknown = {5}
+    assert view(monkeypatch, brokers).at({there: 5}) == {there: 5}
+    with pytest.raises(TopicMissing, match="no topic or partition gone"):
+        view(monkeypatch, brokers).at({there: 5, TopicPartition("gone", 0): 7})
 
 
 @pytest.mark.parametrize("level", ["read_committed", "READ_COMMITTED", " Read_Committed", "read_uncommitted"])
