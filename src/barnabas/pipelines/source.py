@@ -8,7 +8,7 @@ stay, so each loads only what its question needs.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from barnabas.pipelines.batch import BatchReader
     from barnabas.pipelines.sink import BatchWriter
     from barnabas.pipelines.source_options import SourceOptions
-    from barnabas.pipelines.stream import StreamReader
     from barnabas.pipelines.stream_sink import StreamWriter
 
 
@@ -48,12 +47,15 @@ class BarnabasSource(DataSource):
 
         return BatchReader(batch_options(self.options), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For `spark.readStream`."""
-        _need_streams()
-        from barnabas.pipelines.stream import StreamReader
+        try:
+            _need_streams()
+            from barnabas.pipelines.stream import StreamReader
 
-        return StreamReader(self._stream_options(), schema)
+            return StreamReader(self._stream_options(), schema)
+        except PipelineError as error:
+            return _RefusedStream(error)
 
     def _stream_options(self) -> SourceOptions:
         return stream_options(self.options)
@@ -82,6 +84,32 @@ class ListenedSource(BarnabasSource):
 
     def _stream_options(self) -> SourceOptions:
         return replace(super()._stream_options(), progress_group=None)
+
+
+class _RefusedStream(DataSourceStreamReader):
+    """A stream that cannot be read: says why as soon as Spark asks it for anything.
+
+    Spark stops the reader of a stream also where there is none, and would show the error of that last, not ours.
+    """
+
+    def __init__(self, error: PipelineError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> NoReturn:
+        """Asked for by a query that begins."""
+        raise self._error
+
+    def latestOffset(self, *_: Any, **__: Any) -> NoReturn:
+        """Asked for by one that goes on."""
+        raise self._error
+
+    def partitions(self, *_: Any, **__: Any) -> NoReturn:
+        """Asked for by one that has a batch to repeat."""
+        raise self._error
+
+    def read(self, *_: Any, **__: Any) -> NoReturn:
+        """Asked for in no task."""
+        raise self._error
 
 
 def _need_streams() -> None:

@@ -13,9 +13,10 @@ from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import stream
-from barnabas.pipelines.errors import DataLost, TopicMissing
+from barnabas.pipelines.errors import DataLost, InvalidOption, TopicMissing
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.rows import record_schema
+from barnabas.pipelines.source import BarnabasSource
 from barnabas.pipelines.source_options import stream_options
 from barnabas.pipelines.stream import StreamReader
 from barnabas.pipelines.tasks import RangeTask
@@ -84,6 +85,14 @@ def reader(monkeypatch: pytest.MonkeyPatch, cluster: Numbers, **options: object)
 
 def at(*ends: int) -> dict[str, dict[str, int]]:
     return {"t": {str(partition): end for partition, end in enumerate(ends)}}
+
+
+def test_a_stream_that_cannot_be_read_says_so_to_whatever_it_is_asked() -> None:
+    refused = BarnabasSource({"kafka.bootstrap.servers": "any"}).streamReader(from_arrow_schema(record_schema()))
+    for ask in (refused.initialOffset, lambda: refused.latestOffset({}, ALL), lambda: refused.partitions({}, {})):
+        with pytest.raises(InvalidOption, match="exactly one of them says what to read"):
+            ask()
+    refused.stop()
 
 
 def test_a_stream_from_the_beginning_reads_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
