@@ -106,9 +106,13 @@ class ClusterView:
         """Where each partition begins. Raises TopicMissing."""
         return self._offsets(self._admin.beginning_offsets, list(partitions))
 
-    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each partition ends, for readers of the isolation level that was given. Raises TopicMissing."""
-        return self._offsets(partial(self._admin.end_offsets, committed=self.committed_only), list(partitions))
+    def latest(self, partitions: Iterable[TopicPartition], *, open_too: bool = False) -> dict[TopicPartition, int]:
+        """Where each partition ends, for readers of the isolation level that was given. Raises TopicMissing.
+
+        With `open_too`, it is where open transactions end.
+        """
+        committed = self.committed_only and not open_too
+        return self._offsets(partial(self._admin.end_offsets, committed=committed), list(partitions))
 
     def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after a moment (milliseconds) of each partition; None where nothing is that young.

@@ -201,6 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = self._of_found(
                 lambda found: self._view().latest(each for each in found if each in begin or self._is_wanted(each))
             )
+            ends |= self._read_before_commit(begin, ends)
             short = [each for each in sorted(ends) if ends[each] < begin.get(each, 0)]
             if not short:
                 break
@@ -214,6 +215,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(RETRY_SECONDS)
         self._notice_gone(begin, ends)
         return ends
+
+    def _read_before_commit(self, begin: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+        """The starts that lie in an open transaction, as in a checkpoint of a source that reads what is not committed.
+
+        Nothing is lost then, and there is nothing to read before the transaction ends.
+        """
+        past = {each for each, end in ends.items() if end < begin.get(each, 0)}
+        if not past:
+            return {}
+        whole = self._of_found(lambda found: self._view().latest([e for e in found if e in past], open_too=True))
+        return {each: begin[each] for each, end in whole.items() if end >= begin[each]}
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         """Whether it is read in this run: with Trigger.AvailableNow, new partitions are left to the next."""

@@ -38,6 +38,8 @@ class Numbers:
         self.ends = ends
         self.firsts: dict[TopicPartition, int] = {}
         self.deleted: TopicPartition | None = None
+        self.in_transaction = 0
+        """How many records there are after the end, in an open transaction."""
         self.groups: dict[str, list[Offsets]] = {}
         self.refusal: Exception | None = None
 
@@ -51,11 +53,11 @@ class Numbers:
             raise TopicMissing(f"there is no {self.deleted}")
         return {partition: self.firsts.get(partition, 0) for partition in wanted}
 
-    def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, partitions: Iterable[TopicPartition], *, open_too: bool = False) -> dict[TopicPartition, int]:
         wanted = list(partitions)
         if gone := set(wanted) - self.ends.keys():
             raise TopicMissing(f"there is no {gone}")
-        return {partition: self.ends[partition] for partition in wanted}
+        return {each: self.ends[each] + (self.in_transaction if open_too else 0) for each in wanted}
 
     def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {partition: min(when, self.ends[partition]) for partition, when in moments.items()}
@@ -204,6 +206,18 @@ def test_an_end_before_the_start_and_a_partition_that_is_gone_are_losses(monkeyp
         reader(monkeypatch, Numbers({A: 9})).latestOffset(at(9, 9), ALL)
     careless = reader(monkeypatch, Numbers({A: 4}), failOnDataLoss="false")
     assert careless.latestOffset(at(9, 9), ALL) == at(4)
+
+
+@pytest.mark.parametrize("careful", [True, False])
+def test_a_start_in_an_open_transaction_is_no_loss_and_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, careful: bool
+) -> None:
+    cluster = Numbers({A: 4})
+    cluster.in_transaction = 5
+    source = reader(monkeypatch, cluster, failOnDataLoss=careful)
+    assert source.latestOffset(at(9), ALL) == at(9), "a source that read what is not committed has been here"
+    cluster.ends[A], cluster.in_transaction = 11, 0
+    assert source.latestOffset(at(9), ALL) == at(11)
 
 
 def test_available_now_goes_on_at_the_new_end_of_a_topic_that_was_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
