@@ -85,6 +85,8 @@ class GivenOptions:
 def _nearest(name: str, spelled: Mapping[str, str]) -> str:
     from difflib import get_close_matches
 
+    if name == "path":  # what load(), save() and start() are given
+        return f"; topics are named by the option {'subscribe' if 'subscribe' in spelled else 'topic'}"
     without_prefix = f"{PREFIX}{name}"
     close = [without_prefix] if without_prefix in spelled else get_close_matches(name, spelled, n=1)
     if close:

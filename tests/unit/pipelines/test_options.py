@@ -43,6 +43,13 @@ def test_a_client_property_without_its_prefix_is_refused() -> None:
         batch_options(ORDERS | {"fetch.max.bytes": "1"})
 
 
+def test_a_topic_that_is_given_as_a_path_is_refused_with_the_option_for_it() -> None:
+    with pytest.raises(InvalidOption, match="no option path; topics are named by the option subscribe"):
+        batch_options(SERVERS | {"path": "orders"})
+    with pytest.raises(InvalidOption, match="no option path; topics are named by the option topic"):
+        sink_options(SERVERS | {"path": "orders"})
+
+
 def test_options_of_spark_itself_are_none_of_our_business() -> None:
     assert stream_options(ORDERS | {"checkpointLocation": "/there"}).selection.topics == ("orders",)
 
