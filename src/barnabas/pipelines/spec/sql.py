@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TOKEN: Final = re.compile(
     r"""
       (?P<space>\s+|--[^\n]*|/\*.*?\*/)
-    | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+    | (?P<string>[rR]'[^']*'|[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
     | `(?P<quoted>(?:[^`]|``)*)`
     | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<number>\d[\dA-Za-z_.]*)
@@ -44,6 +44,7 @@ _ENDS_FROM: Final = frozenset(
         "SELECT",
         "WINDOW",
         "LATERAL",
+        "VALUES",
     ]
 )
 _AGGREGATES: Final = frozenset(
@@ -77,7 +78,9 @@ _AGGREGATES: Final = frozenset(
         "BOOL_OR",
     ]
 )
-_REMEMBERING: Final = frozenset({"LIMIT", "INTERSECT", "EXCEPT", "MINUS"})
+_SET_OPERATIONS: Final = frozenset({"UNION", "INTERSECT", "EXCEPT", "MINUS"})
+_REMEMBERING: Final = frozenset({"LIMIT", "TABLESAMPLE", "PIVOT", "INTERSECT", "EXCEPT", "MINUS"})
+"""TABLESAMPLE (5 ROWS) is a limit, and PIVOT groups by whatever it does not name."""
 
 
 class SqlProblem(ValueError):
@@ -124,11 +127,13 @@ def examine(sql: str) -> Query:
     if tokens[0].upper not in _QUERY_WORDS | {"("}:
         raise SqlProblem(f"a step is a query, and this begins with {tokens[0].text}; begin with SELECT or WITH", 0)
     _check_brackets(tokens)
-    relations, within = list(_relations(tokens)), _named_within(tokens)
+    standing, within = list(_relations(tokens)), _named_within(tokens)
+    relations = [(index, name) for index, name in standing if name is not None]
     reads = list(_reads(relations, within, range(len(tokens))))
     reads += [name for index, name in relations if name not in reads and _meant(name, index, within) is None]
     words = [token.upper for token in tokens]
-    joins = "JOIN" in words or _asks_within(words) or len(reads) > 1 + words.count("UNION")
+    joins = "JOIN" in words or len(relations) < len(standing) or _asks_within(words)
+    joins = joins or len(reads) > 1 + words.count("UNION")
     return Query(tuple(reads), _keeps_state(tokens, words), joins)
 
 
@@ -232,8 +237,8 @@ def _closing(tokens: Sequence[_Token], opening: int) -> int:
     return len(tokens)
 
 
-def _relations(tokens: Sequence[_Token]) -> Iterator[tuple[int, str]]:
-    """Names at the places where a relation may stand, with their places."""
+def _relations(tokens: Sequence[_Token]) -> Iterator[tuple[int, str | None]]:
+    """Names at the places where a relation may stand, with their places; None for a comma between two of them."""
     expected = False
     in_from = [False]
     calls = [False]
@@ -243,9 +248,10 @@ def _relations(tokens: Sequence[_Token]) -> Iterator[tuple[int, str]]:
         word = token.upper
         following = tokens[index + 1].upper if index + 1 < len(tokens) else ""
         if word == "(":
-            calls.append(not expected and following not in _QUERY_WORDS)
+            begins_query = following in _QUERY_WORDS
+            calls.append(not expected and not begins_query)
+            expected = expected and not begins_query
             in_from.append(expected)
-            expected = expected and following not in _QUERY_WORDS
         elif word == ")":
             calls.pop()
             in_from.pop()
@@ -257,9 +263,12 @@ def _relations(tokens: Sequence[_Token]) -> Iterator[tuple[int, str]]:
             expected = False
         elif (word == "FROM" and not calls[-1] and not _is_distinct_from(tokens, index)) or word == "JOIN":
             expected = in_from[-1] = True
-        elif word == "," and in_from[-1]:
+        elif word == "TABLE" and _is_query(tokens, index):
             expected = True
-        elif word in _ENDS_FROM:
+        elif word == "," and in_from[-1]:
+            yield index, None
+            expected = True
+        elif word in _ENDS_FROM or (word == "|" and following == ">"):
             expected = in_from[-1] = False
         index += 1
 
@@ -271,6 +280,14 @@ def _dotted(tokens: Sequence[_Token], index: int) -> tuple[str, int]:
         index += 2
         name += f".{tokens[index].text}"
     return name, index
+
+
+def _is_query(tokens: Sequence[_Token], index: int) -> bool:
+    """Whether a TABLE is a query, as in `TABLE orders`, and no column of that name: it stands where SELECT may."""
+    before = [token.upper for token in tokens[max(0, index - 2) : index]]
+    begins = not before or before[-1] == "(" or before[-1] in _SET_OPERATIONS
+    goes_on = len(before) == 2 and before[0] in _SET_OPERATIONS and before[1] in ("ALL", "DISTINCT")
+    return (begins or goes_on) and index + 1 < len(tokens) and tokens[index + 1].is_name
 
 
 def _is_distinct_from(tokens: Sequence[_Token], index: int) -> bool:

@@ -23,6 +23,15 @@ from barnabas.pipelines.spec.sql import SqlProblem, examine
          ["my view", "db.t"]),
         ("SELECT * FROM range(10) CROSS JOIN orders", ["orders"]),
         ("FROM orders |> WHERE amount > 1 |> JOIN customers USING (id)", ["orders", "customers"]),
+        ("FROM orders |> EXTEND a + 1 AS b, c AS d |> SET a = b, d = e |> DROP b, d", ["orders"]),
+        ("FROM orders |> UNION ALL TABLE returns |> UNION ALL (TABLE seen)", ["orders", "returns", "seen"]),
+        ("TABLE orders", ["orders"]),
+        ("SELECT DISTINCT table FROM orders WHERE table.name > 'x'", ["orders"]),
+        ("SELECT * FROM orders JOIN VALUES ('PT', true), ('NL', false) AS c(country, eu) USING (country)", ["orders"]),
+        ("SELECT * FROM orders, (VALUES ('PT', true), ('NL', false)) AS c(country, eu), seen", ["orders", "seen"]),
+        ("SELECT * FROM (WITH x AS (SELECT 1), y AS (SELECT 2) SELECT * FROM x, y), orders", ["orders"]),
+        (r"SELECT split(path, r'\') FROM orders WHERE id IN (SELECT id FROM seen) AND x <> R'\'", ["orders", "seen"]),
+        (r'SELECT r"\" FROM orders WHERE id IN (SELECT id FROM seen) AND x <> R"\"', ["orders", "seen"]),
         ("VALUES (1, 2)", []),
         ("WITH e AS (SELECT * FROM events) SELECT * FROM e a JOIN e b", ["events", "events"]),
         ("WITH e AS (SELECT * FROM x), f AS (SELECT * FROM E, y) SELECT * FROM f UNION ALL SELECT * FROM f JOIN e",
@@ -47,6 +56,10 @@ def test_a_query_reads_what_stands_where_a_relation_stands(sql: str, reads: list
         ("SELECT * FROM t LIMIT 5", "LIMIT"),
         ("SELECT a FROM t UNION SELECT a FROM u", "UNION without ALL"),
         ("SELECT a FROM t EXCEPT SELECT a FROM u", "EXCEPT"),
+        ("SELECT * FROM t TABLESAMPLE (5 ROWS)", "TABLESAMPLE"),
+        ("SELECT * FROM t PIVOT (try_sum(x) FOR k IN ('a', 'b'))", "PIVOT"),
+        (r"SELECT k FROM t WHERE x = r'\' GROUP BY k HAVING y <> r'\'", "GROUP BY"),
+        ("SELECT * FROM t UNPIVOT (x FOR k IN (a, b))", None),
         ("SELECT * EXCEPT (secret) FROM t", None),
         ("SELECT a FROM t UNION ALL SELECT a FROM u", None),
         ("SELECT 'GROUP BY', `limit` FROM t WHERE a IS DISTINCT FROM b", None),
@@ -62,6 +75,9 @@ def test_relations_side_by_side_are_joined_and_those_of_a_union_are_not() -> Non
     assert not examine("SELECT * FROM a UNION ALL SELECT * FROM b").joins
     assert examine("SELECT * FROM a WHERE x IN (SELECT 1 UNION ALL SELECT x FROM b)").joins
     assert not examine("SELECT * FROM a WHERE x IN (1, 2) UNION ALL SELECT * FROM b").joins
+    assert examine("WITH two AS (SELECT 1 UNION ALL SELECT 2) SELECT * FROM a, two, b").joins
+    assert examine("SELECT * FROM (SELECT x FROM a), (SELECT 1 UNION ALL SELECT 2), (SELECT y FROM b)").joins
+    assert not examine("FROM a |> SELECT f(x, y), y |> UNION ALL TABLE b").joins
 
 
 @pytest.mark.parametrize(
