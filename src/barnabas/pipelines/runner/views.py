@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
 
 from barnabas.pipelines.runner.decoding import decoded
 from barnabas.pipelines.spec.decoders import decoder_of
@@ -29,7 +30,7 @@ from barnabas.pipelines.tables.destinations import for_spark
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from barnabas.pipelines.spec.flows import Flow
     from barnabas.pipelines.spec.model import Watermark
@@ -95,7 +96,16 @@ def _file_view(spark: SparkSession, pipeline: Pipeline, source: FileSource) -> D
 def _made(spark: SparkSession, pipeline: Pipeline, step: Step) -> DataFrame:
     if not isinstance(step, FunctionStep):
         return spark.sql(step.sql)
-    return _function(pipeline, step)(*(spark.table(name) for name in step.reads))
+    views = [spark.table(name) for name in step.reads]
+    function = _function(pipeline, step)
+    place = step.place.at("python")
+    try:
+        made = function(*views)
+    except (TypeError, ValueError, NameError, AttributeError, LookupError) as error:  # what another try does not mend
+        raise SpecError([Problem(place, f'"{step.name}": {type(error).__name__}: {error}')]) from error
+    if not isinstance(made, DataFrame):
+        raise SpecError([Problem(place, f'"{step.name}" gives {made!r}, and should return a DataFrame')])
+    return made
 
 
 def _function(pipeline: Pipeline, step: FunctionStep) -> Callable[..., DataFrame]:

@@ -6,6 +6,7 @@ Everything that is wrong is told at once, with the place where it is written and
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections import defaultdict
 from graphlib import CycleError
@@ -148,6 +149,11 @@ def _topic_source(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
     where = f'source "{source.name}"'
     if bool(source.topics) == (source.pattern is not None):
         yield Problem(source.place, f"{where} needs either a topic or a pattern")
+    if source.pattern is not None:
+        try:
+            re.compile(source.pattern)
+        except re.error as error:
+            yield Problem(source.place.at("pattern"), f"{where}: {source.pattern} is no regular expression: {error}")
     for topic in source.topics:
         if not _TOPIC.fullmatch(topic):
             yield Problem(source.place.at("topic"), f'"{topic}" cannot be the name of a topic')
@@ -226,6 +232,12 @@ def _function_step(step: FunctionStep, pipeline: Pipeline) -> Iterator[Problem]:
     if not step.reads:
         yield Problem(step.place, f'step "{step.name}" needs `reads`: the views that its function is given')
     if not isinstance(step.function, str):
+        try:
+            inspect.signature(step.function).bind(*step.reads)
+        except TypeError as error:
+            yield Problem(
+                step.place, f'step "{step.name}": its function does not take {len(step.reads)} views: {error}'
+            )
         return
     place = step.place.at("python")
     file, colon, name = step.function.rpartition(":")
@@ -237,7 +249,7 @@ def _function_step(step: FunctionStep, pipeline: Pipeline) -> Iterator[Problem]:
         yield Problem(place, f'step "{step.name}" is in {path}, which is not there')
         return
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(path.read_bytes())
     except SyntaxError as error:
         yield Problem(place, f"{path} is no Python: line {error.lineno}: {error.msg}")
         return

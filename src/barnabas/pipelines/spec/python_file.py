@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.pipelines.spec.model import Pipeline
 from barnabas.pipelines.spec.places import Place, Problem, SpecError
+from barnabas.pipelines.spec.python_types import misfits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +27,9 @@ def load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise SpecError([Problem(Place(path, error.lineno or 1), f"this is no Python: {error.msg}")]) from error
-    except Exception as error:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    except (Exception, SystemExit) as error:
+        file = str(path.absolute())
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
         place = Place(path, (lines[-1] if lines else None) or 1)
         raise SpecError([Problem(place, f"{type(error).__name__}: {error}")]) from error
     return module
@@ -41,4 +43,6 @@ def read_python(path: Path) -> list[Pipeline]:
         raise SpecError(
             [Problem(Place(path, 1), "no pipeline is made here; assign one, as `pipeline = Pipeline(...)`")]
         )
+    if problems := [problem for each in pipelines for problem in misfits(each)]:
+        raise SpecError(problems)
     return pipelines

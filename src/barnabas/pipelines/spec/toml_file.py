@@ -145,7 +145,10 @@ _SECTIONS: Final[Mapping[str, Mapping[str, _Kind]]] = {
 
 def read_toml(path: Path) -> Pipeline:
     """The pipeline of a TOML file. Raises SpecError."""
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError([Problem(Place(path, 1), f"this is no TOML: {error}")]) from error
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -222,7 +225,8 @@ class _Reader:
             try:
                 fields[field] = read(value)
             except _WrongValue as error:
-                self._problems.append(Problem(place.at(key), f"{key} of {what} takes {error}, not {value!r}"))
+                shown = repr(sorted(value) if read is _options and isinstance(value, Mapping) else value)  # no secrets
+                self._problems.append(Problem(place.at(key), f"{key} of {what} takes {error}, not {shown}"))
         return fields
 
     def _place(self, path: tuple[str, ...]) -> Place:

@@ -30,11 +30,11 @@ def lines_of(text: str) -> dict[Path, int]:
             table = _parts(header[1])
             found.setdefault(table, number)
         elif key := _KEY.match(line):
-            path = table + _parts(key[1])
-            found.setdefault(path, number)
-            for length in range(len(table) + 1, len(path)):
-                found.setdefault(path[:length], number)
+            found.setdefault(table + _parts(key[1]), number)
             closing = _opens(key[2])
+    for path, number in list(found.items()):  # what has no line of its own is where its first part is
+        for length in range(1, len(path)):
+            found.setdefault(path[:length], number)
     return found
 
 

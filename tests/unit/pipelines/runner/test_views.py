@@ -6,16 +6,19 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
 import pyarrow as pa
+import pytest
 
 from barnabas.pipelines.loading.task import COLUMNS
 from barnabas.pipelines.rows import record_schema
 from barnabas.pipelines.runner import decoding, views
 from barnabas.pipelines.runner.decoding import Views
+from barnabas.pipelines.runner.failures import understood
 from barnabas.pipelines.spec.flows import Flow
-from barnabas.pipelines.spec.model import Pipeline, TableSink, TopicSource
+from barnabas.pipelines.spec.model import FunctionStep, Pipeline, TableSink, TopicSource
+from barnabas.pipelines.spec.places import Problem, SpecError
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
 
     from barnabas.pipelines.decode.contract import Decoded, Decoder
 
@@ -58,3 +61,24 @@ def test_what_is_no_text_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.rows.column("value").to_pylist() == ["a"]
     assert found.dead.column("value").to_pylist() == [b"\xff"]
     assert found.dead.column("reason").to_pylist() == ["not UTF-8: invalid start byte at byte 0"]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda orders: None, '"made" gives None, and should return a DataFrame'),
+        (lambda orders: orders[0].no, "\"made\": AttributeError: 'str' object has no attribute 'no'"),
+        (lambda orders: orders[1], '"made": IndexError: list index out of range'),
+    ],
+)
+def test_a_mistake_of_a_function_is_told_at_its_step(function: Callable[..., Any], expected: str) -> None:
+    """And nothing is tried again."""
+    step = FunctionStep(name="made", function=function, reads=["orders"], stateless=True)
+    sink = TableSink(name="all", reads="made", table="t")
+    pipeline = Pipeline(name="p", kafka={"bootstrap.servers": "x"}, sources=[], steps=[step], sinks=[sink])
+    spark = MagicMock()
+    spark.table = lambda name: [name]
+    with pytest.raises(SpecError) as caught:
+        views.make_views(spark, pipeline, sink, Flow((step,), (), None), {})
+    assert caught.value.problems == (Problem(step.place, expected),)
+    assert not understood(caught.value).passes

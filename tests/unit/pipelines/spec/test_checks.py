@@ -76,6 +76,7 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
         ({"sources": [replace(ORDERS, name="my-orders")]}, 'the name "my-orders" may have'),
         ({"sources": [replace(ORDERS, topics=())]}, 'source "orders" needs either a topic or a pattern'),
         ({"sources": [replace(ORDERS, pattern=".*")]}, 'source "orders" needs either a topic or a pattern'),
+        ({"sources": [replace(RETURNS, topics=(), pattern="[")]}, 'source "returns": [ is no regular expression: '),
         ({"sources": [replace(ORDERS, topics=["a/b"])]}, '"a/b" cannot be the name of a topic'),
         ({"sources": [replace(ORDERS, decode="jsn")]}, 'decode is "jsn". Did you mean "json"?'),
         ({"sources": [with_options(startingOffsets="earliest")]}, 'option "startingOffsets" cannot be set: the sink'),

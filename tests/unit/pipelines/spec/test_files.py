@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +21,6 @@ from barnabas.pipelines.spec import (
 )
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.toml_lines import lines_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WHOLE = '''\
 name = "orders"
@@ -192,11 +189,73 @@ def test_what_is_wrong_in_a_python_file_has_the_line_of_its_element(folder: Path
     [
         ("x = (", "1: this is no Python: '(' was never closed"),
         ("\nx = 1 / 0", "2: ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit()", "2: SystemExit: "),
         ("x = 1", "1: no pipeline is made here; assign one, as `pipeline = Pipeline(...)`"),
     ],
 )
 def test_a_python_file_that_gives_nothing_says_why(folder: Path, text: str, expected: str) -> None:
     assert problems(write(folder, text, "pipelines.py")) == [expected]
+
+
+def test_a_line_is_known_wherever_one_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, "\n\nx = 1 / 0", "pipelines.py")
+    monkeypatch.chdir(folder)
+    assert problems(Path("pipelines.py")) == ["3: ZeroDivisionError: division by zero"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('topics=["orders"]', 'topics="orders"', "10: topics of \"orders\" takes a list of texts, not 'orders'"),
+        ('reads=["orders"]', 'reads="orders"', "11: reads of \"made\" takes a list of texts, not 'orders'"),
+        ("stateless=True", "stateless=1", '11: stateless of "made" takes True or False, not 1'),
+        ('table="t"', "table=Path('t')", "12: table of \"all\" takes text, not PosixPath('t')"),
+        ('table="t"', 'table="t", partition_by="id"', "12: partition_by of \"all\" takes a list of texts, not 'id'"),
+        ('name="p"', 'name="p", trigger=10', "6: trigger of the pipeline takes text, not 10"),
+        ('"localhost:9092"', '"localhost:9092", "sasl.password": b"secret"', "6: kafka of the pipeline takes a dict of"
+         " texts"),
+        ("steps=[", "steps=1, unused=[", "6: TypeError: Pipeline.__init__() got an unexpected keyword argument 'unus"),
+        ("SINKS", "SINKS[0]", "6: sinks of the pipeline takes a list of sinks, not TableSink("),
+        ("double, reads", "lambda: None, reads", '11: step "made": its function does not take 1 views: too many'),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_in_a_python_file_is_told(folder: Path, old: str, new: str, expected: str) -> None:
+    text = dedent("""\
+        from pathlib import Path
+        from barnabas.pipelines.spec import FunctionStep, Pipeline, TableSink, TopicSource
+        def double(orders):
+            return orders
+        def whole(sources, steps, sinks):
+            return Pipeline(
+                name="p", kafka={"bootstrap.servers": "localhost:9092"}, sources=sources, steps=[*steps], sinks=sinks
+            )
+        SOURCES, STEPS, SINKS = (
+            [TopicSource(name="orders", topics=["orders"])],
+            [FunctionStep(name="made", function=double, reads=["orders"], stateless=True)],
+            [TableSink(name="all", reads="made", table="t")],
+        )
+        pipeline = whole(SOURCES, STEPS, SINKS)
+        """)
+    assert load_pipelines([write(folder, text, "right.py")])
+    assert old in text
+    [found] = problems(write(folder, new.join(text.rsplit(old, 1)), "wrong.py"))
+    assert found.startswith(expected), found
+    assert "secret" not in found
+
+
+def test_a_file_that_is_no_text_is_told(folder: Path) -> None:
+    (folder / "pipeline.toml").write_bytes(b'name = "\xff"')
+    assert problems(folder / "pipeline.toml") == [
+        "1: this is no TOML: 'utf-8' codec can't decode byte 0xff in position 8: invalid start byte"
+    ]
+
+
+def test_properties_whose_names_lack_quotes_are_told_without_what_they_say(folder: Path) -> None:
+    given = WHOLE.replace('"bootstrap.servers" =', 'sasl.password = "secret"\n"bootstrap.servers" =')
+    assert problems(write(folder, given)) == [
+        "6: kafka of a pipeline takes a table of options; a name with dots needs quotes, not "
+        "['bootstrap.servers', 'sasl']"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +265,7 @@ def test_a_python_file_that_gives_nothing_says_why(folder: Path, text: str, expe
         ('trigger = "5s"', 'triger = "5s"', '2: a pipeline has no "triger". Did you mean "trigger"?'),
         ('name = "orders"', "", '1: the pipeline has no name; add `name = "..."` at the top'),
         ("[kafka]", "[kafka", "6: this is no TOML: "),
+        ("[sinks.alerts]", "[sink.alerts]", '40: a pipeline has no "sink". Did you mean "sinks"?'),
         ('topic = "orders"', 'topics = "orders"', '9: source "orders" needs exactly one of topic, pattern, path. '
          '"topics" is not known. Did you mean "topic"?'),
         ('decode = "json"', 'dekode = "json"', '11: source "orders" has no "dekode". Did you mean "decode"?'),
@@ -234,6 +294,7 @@ def test_lines_are_those_of_tables_and_keys_and_not_of_text_in_strings() -> None
     text = 'a = 1\n[t."x.y"]\nsql = """\nkey = 2\n"""\nb.c = 3\n[[u]]\n'
     assert lines_of(text) == {
         ("a",): 1,
+        ("t",): 2,
         ("t", "x.y"): 2,
         ("t", "x.y", "sql"): 3,
         ("t", "x.y", "b", "c"): 6,
