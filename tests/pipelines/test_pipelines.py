@@ -25,6 +25,7 @@ from barnabas.pipelines.runner.status import statuses
 from barnabas.pipelines.runner.supervisor import QueryFailed
 from barnabas.pipelines.runner.table_sink import TableBatches
 from barnabas.pipelines.spec import (
+    FunctionStep,
     Pipeline,
     Sink,
     SpecError,
@@ -40,6 +41,7 @@ from barnabas.pipelines.tables.iceberg import IcebergTable
 from tests.support.decoding import ORDER_AVSC, avro_bytes, order_descriptors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -359,3 +361,38 @@ def test_what_spark_does_not_understand_is_told_at_its_step(
             analyse([counting(kafka, "numbers", tmp_path, sinks=[sink])], spark)
         assert caught.value.problems[0].place == sink.place
         assert text in caught.value.problems[0].text
+
+
+def test_a_promise_to_be_stateless_that_spark_finds_broken_is_refused(
+    spark: SparkSession, kafka: KafkaForTest, tmp_path: Path
+) -> None:
+    """Its state would be gone with the run, since nobody asked for a checkpoint."""
+    sink = TableSink(name="s", reads="made", table="t")
+
+    def columns(function: Callable[[DataFrame], DataFrame]) -> dict[str, str]:
+        step = FunctionStep(name="made", function=function, reads=["numbers"], stateless=True)
+        return analyse([counting(kafka, "numbers", tmp_path, steps=[step], sinks=[sink])], spark)
+
+    small = spark.range(3).toDF("id")
+    for kept in [
+        lambda numbers: numbers.join(small, numbers.number == small.id, "left").where("number > 1"),
+        lambda numbers: numbers.join(small.distinct().limit(1), numbers.number == small.id),
+        lambda numbers: numbers.selectExpr("explode(array(number, -number)) AS number", "at").repartition(2),
+    ]:
+        assert columns(kept)
+    for function, reason in [
+        (lambda numbers: numbers.dropDuplicates(["number"]), "keeps state for it (Deduplicate)"),
+        (
+            lambda numbers: numbers.dropDuplicatesWithinWatermark(["number"]),
+            "state for it (DeduplicateWithinWatermark)",
+        ),
+        (lambda numbers: numbers.groupBy("at").count(), "keeps state for it (Aggregate)"),
+        (lambda numbers: numbers.distinct(), "keeps state for it (D"),
+        (lambda numbers: numbers.limit(1), "keeps state for it (GlobalLimit)"),
+        (lambda numbers: numbers.crossJoin(numbers.select("at")), "keeps state for it (a join of streams)"),
+        (lambda numbers: numbers.union(numbers), "reads 2 streams for it, of 1"),
+    ]:
+        with pytest.raises(SpecError) as caught:
+            columns(function)
+        assert caught.value.problems[0].place == sink.place
+        assert reason in caught.value.problems[0].text

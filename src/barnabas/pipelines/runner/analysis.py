@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from barnabas.pipelines.errors import SinkRefused
 from barnabas.pipelines.runner.queries import encoded
+from barnabas.pipelines.runner.stateless import check_stateless
 from barnabas.pipelines.runner.views import make_views, told_at
 from barnabas.pipelines.session import register, spark_session
 from barnabas.pipelines.sink_rows import check_schema
 from barnabas.pipelines.spec.flows import flow_to
-from barnabas.pipelines.spec.model import TopicSink
+from barnabas.pipelines.spec.model import TableSink, TopicSink
 from barnabas.pipelines.spec.places import Problem, SpecError, suggestion
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def _columns(spark: SparkSession, pipeline: Pipeline, index: int) -> str:
     register(own)
     frame = make_views(own, pipeline, sink, flow, {source.name: source.start for source in flow.topics})
     _check_written(frame, sink)
+    if isinstance(sink, TableSink):
+        check_stateless(frame, sink, flow)
     return ", ".join(f"{field.name} {field.dataType.simpleString().upper()}" for field in frame.schema)
 
 

@@ -10,6 +10,7 @@ from barnabas.pipelines.loading.dead_letters import check_letters, deliver
 from barnabas.pipelines.offsets import OffsetRange, to_text
 from barnabas.pipelines.runner.checkpoints import Checkpoint
 from barnabas.pipelines.runner.keeping import check_checkpoint, check_kept_by_offsets, where_to_begin
+from barnabas.pipelines.runner.stateless import check_stateless
 from barnabas.pipelines.runner.table_sink import TableBatches, table_schema
 from barnabas.pipelines.runner.views import make_views
 from barnabas.pipelines.spec.flows import selection_of
@@ -75,7 +76,7 @@ class TableQuery:
             self._dead = resources.enter_context(dead_letters_of(pipeline, sink))
 
     def writer(self) -> DataStreamWriter:
-        """The query, ready to start. Raises TopicMissing, TableError, CheckpointRefused."""
+        """The query, ready to start. Raises TopicMissing, TableError, CheckpointRefused, SpecError."""
         # Letters are looked at first: those of another job, which it promised since, would be ahead of the table.
         letters = None if self._dead is None else self._dead.position(self._pipeline.name)
         note = self._table.own_note(self._pipeline.name)
@@ -96,6 +97,7 @@ class TableQuery:
         else:
             starts = {source.name: source.start for source in self._flow.topics}
         frame = make_views(self._spark, self._pipeline, self._sink, self._flow, starts)
+        check_stateless(frame, self._sink, self._flow)
         schema = table_schema(frame)
         if self._flow.by_offsets:
             self._pin(begun, position, topic_ids, schema)

@@ -13,7 +13,7 @@ from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.offsets import OffsetRange, from_text
 from barnabas.pipelines.runner import table_query
 from barnabas.pipelines.runner.table_query import TableQuery, table_of
-from barnabas.pipelines.spec import load_pipelines
+from barnabas.pipelines.spec import SpecError, load_pipelines
 from barnabas.pipelines.spec.flows import flow_to
 from barnabas.pipelines.spec.model import Pipeline, TableSink, TopicSource
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, TopicReplaced
@@ -86,14 +86,21 @@ class Begins:
         self.partition_by: Sequence[str] = ()
         self.meanwhile: Callable[[], None] = lambda: None
         """What others do after the query has looked at the table."""
+        self.spark_says: SpecError | None = None
+        """What Spark's plan has against keeping the table by offsets."""
         self._starts: Mapping[str, str] = {}
         monkeypatch.setattr(table_query, "make_views", self._make_views)
+        monkeypatch.setattr(table_query, "check_stateless", self._check_stateless)
         monkeypatch.setattr(table_query, "table_schema", lambda _: NUMBERS)
 
     def _make_views(self, *arguments: Any) -> MagicMock:
         self._starts = arguments[-1]
         self.meanwhile()
         return MagicMock()
+
+    def _check_stateless(self, *_: Any) -> None:
+        if self.spark_says is not None:
+            raise self.spark_says
 
     def __call__(self, cluster: Cluster, *topics: str, start: str) -> dict[TopicPartition, int]:
         source = TopicSource(name="numbers", topics=topics, start=start)
@@ -124,6 +131,14 @@ def test_what_begins_at_the_end_begins_there_again_until_its_first_rows(begins: 
     with open_table(begins.table, "parquet") as table:
         table.commit("p", [OffsetRange("b", 0, 100, 110)], {"b": "id of b"}, [], NUMBERS)
     assert begins(Cluster(a=9, b=300), "a", "b", start="latest") == both | {B[0]: 110}
+
+
+def test_a_beginning_is_not_noted_where_spark_has_to_remember_rows(begins: Begins) -> None:
+    begins.spark_says = SpecError([])
+    with pytest.raises(SpecError):
+        begins(Cluster(a=5), "a", start="latest")
+    with open_table(begins.table, "parquet") as table:
+        assert table.position("p") is None
 
 
 def test_what_begins_at_the_beginning_is_noted_with_its_first_rows(begins: Begins) -> None:
