@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line of every table and key, counted from 1, by the names that lead to it."""
+    """The line of every table and key, counted from 1, by the names that lead to it; a long text is where it begins."""
     found: dict[Path, int] = {}
     table: Path = ()
     closing: str | None = None
@@ -30,7 +30,8 @@ def lines_of(text: str) -> dict[Path, int]:
             table = _parts(header[1])
             found.setdefault(table, number)
         elif key := _KEY.match(line):
-            found.setdefault(table + _parts(key[1]), number)
+            begins_below = key[2].lstrip() in _LONG  # where the text of a query does, that is its first line
+            found.setdefault(table + _parts(key[1]), number + begins_below)
             closing = _opens(key[2])
     for path, number in list(found.items()):  # what has no line of its own is where its first part is
         for length in range(1, len(path)):

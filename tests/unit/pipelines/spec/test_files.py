@@ -265,6 +265,7 @@ def test_properties_whose_names_lack_quotes_are_told_without_what_they_say(folde
         ('trigger = "5s"', 'triger = "5s"', '2: a pipeline has no "triger". Did you mean "trigger"?'),
         ('name = "orders"', "", '1: the pipeline has no name; add `name = "..."` at the top'),
         ("[kafka]", "[kafka", "6: this is no TOML: "),
+        ("orders.customer = customers.id", "f(customer", '24: step "enriched": a ( is opened here and never closed'),
         ("[sinks.alerts]", "[sink.alerts]", '40: a pipeline has no "sink". Did you mean "sinks"?'),
         ('topic = "orders"', 'topics = "orders"', '9: source "orders" needs exactly one of topic, pattern, path. '
          '"topics" is not known. Did you mean "topic"?'),
@@ -296,7 +297,7 @@ def test_lines_are_those_of_tables_and_keys_and_not_of_text_in_strings() -> None
         ("a",): 1,
         ("t",): 2,
         ("t", "x.y"): 2,
-        ("t", "x.y", "sql"): 3,
+        ("t", "x.y", "sql"): 4,
         ("t", "x.y", "b", "c"): 6,
         ("t", "x.y", "b"): 6,
         ("u",): 7,
