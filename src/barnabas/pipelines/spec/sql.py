@@ -299,7 +299,7 @@ def _keeps_state(tokens: Sequence[_Token], words: Sequence[str]) -> str | None:
     if ("GROUP", "BY") in pairs:
         return "GROUP BY"
     for index, (word, following) in enumerate(pairs):
-        if word in _REMEMBERING and words[index - 1] != "*":  # SELECT * EXCEPT (column)
+        if word in _REMEMBERING and not _leaves_columns_out(words, index):
             return word
         if word == "DISTINCT" and following != "FROM":
             return "DISTINCT"
@@ -308,3 +308,9 @@ def _keeps_state(tokens: Sequence[_Token], words: Sequence[str]) -> str | None:
         if word in _AGGREGATES and following == "(":
             return f"{tokens[index].text}()"
     return None
+
+
+def _leaves_columns_out(words: Sequence[str], index: int) -> bool:
+    """Whether an EXCEPT is that of `SELECT * EXCEPT (column)`."""
+    around = list(words[max(0, index - 1) : index + 3])
+    return around[:3] == ["*", "EXCEPT", "("] and around[-1] not in _QUERY_WORDS

@@ -61,6 +61,8 @@ def test_a_query_reads_what_stands_where_a_relation_stands(sql: str, reads: list
         (r"SELECT k FROM t WHERE x = r'\' GROUP BY k HAVING y <> r'\'", "GROUP BY"),
         ("SELECT * FROM t UNPIVOT (x FOR k IN (a, b))", None),
         ("SELECT * EXCEPT (secret) FROM t", None),
+        ("FROM t SELECT * LIMIT 5", "LIMIT"),
+        ("FROM t SELECT * EXCEPT (SELECT * FROM u)", "EXCEPT"),
         ("SELECT a FROM t UNION ALL SELECT a FROM u", None),
         ("SELECT 'GROUP BY', `limit` FROM t WHERE a IS DISTINCT FROM b", None),
     ],
