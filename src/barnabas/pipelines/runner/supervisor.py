@@ -1,7 +1,8 @@
 """Keeps queries running: starts them, starts them again after a failure that passes, stops them between batches.
 
 Queries are started one after the other: each makes a Python process for its source, for which Spark waits 10 seconds
-and no longer, and a busy machine takes more for many at once.
+and no longer, and a busy machine takes more for many at once. The one that has waited longest is next, so that those
+which wait for a broker that is away do not keep the others from theirs.
 
 A query that fails is tried again after a pause that doubles, and is given up after `TRIES` failures without a finished
 batch between them, or at once if the failure needs somebody. Then everything stops: a run in which one pipeline stands
@@ -76,7 +77,7 @@ def supervise(queries: Sequence[Query], stop: Event, *, now: Callable[[], float]
             for each in watched:
                 each.look()
             if waiting and not any(query.is_starting for query in queries):
-                waiting[0].start()
+                min(waiting, key=lambda each: each.due).start()
             if stop.wait(LOOK_EVERY):
                 break
     finally:
@@ -91,13 +92,14 @@ class _Watched:
         self._now = now
         self._runs = False
         self._failures = 0
-        self._due = now()
+        self.due = now()
+        """When it is time to start it."""
         self.is_done = False
 
     @property
     def is_due(self) -> bool:
         """Whether it waits, and it is time to start it."""
-        return not self._runs and not self.is_done and self._now() >= self._due
+        return not self._runs and not self.is_done and self._now() >= self.due
 
     def look(self) -> None:
         """See what became of it. Raises QueryFailed."""
@@ -134,7 +136,7 @@ class _Watched:
         if self._failures == TRIES:
             raise QueryFailed(f"{self._query.name} failed {TRIES} times without a finished batch: {failure.text}")
         pause = FIRST_PAUSE * 2 ** (self._failures - 1)
-        self._due = self._now() + pause
+        self.due = self._now() + pause
         log.warning("query=%s failed, trying again in %g s: %s", self._query.name, pause, failure.text)
 
 

@@ -118,6 +118,23 @@ def test_a_query_is_started_again_after_a_failure_that_passes() -> None:
     assert clock.seconds > FIRST_PAUSE * (1 + 2), "pauses double"
 
 
+def test_queries_whose_broker_is_away_do_not_keep_another_from_its_own() -> None:
+    clock = Clock()
+
+    class Waits(FakeQuery):
+        """It waits for a broker, as long as that takes."""
+
+        def start(self) -> None:
+            clock.seconds += 60
+            super().start()
+
+    away = [Waits(name, *[(0, "does not start")] * TRIES) for name in "ab"]
+    other = FakeQuery("c", (1, "goes on"))
+    with pytest.raises(QueryFailed, match="no broker"):
+        supervise([*away, other], Event(), now=clock)
+    assert other.starts == 1
+
+
 def test_a_query_that_never_finishes_a_batch_is_given_up() -> None:
     query = FakeQuery("a", *[(0, OSError("reset"))] * 20)
     with pytest.raises(QueryFailed, match=rf"a failed {TRIES} times without a finished batch: reset"):
