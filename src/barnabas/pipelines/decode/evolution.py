@@ -63,19 +63,19 @@ def infer(value: Any, where: str = "", level: int = 0) -> pa.DataType:
         for item in value:
             element = join(element, infer(item, f"{where}[]", level + 1))
         return pa.list_(element)
-    return pa.struct(
-        [pa.field(named(key, where, value), infer(item, _path(where, key), level + 1)) for key, item in value.items()]
-    )
+    _check_names(value, where)
+    return pa.struct([pa.field(key, infer(item, _path(where, key), level + 1)) for key, item in value.items()])
 
 
-def named(key: str, where: str, siblings: Iterable[str]) -> str:
-    """The key, if it can name a column of any table; raises Unfit otherwise."""
-    if not key or not _FORBIDDEN.isdisjoint(key) or not key.isprintable():
-        raise Unfit(f"{_path(where, key)!r} cannot name a column; give a schema that leaves it out")
-    twins = [other for other in siblings if other != key and other.casefold() == key.casefold()]
-    if twins:
-        raise Unfit(f"{_path(where, key)} and {twins[0]} differ only by capitals, which tables do not tell apart")
-    return key
+def _check_names(keys: Iterable[str], where: str) -> None:
+    """Raise Unfit unless all keys of an object can name columns of any table."""
+    seen: dict[str, str] = {}
+    for key in keys:
+        if not key or not _FORBIDDEN.isdisjoint(key) or not key.isprintable():
+            raise Unfit(f"{_path(where, key)!r} cannot name a column; give a schema that leaves it out")
+        twin = seen.setdefault(key.casefold(), key)
+        if twin != key:
+            raise Unfit(f"{_path(where, key)} and {twin} differ only by capitals, which tables do not tell apart")
 
 
 def join(one: pa.DataType, other: pa.DataType) -> pa.DataType:
