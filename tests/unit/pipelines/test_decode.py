@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2
 
 from barnabas.clients.protobuf_files import message_class
 from barnabas.pipelines.decode.avro import Avro
@@ -117,6 +118,10 @@ def test_avro() -> None:
         ('{"type":"bytes","logicalType":"decimal","precision":50,"scale":2}', "a decimal of 50 digits .* up to 38"),
         ('{"type":"record","name":"A","fields":[{"name":"a","type":["null","A"]}]}', "contains itself"),
         ('{"type":"record","name":"A","fields":[{"name":"a","type":"int"},{"name":"A","type":"int"}]}', "capitals"),
+        (
+            '{"type":"record","name":"A","fields":[{"name":"e","type":{"type":"record","name":"B","fields":[]}}]}',
+            "e: B is a record without fields",
+        ),
     ],
 )
 def test_avro_schemas_that_no_table_can_hold(schema: str, why: str) -> None:
@@ -145,6 +150,21 @@ def test_protobuf() -> None:
         Protobuf(order_descriptors(), "shop.Tree")
     with pytest.raises(SchemaRefused, match=r"no message shop\.Nothing"):
         Protobuf(order_descriptors(), "shop.Nothing")
+
+
+def test_a_message_without_fields_is_a_column() -> None:
+    """As in a `oneof`, where it says which one it is; Parquet has no STRUCT of nothing."""
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="door.proto", package="door", syntax="proto3")
+    file.message_type.add(name="Nothing")
+    event = file.message_type.add(name="Event")
+    for number, name, label in ((1, "opened", kinds.LABEL_OPTIONAL), (2, "knocks", kinds.LABEL_REPEATED)):
+        event.field.add(name=name, number=number, type=kinds.TYPE_MESSAGE, type_name=".door.Nothing", label=label)
+    descriptors = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    events = message_class(descriptors, "door.Event")
+    values = [events(opened={}).SerializeToString(), events(knocks=[{}, {}]).SerializeToString()]
+    found = Protobuf(descriptors, "door.Event").decode(batch(values))
+    assert columns(found) == [{"opened": True, "knocks": []}, {"opened": None, "knocks": [True, True]}]
 
 
 def test_framing_that_was_asked_for_has_to_be_there() -> None:

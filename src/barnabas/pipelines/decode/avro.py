@@ -1,7 +1,8 @@
 """Avro's binary form by a schema in a file. A record's fields are columns; any other schema is one column, `value`.
 
-A union with null is a column that may be null; `[int, long]` and `[float, double]` are the wider one. Other unions, and
-types that contain themselves, are no columns, and are refused when the schema is read.
+A union with null is a column that may be null; `[int, long]` and `[float, double]` are the wider one. Other unions,
+types that contain themselves, and records without fields in others are no columns, and are refused when the schema is
+read.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def _arrow(schema: Any, where: str, named: dict[str, Any], above: tuple[str, ...
     if kind == "map":
         return pa.map_(pa.string(), _arrow(schema["values"], f"{where}{{}}", named, above))
     if kind in ("record", "error"):
+        if above and not schema["fields"]:
+            raise SchemaRefused(f"{where}: {schema['name']} is a record without fields, which no table can hold")
         inside = (*above, schema["name"])
         return pa.struct(
             [

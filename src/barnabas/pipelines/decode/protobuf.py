@@ -1,7 +1,8 @@
 """Protobuf's messages by a descriptor in a file: fields are columns, messages inside are STRUCT, enums are text.
 
 A field that was not set is null where Protobuf can tell, and its default where it cannot. Timestamps and wrappers of
-`google.protobuf` are times and plain values. A message that contains itself is refused when the schema is read.
+`google.protobuf` are times and plain values. A message without fields tells only that it was set: it is BOOLEAN, and
+true. One that contains itself is refused when the schema is read.
 """
 
 from __future__ import annotations
@@ -80,6 +81,8 @@ def _single_type(field: Any, above: tuple[str, ...]) -> pa.DataType:
         return TIMESTAMP
     if field.message_type.full_name in _WRAPPERS:
         return _single_type(field.message_type.fields_by_name["value"], above)
+    if not field.message_type.fields:
+        return pa.bool_()
     return pa.struct(_fields(field.message_type, above))
 
 
@@ -121,6 +124,8 @@ def _single_value(value: Any, field: Any) -> Any:
         return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
     if field.message_type.full_name in _WRAPPERS:
         return value.value
+    if not field.message_type.fields:
+        return True
     return {each.name: _field_value(value, each) for each in field.message_type.fields}
 
 
