@@ -12,6 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2
+from pyiceberg.catalog import Catalog
 
 from barnabas.clients.protobuf_files import message_class
 from barnabas.pipelines.decode.avro import Avro
@@ -66,6 +67,30 @@ def test_two_fields_that_come_to_one_column_make_a_dead_letter() -> None:
     found = decoder.decode(batch([b'{"_offset": 1, "_offset_value": 2}', b'{"_offset": 3}']))
     assert columns(found) == [{"_offset_value": 3}]
     assert "_offset_value cannot be added" in reasons(found)[100]
+
+
+@pytest.mark.parametrize(
+    ("first", "other"),
+    [
+        (b'{"a.b": 1}', b'{"a": {"b": 2}}'),
+        (b'{"a": {"b": 2}}', b'{"a.b": 1}'),
+        (b'{"a": {"c": 2}, "a.b": 1}', b'{"a": {"b": 3}}'),
+        (b'{"a": [1]}', b'{"a.element": 1}'),
+        (b'{"x": {"y": 1}}', b'{"x": {"a.b": 1, "a": {"b": 2}}}'),
+        (b'{"x": {"y": 1}}', b'{"z": {"a.b": 1, "a": {"b": 2}}}'),
+    ],
+)
+def test_two_fields_that_come_to_one_name_with_dots_make_a_dead_letter(first: bytes, other: bytes) -> None:
+    """Iceberg would refuse the table: one such record would stop a load for ever."""
+    decoder = Json()
+    assert list(reasons(decoder.decode(batch([first, other])))) == [101]
+    assert list(reasons(decoder.decode(batch([first, b'{"a.d": 1, "b": {"a": 2}}'])))) == []
+    one, two = Json(), Json()
+    one.decode(batch([first]))
+    two.decode(batch([other]))
+    agreed = merge_schemas(METADATA, [one.schema, two.schema]).schema
+    assert list(reasons(Json().bound(agreed).decode(batch([first, other])))) == [101]
+    Catalog._convert_schema_if_needed(agreed)
 
 
 def test_what_tasks_inferred_side_by_side_is_merged() -> None:

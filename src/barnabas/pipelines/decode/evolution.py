@@ -7,6 +7,8 @@ Text stays text: nothing is taken for a time. Three rules keep a schema stable:
 - Between values that are seen together BIGINT and DOUBLE become DOUBLE. Any other disagreement is decided by the first.
 - A null, an empty list and an empty object tell no type (VOID): their column is added when a value tells one.
 
+Iceberg names what is inside of others by dots. So of a field `a.b` and a field `b` in `a` only the first one is added.
+
 Tasks that ran side by side may have inferred different types for a new column: `merge_schemas` says what the table
 shall have, and which tasks have to decode their records again by that.
 """
@@ -21,7 +23,7 @@ from barnabas.pipelines.decode.contract import METADATA, column_name
 from barnabas.pipelines.decode.ddl import type_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 VOID: Final = pa.null()
 MOST_COLUMNS: Final = 2000
@@ -64,7 +66,8 @@ def infer(value: Any, where: str = "", level: int = 0) -> pa.DataType:
             element = join(element, infer(item, f"{where}[]", level + 1))
         return pa.list_(element)
     _check_names(value, where)
-    return pa.struct([pa.field(key, infer(item, _path(where, key), level + 1)) for key, item in value.items()])
+    fields = [pa.field(key, infer(item, _path(where, key), level + 1)) for key, item in value.items()]
+    return pa.struct(_merged_fields((), fields, fixed=False))
 
 
 def _check_names(keys: Iterable[str], where: str) -> None:
@@ -104,12 +107,38 @@ def _merged_fields(one: Iterable[pa.Field], other: Iterable[pa.Field], *, fixed:
     fields = {field.name: field.type for field in one}
     lowered = {name.casefold() for name in fields}
     for field in other:
-        if field.name in fields:
-            fields[field.name] = _merged(fields[field.name], field.type, fixed=fixed)
-        elif field.name.casefold() not in lowered and len(fields) < MOST_COLUMNS:
-            fields[field.name] = field.type
-            lowered.add(field.name.casefold())
+        name = field.name
+        if name in fields:
+            wider = _merged(fields[name], field.type, fixed=fixed)
+            if wider == fields[name] or not _is_ambiguous(name, wider, fields):
+                fields[name] = wider
+        elif (
+            name.casefold() not in lowered
+            and len(fields) < MOST_COLUMNS
+            and not _is_ambiguous(name, field.type, fields)
+        ):
+            fields[name] = field.type
+            lowered.add(name.casefold())
     return [pa.field(name, kind) for name, kind in fields.items()]
+
+
+def _is_ambiguous(name: str, kind: pa.DataType, siblings: Mapping[str, pa.DataType]) -> bool:
+    """Whether a field, or one in it, would have the whole name of another: `a.b` is also what is `b` in `a`."""
+    near = [above for at, letter in enumerate(name) if letter == "." and (above := name[:at]) in siblings]
+    if pa.types.is_nested(kind):
+        near += [other for other in siblings if other.startswith(f"{name}.")]
+    own = set(_whole_names(name, kind)) if near else set()
+    return any(not own.isdisjoint(_whole_names(other, siblings[other])) for other in near)
+
+
+def _whole_names(name: str, kind: pa.DataType) -> Iterator[str]:
+    """What Iceberg calls a field and those in it."""
+    yield name
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _whole_names(f"{name}.{field.name}", field.type)
+    elif pa.types.is_list(kind):
+        yield from _whole_names(f"{name}.element", kind.value_type)
 
 
 def pruned(kind: pa.DataType) -> pa.DataType | None:

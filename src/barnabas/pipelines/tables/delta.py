@@ -19,14 +19,20 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.delta_store import delta_store, files_of
-from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path, partition_text
-from barnabas.pipelines.tables.errors import TableError, UnusableTarget
+from barnabas.pipelines.tables.destinations import (
+    Destination,
+    files_below,
+    is_remote,
+    local_path,
+    partition_text,
+)
+from barnabas.pipelines.tables.errors import SchemaConflict, TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
 from barnabas.pipelines.tables.reaching import unreachable
 from barnabas.pipelines.tables.rules import check_owner
@@ -98,6 +104,7 @@ class DeltaLakeTable(Table):
 
     def evolve(self, schema: pa.Schema) -> None:
         """Add columns in a commit of its own: repeating it changes nothing."""
+        _check_types(plain_schema(schema))
         self._insisting(partial(self._evolve, schema))
 
     def _evolve(self, schema: pa.Schema) -> None:
@@ -264,6 +271,18 @@ def _is_data(file: fs.FileInfo) -> bool:
 
 def _schema(table: DeltaTable) -> pa.Schema:
     return pa.schema(table.schema().to_arrow())
+
+
+def _check_types(schema: pa.Schema) -> None:
+    """Raise SchemaConflict if Delta has no type for a column, as for a time of day."""
+    for field in schema:
+        try:
+            Field.from_arrow(field)
+        except Exception as error:  # deltalake has no class for it
+            raise SchemaConflict(
+                f'Delta has no type for the column "{field.name}", which is {field.type}: use --format parquet or '
+                "iceberg."
+            ) from error
 
 
 def _properties(note: Note) -> CommitProperties:

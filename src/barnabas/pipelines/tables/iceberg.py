@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     CommitFailedException,
     CommitStateUnknownException,
@@ -38,13 +38,14 @@ from pyiceberg.io.pyarrow import (
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path
-from barnabas.pipelines.tables.errors import TableError, UnusableTarget
+from barnabas.pipelines.tables.errors import SchemaConflict, TableError, UnusableTarget
 from barnabas.pipelines.tables.iceberg_metadata import NOTE, TIDY, last_metadata, metadata_in, unneeded_metadata
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
 from barnabas.pipelines.tables.reaching import spare_signals, unreachable
@@ -60,7 +61,6 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     import pyarrow as pa
-    from pyiceberg.catalog import Catalog
     from pyiceberg.io.pyarrow import DataFileStatistics
     from pyiceberg.table import Table as Loaded
     from pyiceberg.table import Transaction
@@ -147,11 +147,13 @@ class IcebergTable(Table):
     def _evolve(self, schema: pa.Schema) -> None:
         table = self._load()
         if table is None:
+            _numbered(plain_schema(schema))
             return
         known = plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
         wider = merged(known, plain_schema(schema), self.location)
         if wider.equals(known):
             return
+        _numbered(wider)
         try:
             with table.transaction() as transaction:
                 with transaction.update_schema() as update:
@@ -289,11 +291,8 @@ class IcebergTable(Table):
             raise Conflict(str(error)) from error
 
     def _created(self, schema: pa.Schema) -> Any:
+        numbered = _numbered(schema)
         self._catalog.create_namespace_if_not_exists(self._name[:-1])
-        from pyiceberg.catalog import Catalog
-        from pyiceberg.schema import assign_fresh_schema_ids
-
-        numbered = assign_fresh_schema_ids(Catalog._convert_schema_if_needed(schema))
         return self._catalog.create_table_transaction(
             self._name, numbered, self._root(), self._spec(numbered), properties=NO_RETRIES
         )
@@ -362,6 +361,14 @@ class IcebergTable(Table):
                 "pyiceberg's configuration"
             )
         return "/".join([warehouse.rstrip("/"), *self._name])
+
+
+def _numbered(schema: pa.Schema) -> Schema:
+    """Columns in Iceberg's words, with ids. Raises SchemaConflict if it cannot have them, as two of one whole name."""
+    try:
+        return assign_fresh_schema_ids(Catalog._convert_schema_if_needed(schema))
+    except (ValueError, TypeError) as error:
+        raise SchemaConflict(f"an Iceberg table cannot have these columns: {error}") from error
 
 
 def _configured(name: str, options: Mapping[str, str] | None) -> Catalog:
