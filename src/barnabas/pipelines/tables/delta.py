@@ -27,6 +27,7 @@ from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.delta_store import delta_store, files_of
 from barnabas.pipelines.tables.destinations import (
     Destination,
+    check_apart,
     files_below,
     is_remote,
     local_path,
@@ -250,6 +251,7 @@ class DeltaLakeTable(Table):
             there = files_below(self.location)
         if any(not _OURS.fullmatch(name) for name in there):
             check_owner(None, "", self.location)
+        check_apart(self.location)
 
     def _named(self) -> set[str]:
         """All files of the newest version, and those that only older versions need."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from barnabas.pipelines.tables.errors import SchemaConflict
+from barnabas.pipelines.tables.errors import SchemaConflict, UnusableTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,6 +50,19 @@ def files_below(location: str) -> Iterator[str]:
     """The names of all files below a location that is not remote, in no order; none if it is not there."""
     folder = local_path(location)
     return (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def check_apart(location: str) -> None:
+    """Raise UnusableTarget if a location lies in the folder of a table, whose readers and upkeep would take its files.
+
+    A folder of Iceberg has room for others: whatever is not in its `data` and `metadata` is nothing to it.
+    """
+    for folder in () if is_remote(location) else local_path(location).resolve().parents:
+        if any((folder / log).is_dir() for log in ("_delta_log", "_barnabas/log")):
+            raise UnusableTarget(
+                f"{location} lies in {folder}, which is a table: files in it would be taken for that one's. Choose "
+                "another place."
+            )
 
 
 def partition_text(value: Any) -> str | None:

@@ -44,7 +44,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DateType, TimestampType, TimestamptzType
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
-from barnabas.pipelines.tables.destinations import Destination, files_below, is_remote, local_path
+from barnabas.pipelines.tables.destinations import Destination, check_apart, files_below, is_remote, local_path
 from barnabas.pipelines.tables.errors import SchemaConflict, TableError, UnusableTarget
 from barnabas.pipelines.tables.iceberg_metadata import NOTE, TIDY, last_metadata, metadata_in, unneeded_metadata
 from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
@@ -134,6 +134,7 @@ class IcebergTable(Table):
                 f"the catalog has no {self.location}, but its files are at {root}: name its last metadata file with "
                 "pyiceberg's Catalog.register_table, or empty the folder to load everything again"
             )
+        check_apart(root)
 
     def schema(self) -> pa.Schema | None:
         """The table's columns."""

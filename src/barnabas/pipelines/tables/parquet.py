@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
-from barnabas.pipelines.tables.destinations import Destination, files_below, local_path, partition_folder
+from barnabas.pipelines.tables.destinations import Destination, check_apart, files_below, local_path, partition_folder
 from barnabas.pipelines.tables.errors import Fenced, SchemaConflict, TableError, UnusableTarget
 from barnabas.pipelines.tables.interrupts import uninterrupted
 from barnabas.pipelines.tables.notes import Note, from_json, upkeep_note
@@ -169,10 +169,13 @@ class ParquetTable(Table):
 
     def _look(self) -> Seen:
         last = self._manifest()
+        if last is not None:
+            return Seen(last.note, last)
         # Empty folders are nobody's: a crash in the first commit leaves those of its partitions.
-        if last is None and any(not name.startswith(f"{OWN}/") for name in files_below(self.location)):
+        if any(not name.startswith(f"{OWN}/") for name in files_below(self.location)):
             check_owner(None, "", self.location)
-        return Seen(None if last is None else last.note, last)
+        check_apart(self.location)
+        return Seen(None, None)
 
     def schema(self) -> pa.Schema | None:
         """The columns of the last manifest, with those that the next commit brings."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from barnabas.pipelines.tables.errors import ForeignTable
+from barnabas.pipelines.tables.errors import ForeignTable, UnusableTarget
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from tests.support.tables import add, numbers, rows, written
 
@@ -46,6 +46,21 @@ def test_a_table_of_another_format_is_refused(tmp_path: Path, kind: str, other: 
             table.claim()
     with open_table(place, other) as table:
         assert numbers(table) == list(range(10))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("around", ["parquet", "delta"])
+def test_a_place_in_another_table_is_refused(tmp_path: Path, kind: str, around: str) -> None:
+    """Its files would be rows to readers of the folder, and orphans to its upkeep."""
+    with open_table(str(tmp_path / "lake"), around) as table:
+        add(table, 0, 10)
+    with (
+        open_table(str(tmp_path / "lake" / "more" / "t"), kind) as table,
+        pytest.raises(UnusableTarget, match="lies in"),
+    ):
+        table.claim()
+    with open_table(str(tmp_path / "lake" / ".." / "t"), kind) as table:
+        add(table, 0, 10)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
