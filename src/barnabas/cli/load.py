@@ -176,7 +176,9 @@ def show(report: LoadReport, to: str, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(report))
         return
-    dead = f", of which {report.dead:,} are in {to}_dead" if report.dead else ""
+    from barnabas.pipelines.tables.opening import dead_letters_location
+
+    dead = f", of which {report.dead:,} are in {dead_letters_location(to)}" if report.dead else ""
     rate = report.records / report.seconds if report.seconds else 0
     click.echo(
         f"Loaded {report.records:,} records ({_bytes(report.size)}) in {report.seconds:.1f} s ({rate:,.0f}/s) in "

@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from barnabas.cli.durations import DURATION
-from barnabas.cli.load import told
+from barnabas.cli.load import show, told
 from barnabas.cli.main import cli
 from barnabas.clients.admin import TopicInfo
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
 from barnabas.pipelines.loading.plan import check_position, plan_round
-from barnabas.pipelines.loading.progress import Progress
+from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.writing import write_files
@@ -74,6 +74,16 @@ def test_small_ranges_share_tasks(tasks: int) -> None:
     assert [each for piece in planned.pieces for each in piece] == list(planned.ranges)
     assert 32 <= len(planned.pieces) <= max(64, 2 * tasks)
     assert max(map(len, planned.pieces)) <= 18
+
+
+@pytest.mark.parametrize(("to", "named"), [("lake/t", "lake/t_dead"), ("lake/t/", "lake/t_dead")])
+def test_the_dead_letters_are_named_as_they_can_be_opened(
+    to: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show(LoadReport(records=3, dead=1, size=30, commits=1, seconds=1.5), to, as_json=False)
+    assert (
+        capsys.readouterr().out == f"Loaded 3 records (30 B) in 1.5 s (2/s) in 1 commit, of which 1 are in {named}.\n"
+    )
 
 
 def test_a_load_that_never_waits_is_refused() -> None:

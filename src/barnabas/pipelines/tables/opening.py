@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
+from barnabas.pipelines.tables.destinations import is_remote, local_path
 from barnabas.pipelines.tables.errors import UnusableTarget
 from barnabas.pipelines.tables.targets import DEFAULT_CATALOG
 
@@ -36,6 +37,8 @@ def open_table(
     `catalog` is the name of an Iceberg catalog in pyiceberg's configuration; `options` are deltalake's storage options
     or pyiceberg's properties. Raises UnusableTarget, SchemaConflict.
     """
+    if not location:
+        raise UnusableTarget("no place is given for the table: name a folder, an address or namespace.table")
     if format == "parquet":
         from barnabas.pipelines.tables.parquet import ParquetTable
 
@@ -55,7 +58,10 @@ def open_table(
 
 def dead_letters_location(location: str) -> str:
     """Where records go that could not be decoded: a table of the same format beside the table."""
-    return f"{location.rstrip('/')}{_DEAD}"
+    location = location.rstrip("/")
+    if location.rpartition("/")[2] in (".", "..") and not is_remote(location):  # else it would be in the table
+        location = str(local_path(location).resolve())
+    return f"{location}{_DEAD}"
 
 
 def table_of_dead_letters(location: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +13,8 @@ from barnabas.pipelines.tables.errors import Fenced, FilesGone, UnusableTarget
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from barnabas.pipelines.tables.writing import write_files
 from tests.support.dead_letters import delivered, letters, promise
+from tests.support.load_jobs import MemoryTopic, load_from
 from tests.support.tables import IDS, add
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -52,6 +50,19 @@ def test_a_removed_table_of_dead_letters_begins_anew(tmp_path: Path, kind: str) 
             promise(table, dead, 1)
             deliver(table.outbox("p"), dead, "p", IDS)
             assert delivered(dead) == [1]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("name", [".", "t/.", "./", "more/../../t"])
+def test_they_are_beside_a_table_that_is_named_by_dots(
+    tmp_path: Path, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t" / "t").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "t")
+    topic = MemoryTopic()
+    topic.send(b'{"n": 1}', b"broken")
+    assert load_from(topic, name, monkeypatch, format=kind).dead == 1
+    assert Path(f"{Path(name).resolve()}_dead").is_dir()
 
 
 def test_a_table_of_dead_letters_may_be_removed_under_a_load(tmp_path: Path) -> None:
