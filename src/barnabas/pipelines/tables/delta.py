@@ -76,8 +76,10 @@ class DeltaLakeTable(Table):
         )
 
     def claim(self) -> None:
-        """Nothing to hold. Raises ForeignTable if other files are in the way."""
+        """Make the folder; there is nothing to hold. Raises ForeignTable if other files are in the way."""
         self.last_note()
+        if not is_remote(self.location):
+            local_path(self.location).mkdir(parents=True, exist_ok=True)
 
     def close(self) -> None:
         """Nothing is held."""

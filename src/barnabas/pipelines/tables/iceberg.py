@@ -383,10 +383,15 @@ def _configured(name: str, options: Mapping[str, str] | None) -> Catalog:
 
 
 def _beside(location: str) -> tuple[Catalog, str]:
+    from sqlalchemy.exc import DatabaseError
+
     place = local_path(location).absolute()
     place.parent.mkdir(parents=True, exist_ok=True)
-    uri = f"sqlite:///{place.parent / 'iceberg.db'}"
-    catalog = load_catalog("barnabas", type="sql", uri=uri, warehouse=str(place.parent))
+    file = place.parent / "iceberg.db"
+    try:
+        catalog = load_catalog("barnabas", type="sql", uri=f"sqlite:///{file}", warehouse=str(place.parent))
+    except DatabaseError as error:
+        raise UnusableTarget(f"{file} cannot be the catalog of {location}: {error.orig}") from error
     return catalog, str(place)
 
 

@@ -64,6 +64,19 @@ def test_a_place_in_another_table_is_refused(tmp_path: Path, kind: str, around: 
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+def test_a_folder_that_cannot_be_made_is_told_before_tasks_write_to_it(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"file"), open_table(str(tmp_path / "file" / "t"), kind) as table:
+        table.claim()
+
+
+def test_a_catalog_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "iceberg.db").mkdir()
+    with pytest.raises(UnusableTarget, match=r"iceberg\.db cannot be the catalog of .*: unable to open"):
+        open_table(str(tmp_path / "t"), "iceberg")
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_what_a_load_left_before_its_first_commit_is_no_hindrance(tmp_path: Path, kind: str) -> None:
     place = str(tmp_path / "lake" / "t")
     with open_table(place, kind, partition_by=["kind"]) as table:
