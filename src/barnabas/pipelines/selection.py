@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    import re
-
     from barnabas.model.ids import TopicPartition
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+def can_name_a_topic(name: str) -> bool:
+    """Whether brokers let a topic have this name; some do not even let anybody ask for another one."""
+    return _TOPIC.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

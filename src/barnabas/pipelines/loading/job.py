@@ -32,7 +32,7 @@ from barnabas.pipelines.offsets import OffsetRange, between, from_text
 from barnabas.pipelines.positions import AtOffsets, Edge, Position, moves, offsets_at
 from barnabas.pipelines.quiet import QUIET
 from barnabas.pipelines.reading import reader_properties
-from barnabas.pipelines.selection import Selection
+from barnabas.pipelines.selection import Selection, can_name_a_topic
 from barnabas.pipelines.tables.contract import Outcome
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict, TopicReplaced
 from barnabas.pipelines.tables.interrupts import uninterrupted
@@ -107,6 +107,8 @@ def load(
     """
     if every is not None and every <= 0:
         raise InvalidOption(f"a load looks for more every so often, and {every:g} s is no time to wait: give 30s")
+    if not can_name_a_topic(topic):
+        raise InvalidOption(f"{topic!r} cannot be the name of a topic; `barnabas topics --list` shows what there is")
     pipeline = name or f"load-{topic}"
     settings = LoadSettings(
         topic=topic,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.base_error import BarnabasError
+from barnabas.pipelines.selection import can_name_a_topic
 from barnabas.pipelines.spec.durations import milliseconds
 from barnabas.pipelines.spec.flows import (
     flow_to,
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PIPELINE_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
-_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SCHEMAS: Final = {
     "json": 'the fields of its JSON: schema = "id BIGINT, at TIMESTAMP"',
     "avro": 'the schema of its Avro: schema = "order.avsc"',
@@ -119,7 +119,7 @@ def _settings(pipeline: Pipeline) -> Iterator[Problem]:
             milliseconds(pipeline.trigger)
         except ValueError as error:
             yield Problem(place.at("trigger"), f'the trigger is a length of time or "{AVAILABLE_NOW}": {error}')
-    if pipeline.metrics is not None and not _TOPIC.fullmatch(pipeline.metrics):
+    if pipeline.metrics is not None and not can_name_a_topic(pipeline.metrics):
         yield Problem(place.at("metrics"), f'"{pipeline.metrics}" cannot be the name of a topic')
     if not pipeline.sources:
         yield Problem(place, "there is no source; add one, as [sources.orders]")
@@ -155,7 +155,7 @@ def _topic_source(source: TopicSource, pipeline: Pipeline) -> Iterator[Problem]:
         except re.error as error:
             yield Problem(source.place.at("pattern"), f"{where}: {source.pattern} is no regular expression: {error}")
     for topic in source.topics:
-        if not _TOPIC.fullmatch(topic):
+        if not can_name_a_topic(topic):
             yield Problem(source.place.at("topic"), f'"{topic}" cannot be the name of a topic')
     yield from _one_of(source.decode, DECODINGS, "decode", source.place)
     yield from _one_of(source.framing, FRAMINGS, "framing", source.place)
@@ -272,7 +272,7 @@ def _watermark(element: TopicSource | Step) -> Iterator[Problem]:
 
 
 def _topic_sink(sink: TopicSink) -> Iterator[Problem]:
-    if not _TOPIC.fullmatch(sink.topic):
+    if not can_name_a_topic(sink.topic):
         yield Problem(sink.place.at("topic"), f'"{sink.topic}" cannot be the name of a topic')
     yield from _one_of(sink.encode, ("raw", "json"), "encode", sink.place)
     yield from _one_of(sink.mode, MODES, "mode", sink.place)

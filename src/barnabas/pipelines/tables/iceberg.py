@@ -256,9 +256,7 @@ class IcebergTable(Table):
         """Remove files that no snapshot names, data and metadata. Raises UnusableTarget where they cannot be listed."""
         table = self._listed()
         oldest = time.time() - older_than.total_seconds()
-        named = {
-            local_path(path).resolve() for path in [*table.inspect.all_files().column("file_path").to_pylist(), *but]
-        }
+        named = {local_path(path).resolve() for path in [*_files_of_snapshots(table), *but]}
         data = (local_path(table.location()) / "data").rglob("*.parquet")
         nobodys = [*(path for path in data if path.resolve() not in named), *unneeded_metadata(table)]
         old = [path for path in nobodys if path.stat().st_mtime < oldest]
@@ -370,6 +368,13 @@ def _numbered(schema: pa.Schema) -> Schema:
         return assign_fresh_schema_ids(Catalog._convert_schema_if_needed(schema))
     except (ValueError, TypeError) as error:
         raise SchemaConflict(f"an Iceberg table cannot have these columns: {error}") from error
+
+
+def _files_of_snapshots(table: Loaded) -> list[str]:
+    """All files that a snapshot names; pyiceberg cannot tell where none has any."""
+    if not any(snapshot.manifests(table.io) for snapshot in table.snapshots()):
+        return []
+    return list(table.inspect.all_files().column("file_path").to_pylist())
 
 
 def _configured(name: str, options: Mapping[str, str] | None) -> Catalog:

@@ -12,7 +12,7 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.tables.destinations import is_remote, local_path
-from barnabas.pipelines.tables.errors import UnusableTarget
+from barnabas.pipelines.tables.errors import SchemaConflict, UnusableTarget
 from barnabas.pipelines.tables.targets import DEFAULT_CATALOG
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ def open_table(
     """
     if not location:
         raise UnusableTarget("no place is given for the table: name a folder, an address or namespace.table")
+    if isinstance(partition_by, str):
+        raise SchemaConflict(f"partition_by is a list of columns: [{partition_by!r}]")
+    if twice := sorted({column for column in partition_by if partition_by.count(column) > 1}):
+        raise SchemaConflict(f"a table cannot be partitioned twice by {', '.join(twice)}")
     if format == "parquet":
         from barnabas.pipelines.tables.parquet import ParquetTable
 
