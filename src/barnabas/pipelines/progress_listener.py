@@ -14,6 +14,7 @@ import json
 import logging
 import time
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
@@ -94,10 +95,11 @@ class ProgressListener(StreamingQueryListener):
     def wait_for_last(self) -> None:
         """Wait until Spark has told of the last batches of queries that have ended; if it was stopped, it has."""
         deadline = time.monotonic() + LAST_SECONDS
-        while self._shown and self._spark.sparkContext._jsc is not None and time.monotonic() < deadline:
-            if self._shown.keys() <= {query.runId for query in self._spark.streams.active}:
-                return
-            time.sleep(POLL_SECONDS)
+        with suppress(Py4JError, OSError):  # a JVM that is gone tells nothing more
+            while self._shown and self._spark.sparkContext._jsc is not None and time.monotonic() < deadline:
+                if set(map(str, self._shown)) <= {query.runId for query in self._spark.streams.active}:
+                    return
+                time.sleep(POLL_SECONDS)
 
 
 _LISTENERS: Final = weakref.WeakSet[ProgressListener]()

@@ -6,8 +6,10 @@ import json
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from barnabas.clients.errors import BrokerUnreachable
 from barnabas.model.ids import TopicPartition
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.offsets import Offsets
 
 ORDERS = TopicPartition("orders", 0)
-RUN = SimpleNamespace(id="query", runId="run")
+RUN = SimpleNamespace(id="query", runId=UUID(int=1))
 EVENT: Any = RUN
 
 
@@ -56,10 +58,10 @@ def reading(topic: str, **more: str) -> dict[str, str]:
 
 
 class Spark:
-    """A session with these active queries."""
+    """A session with these active queries, whose ids are text to PySpark, but not in events."""
 
-    def __init__(self, *active: str) -> None:
-        self.streams = SimpleNamespace(active=[SimpleNamespace(runId=run) for run in active])
+    def __init__(self, *active: UUID) -> None:
+        self.streams = SimpleNamespace(active=[SimpleNamespace(runId=str(run)) for run in active])
         self.sparkContext = SimpleNamespace(_jsc="a JVM")
 
 
@@ -74,7 +76,7 @@ def started(monkeypatch: pytest.MonkeyPatch, *streams: dict[str, str] | None) ->
 
 def batch(*ends: Any) -> Any:
     sources = [{"endOffset": end} for end in ends]
-    return SimpleNamespace(progress=SimpleNamespace(runId="run", json=json.dumps({"sources": sources})))
+    return SimpleNamespace(progress=SimpleNamespace(runId=RUN.runId, json=json.dumps({"sources": sources})))
 
 
 def test_the_end_of_a_batch_is_that_of_all_its_sources_and_the_lower_one_of_a_topic_that_is_read_twice() -> None:
@@ -139,11 +141,26 @@ def test_the_end_of_a_program_waits_for_the_last_batch_of_a_query_that_has_ended
     assert (cluster.groups, cluster.closed) == ({"g": {ORDERS: 7}}, 1)
 
 
-@pytest.mark.parametrize("change", [{"streams": Spark("run").streams}, {"sparkContext": SimpleNamespace(_jsc=None)}])
+@pytest.mark.parametrize(
+    "change", [{"streams": Spark(RUN.runId).streams}, {"sparkContext": SimpleNamespace(_jsc=None)}]
+)
 def test_the_end_of_a_program_waits_neither_for_queries_that_run_nor_for_a_spark_that_was_stopped(
     change: dict[str, Any], monkeypatch: pytest.MonkeyPatch, cluster: type[Cluster]
 ) -> None:
     listener = started(monkeypatch, reading("orders", progressGroup="g"))
     vars(listener._spark).update(change)
     monkeypatch.setattr("time.sleep", lambda _: pytest.fail("it waited"))
+    listener.wait_for_last()
+
+
+def test_the_end_of_a_program_does_not_mind_a_jvm_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch, cluster: type[Cluster]
+) -> None:
+    class Gone:
+        @property
+        def active(self) -> list[Any]:
+            raise Py4JNetworkError("the JVM is gone")
+
+    listener = started(monkeypatch, reading("orders", progressGroup="g"))
+    vars(listener._spark)["streams"] = Gone()
     listener.wait_for_last()
