@@ -14,10 +14,15 @@ import click
 
 from barnabas.cli.files import read_properties
 from barnabas.cli.help import F, option
+from barnabas.cli.numbers import Whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.model.config.broker import BrokerConfig
 
+MOST_BROKERS = 100
+"""As many as one machine could be asked to run; each is a process of its own."""
 DEFAULT_LISTEN = "localhost:9092"
 DEFAULT_DATA = Path("data")
 LISTENER_KEYS = ("listeners", "advertised.listeners")
@@ -32,6 +37,33 @@ def config_option(command: F) -> F:
         help="A server.properties file, Kafka's or yours.",
         section="Configuration",
     )(command)
+
+
+def set_option(command: F) -> F:
+    """`--set KEY=VALUE`."""
+    return option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        help="One setting, stronger than the file; repeatable.",
+        section="Configuration",
+    )(command)
+
+
+def listen_option(command: F) -> F:
+    """`--listen HOST:PORT`."""
+    return option(
+        "--listen",
+        metavar="HOST:PORT",
+        help=f"Where to listen, in plain text. Port 0 takes a free one.  [default: {DEFAULT_LISTEN}]",
+        section="Configuration",
+    )(command)
+
+
+def brokers_option(text: str) -> Callable[[F], F]:
+    """`--brokers N`."""
+    return option("--brokers", metavar="N", type=Whole(1, MOST_BROKERS), help=text)
 
 
 def data_option(command: F) -> F:

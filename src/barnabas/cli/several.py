@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.broker_options import DEFAULT_DATA, DEFAULT_LISTEN
+from barnabas.cli.service import LOCK_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,22 +35,32 @@ def arguments(
         raise click.UsageError("--brokers needs --listen HOST:PORT, the address of the first one.")
     if int(port) + count - 1 > MOST_PORT:
         raise click.UsageError(f"--listen {host}:{port} leaves no room for {count} brokers: ports end at {MOST_PORT}.")
-    root = (data or DEFAULT_DATA).absolute()
     keys = {setting.partition("=")[0].strip() for setting in settings}
     taken = keys & {"node.id", "broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs"}
     if taken:
         raise click.UsageError(f"--brokers sets {', '.join(sorted(taken))} itself, for each broker.")
     found = []
     for number in range(count):
-        folder = root / str(number)
+        folder = root(data) / str(number)
         words = ["start", "--listen", f"{host}:{int(port) + number if int(port) else 0}", "--data", str(folder)]
         words += [] if config is None else ["--config", str(config)]
         for setting in (f"node.id={number}", *settings):
             words += ["--set", setting]
         if not keys & {"metadata.store", "zookeeper.connect"}:
-            words += ["--set", f"metadata.store={root / METADATA}"]
+            words += ["--set", f"metadata.store={root(data) / METADATA}"]
         found.append((folder, words))
     return found
+
+
+def root(data: Path | None) -> Path:
+    """The folder that holds those of the brokers."""
+    return (data or DEFAULT_DATA).absolute()
+
+
+def folders(directory: Path) -> list[Path]:
+    """The data directories of brokers that were started below this one, by number."""
+    found = [path.parent for path in directory.glob(f"[0-9]*/{LOCK_FILE}") if path.parent.name.isdecimal()]
+    return sorted(found, key=lambda folder: int(folder.name))
 
 
 def run(brokers: Sequence[tuple[Path, list[str]]]) -> int:

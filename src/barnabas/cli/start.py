@@ -11,18 +11,23 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas import __version__
-from barnabas.cli.broker_options import DEFAULT_LISTEN, config_option, data_option, load_config
+from barnabas.cli.broker_options import (
+    brokers_option,
+    config_option,
+    data_option,
+    listen_option,
+    load_config,
+    set_option,
+)
 from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import Whole
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from barnabas.broker.app import ReadyInfo
     from barnabas.model.config.broker import BrokerConfig
 
-MOST_BROKERS = 100
-"""As many as one machine could be asked to run; each is a process of its own."""
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -39,27 +44,12 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
     ],
 )
 @config_option
-@option(
-    "--set",
-    "settings",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="One setting, stronger than the file; repeatable.",
-    section="Configuration",
-)
-@option(
-    "--listen",
-    metavar="HOST:PORT",
-    help=f"Where to listen, in plain text. Port 0 takes a free one.  [default: {DEFAULT_LISTEN}]",
-    section="Configuration",
-)
+@set_option
+@listen_option
 @data_option
-@option(
-    "--brokers",
-    metavar="N",
-    type=Whole(1, MOST_BROKERS),
-    help="Run a cluster of N brokers on this machine: ports count up from that of --listen, data is in DIR/0, DIR/1 "
-    "and so on.",
+@brokers_option(
+    "Run a cluster of N brokers on this machine: ports count up from that of --listen, data is in DIR/0, DIR/1 "
+    "and so on."
 )
 @option(
     "--daemon",
@@ -86,14 +76,28 @@ def command(
         wanted = several.arguments(brokers, config, settings, listen, data)
         if not daemon:
             sys.exit(several.run(wanted))
-        for folder, words in wanted:
-            _start_in_background(words, folder)
+        _start_all_in_background(wanted)
         return
     broker_config = load_config(config, settings, listen, data)
     if daemon:
         _start_in_background(["start", *_as_words(config, settings, listen, data)], broker_config.log_dirs[0])
         return
     sys.exit(run(broker_config))
+
+
+def _start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
+    """Start one broker after the other; where one cannot start, those that this command has started end again."""
+    from barnabas.cli import service, several
+
+    begun: list[Path] = []
+    try:
+        for folder, words in brokers:
+            _start_in_background(words, folder)
+            begun.append(folder)
+    except BaseException:
+        for folder in begun:
+            service.stop(folder, several.STOP_SECONDS)
+        raise
 
 
 def _start_in_background(words: list[str], data: Path) -> None:

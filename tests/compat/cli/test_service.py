@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from barnabas.cli.service import is_running
 from tests.support.brokers import Barnabas
 from tests.support.waiting import wait_until
 
@@ -156,3 +158,51 @@ def test_nothing_is_left_in_the_working_directory(tmp_path: Path) -> None:
         child.send_signal(signal.SIGTERM)
         assert child.wait(30) == 0, child.stdout.read()
     assert list(here.iterdir()) == []
+
+
+def free_ports(count: int) -> int:
+    """The first of some ports in a row that nobody uses."""
+    for _ in range(100):
+        with socket.socket() as first:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            with ExitStack() as others:
+                try:
+                    for number in range(1, count):
+                        others.enter_context(socket.socket()).bind(("127.0.0.1", port + number))
+                except (OSError, OverflowError):
+                    continue
+                return port
+    raise AssertionError("no ports in a row are free")
+
+
+@pytest.mark.parametrize("repeated", [False, True], ids=["stop", "stop with the words of the start"])
+def test_a_cluster_in_the_background_is_ended_by_one_stop(cli: Cli, tmp_path: Path, repeated: bool) -> None:
+    data = tmp_path / "data"
+    words = ("--brokers", "2", "--daemon", "--listen", f"127.0.0.1:{free_ports(2)}", "--data", data)
+    started = cli("start", *words)
+    pids = [int(pid) for pid in re.findall(r"It is process (\d+)", started.stdout)]
+    try:
+        assert (started.returncode, len(pids)) == (0, 2), started
+        stopped = cli("stop", *(words if repeated else ("--data", data)))
+        assert stopped.stdout.splitlines() == [
+            f"Stopped the broker on {data / str(number)} (process {pid})." for number, pid in enumerate(pids)
+        ]
+        assert (stopped.returncode, stopped.stderr) == (0, "")
+        assert not any(is_running(data / str(number)) for number in range(2))
+        assert cli("stop", "--data", data).stdout == f"No broker is running on {data}.\n"
+    finally:
+        for pid in filter(exists, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_where_one_broker_of_a_cluster_cannot_start_none_is_left_running(cli: Cli, tmp_path: Path) -> None:
+    port = free_ports(2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + 1))
+        taken.listen()
+        started = cli("start", "--brokers", "2", "--daemon", "--listen", f"127.0.0.1:{port}", "--data", tmp_path)
+    pids = [int(pid) for pid in re.findall(r"It is process (\d+)", started.stdout)]
+    assert (started.returncode, len(pids)) == (1, 1), started
+    assert f"127.0.0.1:{port + 1}" in started.stderr
+    assert not is_running(tmp_path / "0")

@@ -33,13 +33,14 @@ signal.pause()
 
 @pytest.fixture
 def holder(tmp_path: Path) -> Iterator[Holder]:
-    """Start a process that holds the lock on `tmp_path`, like a broker."""
+    """Start a process that holds the lock on `tmp_path`, or a folder below it, like a broker."""
     children: list[subprocess.Popen[bytes]] = []
 
-    def start(*, deaf: bool = False) -> subprocess.Popen[bytes]:
-        child = subprocess.Popen([sys.executable, "-c", LOCK_AND_WAIT, tmp_path, "deaf" if deaf else "polite"])
+    def start(folder: str = "", *, deaf: bool = False) -> subprocess.Popen[bytes]:
+        data = tmp_path / folder
+        child = subprocess.Popen([sys.executable, "-c", LOCK_AND_WAIT, data, "deaf" if deaf else "polite"])
         children.append(child)
-        wait_until((tmp_path / "locked").exists, "the lock")
+        wait_until((data / "locked").exists, "the lock")
         return child
 
     yield start
@@ -84,6 +85,20 @@ def test_a_broker_that_does_not_end_is_told_with_what_to_do(run: Run, tmp_path: 
     assert result.exit_code == 1
     assert f"(process {child.pid}) did not end within 0.1 s" in result.stderr
     assert f"kill -9 {child.pid}" in result.stderr
+
+
+def test_one_broker_that_does_not_end_keeps_no_other_running(run: Run, tmp_path: Path, holder: Holder) -> None:
+    (tmp_path / "0").mkdir()
+    (tmp_path / "1").mkdir()
+    deaf, polite = holder("0", deaf=True), holder("1")
+    (tmp_path / "0" / "barnabas.pid").write_text(str(deaf.pid))
+    (tmp_path / "1" / "barnabas.pid").write_text(str(polite.pid))
+    result = run("stop", "--data", tmp_path, "--timeout", "0.1")
+    assert (result.exit_code, result.stdout) == (
+        1,
+        f"Stopped the broker on {tmp_path / '1'} (process {polite.pid}).\n",
+    )
+    assert f"(process {deaf.pid}) did not end within 0.1 s" in result.stderr
 
 
 def test_a_pid_file_is_removed_only_by_its_owner(tmp_path: Path) -> None:
