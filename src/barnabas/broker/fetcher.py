@@ -21,13 +21,13 @@ from kio.schema.list_offsets.v7 import response as offsets_response
 from kio.schema.offset_for_leader_epoch.v4 import request as epochs_request
 from kio.schema.offset_for_leader_epoch.v4 import response as epochs_response
 from kio.schema.types import BrokerId, TopicName
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_writer
 from kio.static.primitive import i8, i32, i64
 
 from barnabas.broker.cold_logs import open_all
-from barnabas.model.errors import ApiError, CorruptMessage, ErrorCode
+from barnabas.model.errors import ApiError, CorruptMessage, ErrorCode, InvalidFrame
 from barnabas.net.channel import ChannelBroken
-from barnabas.protocol import replica_fetch
+from barnabas.protocol import bounds, replica_fetch
 from barnabas.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
@@ -365,8 +365,8 @@ class ReplicaFetcher:
             seconds=self._settings.number("replica.socket.timeout.ms") / 1000,
         )
         try:
-            return entity_reader(response_class)(data.toreadonly(), 1)[0]
-        except ValueError as error:
+            return bounds.read(response_class, data, 1, bounds.MAX_INTERNAL_ELEMENTS)
+        except InvalidFrame as error:
             raise ChannelBroken(f"broker {self.leader_id} sent what cannot be read: {error}") from error
 
     def _is_followed(self, follower: Follower) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial import entity_writer
 
+from barnabas.model.errors import InvalidFrame
 from barnabas.net.channel import Channel, ChannelBroken
+from barnabas.protocol import bounds
 
 if TYPE_CHECKING:
     from barnabas.broker.settings import Settings
@@ -59,8 +60,8 @@ class Peers:
             request.__api_key__, request.__version__, [body.getvalue()], flexible=request.__flexible__, seconds=seconds
         )
         try:
-            return entity_reader(response_class)(data.toreadonly(), 1 if request.__flexible__ else 0)[0]
-        except (SerialError, ValueError) as error:
+            return bounds.read(response_class, data, 1 if request.__flexible__ else 0, bounds.MAX_INTERNAL_ELEMENTS)
+        except InvalidFrame as error:
             raise ChannelBroken(f"broker {broker_id} sent what cannot be read: {error}") from error
 
     async def relay(

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kio.schema.types import GroupId, TopicName
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 from kio.static.primitive import i32, i64
 
 from barnabas.clients import log_offsets
 from barnabas.clients.errors import RequestRefused
 from barnabas.clients.log_offsets import by_topic
 from barnabas.clients.wire import ANOTHER_COORDINATOR, RETRY_SECONDS
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.model.ids import TopicPartition
+from barnabas.protocol import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from barnabas.clients.wire import Cluster, Node
 
+_VERSION_BYTES: Final = 2
 CONSUMER_PROTOCOLS: Final = ("consumer", "")
 """Protocol types of consumers: those that share partitions, and those that only commit offsets."""
 
@@ -386,8 +386,8 @@ def _classic_assignment(data: bytes) -> tuple[TopicPartition, ...]:
     if not data:
         return ()
     try:
-        assignment, _ = entity_reader(ConsumerProtocolAssignment)(data, 2)
-    except (SerialError, ValueError) as error:
+        assignment = bounds.read(ConsumerProtocolAssignment, data, _VERSION_BYTES, bounds.MAX_ELEMENTS)
+    except InvalidFrame as error:
         raise RequestRefused(
             ErrorCode.inconsistent_group_protocol, f"a member's assignment is not one of a consumer: {error}"
         ) from error

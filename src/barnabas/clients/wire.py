@@ -28,7 +28,8 @@ from barnabas import __version__
 from barnabas.clients.addresses import connect
 from barnabas.clients.errors import BrokerSilent, RequestRefused
 from barnabas.clients.security import from_properties
-from barnabas.model.errors import ErrorCode
+from barnabas.model.errors import ErrorCode, InvalidFrame
+from barnabas.protocol import bounds
 from barnabas.protocol.conversion import convert
 
 if TYPE_CHECKING:
@@ -144,10 +145,9 @@ class Connection:
             header, header_size = entity_reader(schema.__header_schema__)(frame, 0)
             if header.correlation_id != self._correlation_id:
                 raise ConnectionError("a response to something that was not asked: that is not a Kafka broker")
-            response, _ = entity_reader(schema)(frame, header_size)
-        except SerialError as error:
+            return bounds.read(schema, frame, header_size, bounds.MAX_INTERNAL_ELEMENTS)
+        except (SerialError, InvalidFrame) as error:
             raise ConnectionError(f"a response that cannot be read: {error}") from error
-        return response
 
     def _receive(self, size: int, deadline: Deadline) -> bytes:
         received = bytearray()

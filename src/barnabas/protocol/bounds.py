@@ -6,7 +6,9 @@ first. It also bounds how many elements one request may have: an element may tak
 in memory. And it finds tagged fields that the schema does not know, which kio refuses and the protocol wants ignored:
 they are cut out of what kio reads.
 
-One walker is composed per message class, from the fields of kio's dataclasses, and kept.
+One walker is composed per message class, from the fields of kio's dataclasses, and kept. Whatever came from outside is
+read through `read`, or walked by `check` first: requests, answers of other brokers, and the bytes that members of a
+group leave with the broker for each other.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
+from kio.serial import entity_reader
+from kio.serial.errors import SerialError
+
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.varint import read_uvarint, uvarint
 
@@ -25,6 +30,10 @@ Walker = Callable[[Bytes, int, "Walk"], int]
 """Takes the message, a position and the state of the walk; returns the position after what it walked."""
 
 MAX_STRING: Final = 0x7FFF
+MAX_ELEMENTS: Final = 100_000
+"""Array elements in one request: ten times what the largest real requests have, and half a second of work."""
+MAX_INTERNAL_ELEMENTS: Final = 10_000_000
+"""The same in what brokers say: a controller names every replica of a cluster."""
 FIXED_SIZES: Final = {
     "bool": 1,
     "int8": 1,
@@ -83,6 +92,20 @@ def check(message_class: type, data: memoryview, position: int, max_elements: in
     walk = Walk(max_elements)
     end = _message_walker(message_class)(data, position, walk)
     return walk.apply(data[:end])[position:]
+
+
+def read(message_class: type, data: bytes | memoryview, position: int, max_elements: int) -> Any:
+    """The message of this class that starts at `position`; raises InvalidFrame if it is none."""
+    readable = check(message_class, memoryview(data), position, max_elements)
+    try:
+        return _reader(message_class)(readable.toreadonly(), 0)[0]
+    except (SerialError, ValueError, OverflowError) as error:
+        raise InvalidFrame(f"{message_class.__name__} cannot be read: {error}") from error
+
+
+@cache
+def _reader(message_class: type) -> Callable[[memoryview, int], tuple[Any, int]]:
+    return entity_reader(message_class)
 
 
 @cache

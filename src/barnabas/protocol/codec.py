@@ -13,24 +13,20 @@ import struct
 from dataclasses import fields
 from functools import cache
 from io import BytesIO
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial import entity_writer
 
-from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol import bounds, shapes
 from barnabas.protocol.apis import FLEXIBLE_FROM, ApiKey
 from barnabas.protocol.conversion import convert, zero
 
+if TYPE_CHECKING:
+    from barnabas.model.errors import ErrorCode
+
 HEADER_V0: Final = struct.Struct(">ii")
 HEADER_V1: Final = struct.Struct(">iib")
-MAX_ELEMENTS: Final = 100_000
-"""Array elements in one request: ten times what the largest real requests have, and half a second of work."""
-MAX_INTERNAL_ELEMENTS: Final = 10_000_000
-"""The same in what a controller tells brokers, which names every replica of a cluster."""
-
 
 INTERNAL: Final = frozenset({4, 5, 6, 7, 1000, 1001})
 """The API keys of messages that `protocol/internal` declares."""
@@ -46,7 +42,6 @@ class RequestCodec(NamedTuple):
     """Reads one version of one request."""
 
     message_class: type
-    read: Any
     newest: type
 
 
@@ -83,7 +78,7 @@ def request_codec(key: ApiKey, version: int, newest: int) -> RequestCodec:
     """The reader for this version, which answers in the newest one."""
     message_class = request_class(key, version)
     known = shapes.own_request(key) or request_class(key, newest)
-    return RequestCodec(message_class, entity_reader(message_class), known)
+    return RequestCodec(message_class, known)
 
 
 @cache
@@ -99,18 +94,14 @@ def decode(key: ApiKey, version: int, newest: int, data: memoryview, position: i
     if key is ApiKey.OFFSET_COMMIT:
         from barnabas.protocol import offset_commit
 
-        return offset_commit.unpack(data, position, version, MAX_ELEMENTS)
+        return offset_commit.unpack(data, position, version, bounds.MAX_ELEMENTS)
     if key is ApiKey.END_TXN:
         from barnabas.protocol import end_txn
 
         return end_txn.unpack(data, position, version)
     codec = request_codec(key, version, newest)
-    most = MAX_INTERNAL_ELEMENTS if key.value in INTERNAL else MAX_ELEMENTS
-    readable = bounds.check(codec.message_class, data, position, most)
-    try:
-        message, _ = codec.read(readable.toreadonly(), 0)
-    except (SerialError, ValueError, OverflowError) as error:
-        raise InvalidFrame(f"{key.name} request of version {version} cannot be read: {error}") from error
+    most = bounds.MAX_INTERNAL_ELEMENTS if key.value in INTERNAL else bounds.MAX_ELEMENTS
+    message = bounds.read(codec.message_class, data, position, most)
     if (up := shapes.UP.get(key)) is not None:
         message = up(message, version)
     return convert(message, codec.newest)

@@ -14,9 +14,6 @@ from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
-
 from barnabas.model.errors import InvalidFrame
 from barnabas.model.ids import uuid_to_text
 from barnabas.protocol import bounds, coordinator_records, transaction_records
@@ -51,7 +48,6 @@ _EXPIRY_VERSION: Final = 1
 _CONSUMER: Final = "consumer"
 _NEWEST_CONSUMER_PROTOCOL: Final = 3
 _VERSION_BYTES: Final = 2
-_MAX_ELEMENTS: Final = 100_000
 
 
 def offsets_record(key: bytes, value: bytes | None) -> tuple[str, str] | None:
@@ -133,9 +129,8 @@ def _consumer_protocol(kind: str, data: bytes) -> Any:
     module = importlib.import_module(f"kio.schema.consumer_protocol_{kind}.v{version}.data")
     message = getattr(module, f"ConsumerProtocol{kind.title()}")
     try:
-        readable = bounds.check(message, memoryview(data), _VERSION_BYTES, _MAX_ELEMENTS)
-        return entity_reader(message)(readable.toreadonly(), 0)[0]
-    except (InvalidFrame, SerialError, ValueError, OverflowError):
+        return bounds.read(message, data, _VERSION_BYTES, bounds.MAX_ELEMENTS)
+    except InvalidFrame:
         return data
 
 

@@ -1,31 +1,42 @@
-"""Unsigned variable-length integers (seven bits a byte, lowest first), as compact lengths and tags use them."""
+"""Unsigned variable-length integers (seven bits a byte, lowest first), as compact lengths and tags use them.
+
+They are numbers of 32 bits. A fifth byte could carry three bits more; such a number is refused and not cut to size,
+since another reader of the same bytes may take it whole.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_LAST_BITS: Final = 0x0F
+"""What is left of 32 bits for the fifth byte."""
+
 
 def read_uvarint(data: Sequence[int], position: int) -> tuple[int, int]:
-    """Read the number at `position`: the number, and the position after it."""
+    """Read the number at `position`: the number, and the position after it. Raises InvalidFrame."""
     try:
         byte = data[position]
         if byte < 0x80:
             return byte, position + 1
         value = byte & 0x7F
-        for shift in (7, 14, 21, 28):
+        for shift in (7, 14, 21):
             position += 1
             byte = data[position]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return value & 0xFFFFFFFF, position + 1
+                return value, position + 1
+        position += 1
+        byte = data[position]
     except IndexError:
         raise InvalidFrame(f"the message ends inside a variable-length number at byte {position}") from None
-    raise InvalidFrame(f"the variable-length number that ends at byte {position} has more than five bytes")
+    if byte > _LAST_BITS:
+        raise InvalidFrame(f"the variable-length number that reaches byte {position} does not fit 32 bits")
+    return value | byte << 28, position + 1
 
 
 def uvarint(value: int) -> bytes:

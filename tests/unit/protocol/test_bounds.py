@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from kio.schema.create_topics.v2.request import CreateTopicsRequest as OldCreateTopics
 from kio.schema.metadata.v13.request import MetadataRequest
 
+import barnabas
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol import bounds, codec, fetch_request, produce
+from barnabas.protocol import bounds, codec, end_txn, fetch_request, offset_commit, produce, replica_fetch
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.framing import MAX_PARTITIONS
-from barnabas.protocol.varint import uvarint
+from barnabas.protocol.framing import MAX_PARTITIONS, skip_tags
+from barnabas.protocol.varint import read_uvarint, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FOUR_BILLION = b"\xff\xff\xff\xff\x0f"
+OVERLONG_ONE = b"\x81\x80\x80\x80\x20"
+"""One, and a bit past the 32nd: a reader of 64 bits takes it for eight billion."""
+OVERLONG_ZERO = b"\x80\x80\x80\x80\x10"
 
 
 @pytest.mark.parametrize(
@@ -38,6 +43,57 @@ def test_metadata_bombs(raw: bytes) -> None:
         bounds.check(MetadataRequest, memoryview(raw), 0, 1000)
     with pytest.raises(InvalidFrame):
         codec.decode(ApiKey.METADATA, 13, 13, memoryview(raw), 0)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(OVERLONG_ONE + b"\x01\x01\0", id="array count"),
+        pytest.param(OVERLONG_ZERO + b"\x01\x01\0", id="array count that stands for null"),
+        pytest.param(b"\x02" + b"\0" * 16 + OVERLONG_ONE + b"\0\x01\x01\0", id="string length"),
+        pytest.param(b"\x01\x01\x01" + OVERLONG_ZERO, id="count of tagged fields"),
+        pytest.param(b"\x01\x01\x01\x01" + OVERLONG_ONE + b"\0", id="number of a tagged field"),
+        pytest.param(b"\x01\x01\x01\x01\x07" + OVERLONG_ZERO, id="length of a tagged field"),
+    ],
+)
+def test_a_number_that_does_not_fit_32_bits_is_refused_and_not_cut_to_size(raw: bytes) -> None:
+    with pytest.raises(InvalidFrame, match="32 bits"):
+        bounds.check(MetadataRequest, memoryview(raw), 0, 1000)
+
+
+@pytest.mark.parametrize("last", range(0x10, 0x100))
+def test_the_fifth_byte_of_a_number_has_four_bits(last: int) -> None:
+    assert read_uvarint(b"\xff\xff\xff\xff\x0f", 0) == (0xFFFFFFFF, 5)
+    with pytest.raises(InvalidFrame, match="32 bits"):
+        read_uvarint(bytes((0x80, 0x80, 0x80, 0x80, last, 0)), 0)
+
+
+@pytest.mark.parametrize(
+    "unpack",
+    [
+        pytest.param(lambda: produce.unpack(memoryview(OVERLONG_ZERO + b"\0" * 20), 0, 12), id="produce"),
+        pytest.param(
+            lambda: fetch_request.unpack(memoryview(b"\0" * 21 + OVERLONG_ONE + b"\0" * 9), 0, 16), id="fetch"
+        ),
+        pytest.param(lambda: offset_commit.unpack(memoryview(OVERLONG_ONE + b"\0" * 20), 0, 9, 9), id="offset commit"),
+        pytest.param(lambda: end_txn.unpack(memoryview(OVERLONG_ONE + b"\0" * 20), 0, 5), id="end txn"),
+        pytest.param(lambda: replica_fetch.read_response(memoryview(b"\0" * 11 + OVERLONG_ONE + b"\0")), id="follower"),
+        pytest.param(lambda: skip_tags(memoryview(OVERLONG_ZERO), 0), id="tagged fields of a header"),
+    ],
+)
+def test_messages_that_are_unpacked_by_hand_refuse_such_numbers_too(unpack: Callable[[], object]) -> None:
+    with pytest.raises(InvalidFrame, match="32 bits"):
+        unpack()
+
+
+def test_nothing_that_came_from_outside_reaches_kio_unwalked() -> None:
+    package = Path(barnabas.__file__).parent
+    users = {
+        source.relative_to(package).as_posix()
+        for source in package.rglob("*.py")
+        if "entity_reader" in source.read_text("utf-8")
+    }
+    assert users == {"protocol/bounds.py", "clients/wire.py"}, "read messages with bounds.read"  # wire: fixed headers
 
 
 @pytest.mark.parametrize("raw", [b"\x7f\xff\xff\xff" + b"\0" * 20, b"\xff\xff\xff\xfe" + b"\0" * 20])

@@ -6,11 +6,14 @@ import pytest
 
 from barnabas.model.errors import InvalidRecord
 from barnabas.protocol.records.records import (
+    INT_BITS,
+    LONG_BITS,
     Header,
     Record,
     count_agrees,
     encode_record,
     encode_records,
+    read_length,
     read_records,
     read_varint,
     varint,
@@ -44,12 +47,26 @@ def test_a_varlong_takes_up_to_ten_bytes() -> None:
     for number in (2**63 - 1, -(2**63)):
         encoded = varint(number)
         assert len(encoded) == 10
-        assert read_varint(encoded, 0, 10) == (number, 10)
+        assert read_varint(encoded, 0, LONG_BITS) == (number, 10)
 
 
 def test_a_varint_that_does_not_end_is_refused() -> None:
-    with pytest.raises(InvalidRecord, match="more than 5 bytes"):
+    with pytest.raises(InvalidRecord, match="does not fit 32 bits"):
         read_varint(b"\xff" * 12, 0)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "bits"),
+    [("8080808010", INT_BITS), ("ffffffff7f", INT_BITS), ("80808080808080808002", LONG_BITS)],
+)
+def test_a_varint_that_does_not_fit_its_bits_is_refused_and_not_cut_to_size(encoded: str, bits: int) -> None:
+    with pytest.raises(InvalidRecord, match=f"{bits} bits"):
+        read_varint(bytes.fromhex(encoded), 0, bits)
+
+
+def test_a_record_does_not_begin_before_the_last_one() -> None:
+    with pytest.raises(InvalidRecord, match="length of -70000 bytes"):
+        read_length(varint(-70_000), 0)
 
 
 def test_the_smallest_record_has_seven_bytes() -> None:
@@ -84,7 +101,7 @@ def test_a_header_key_that_is_not_utf8_survives() -> None:
         (bytes.fromhex("0c 00 00 00 01 01 7e"), 1, "claims 63 headers"),
         (bytes.fromhex("0c 00 00 00 01 01 01"), 1, "claims -1 headers"),
         (bytes.fromhex("10 00 00 00 01 01 02 01 01"), 1, "no key"),
-        (b"\xff" * 20, 1, "more than 5 bytes"),
+        (b"\xff" * 20, 1, "does not fit 32 bits"),
         (b"", 1, "goes past the end"),
     ],
 )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.consumer_protocol_assignment.v0.data import ConsumerProtocolAssignment, TopicPartition
 from kio.schema.consumer_protocol_subscription import v0, v1, v2, v3
 from kio.schema.types import TopicName
-from kio.serial import entity_reader, entity_writer
-from kio.serial.errors import SerialError
+from kio.serial import entity_writer
 from kio.static.primitive import i32
 
 from barnabas.model.errors import InvalidFrame, InvalidRecord
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _NEWEST: Final = 3
 _VERSION_BYTES: Final = 2
-_MAX_ELEMENTS: Final = 100_000
 _SUBSCRIPTIONS: Final = tuple(version.ConsumerProtocolSubscription for version in (v0, v1, v2, v3))
 _write_assignment: Final = entity_writer(ConsumerProtocolAssignment)
 
@@ -111,11 +109,9 @@ def _version(data: bytes) -> int:
 
 def _read(message: type[Any], data: bytes) -> Any:
     try:
-        readable = bounds.check(message, memoryview(data), _VERSION_BYTES, _MAX_ELEMENTS)
-        read, _ = entity_reader(message)(readable.toreadonly(), 0)
-    except (InvalidFrame, SerialError, ValueError, OverflowError) as error:
+        return bounds.read(message, data, _VERSION_BYTES, bounds.MAX_ELEMENTS)
+    except InvalidFrame as error:
         raise InvalidRecord(f"the bytes of the consumer protocol cannot be read: {error}") from None
-    return read
 
 
 def _by_topic(topics: Any) -> dict[str, frozenset[int]]:

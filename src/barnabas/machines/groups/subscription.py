@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.consumer_protocol_subscription.v0 import ConsumerProtocolSubscription
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
+
+from barnabas.model.errors import InvalidFrame
+from barnabas.protocol import bounds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +21,6 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of consumers; others, such as workers of Kafka Connect, put other things into their bytes."""
 
 _VERSION_BYTES: Final = 2
-_read: Final = entity_reader(ConsumerProtocolSubscription)
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
@@ -28,10 +28,8 @@ def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     topics: set[str] = set()
     for subscription in subscriptions:
         try:
-            read, _ = _read(subscription, _VERSION_BYTES)
-        except (SerialError, ValueError, OverflowError):
-            return None
-        if read.topics is None:
+            read = bounds.read(ConsumerProtocolSubscription, subscription, _VERSION_BYTES, bounds.MAX_ELEMENTS)
+        except InvalidFrame:
             return None
         topics.update(read.topics)
     return frozenset(topics)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 MIN_RECORD_SIZE: Final = 7
 """A record without key, value and headers: one byte for each field."""
 
+INT_BITS: Final = 32
+LONG_BITS: Final = 64
+"""Of a timestamp; all other numbers have INT_BITS."""
+
 _ONE_BYTE: Final = tuple(bytes((number,)) for number in range(0x80))
 """The numbers that take one byte: most of a record's are such."""
 _WALKED: Final = 8
@@ -71,23 +75,32 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes | memoryview, position: int, max_bytes: int = 5) -> tuple[int, int]:
-    """Read a signed number of at most `max_bytes` bytes: the number, and the position after it.
+def read_varint(data: bytes | memoryview, position: int, bits: int = INT_BITS) -> tuple[int, int]:
+    """Read a signed number of at most `bits` bits: the number, and the position after it.
 
-    Raises InvalidRecord where it is longer, IndexError where the data ends first.
+    Raises InvalidRecord where it has more, IndexError where the data ends first.
     """
     byte = data[position]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
     rest = byte & 0x7F
-    for shift in range(7, 7 * max_bytes, 7):
+    for shift in range(7, bits, 7):
         position += 1
         byte = data[position]
         rest |= (byte & 0x7F) << shift
         if byte < 0x80:
-            rest &= (1 << 64) - 1 if max_bytes > 5 else (1 << 32) - 1
+            if rest >> bits:
+                break
             return (rest >> 1) ^ -(rest & 1), position + 1
-    raise InvalidRecord(f"the number that ends at byte {position} of the records has more than {max_bytes} bytes")
+    raise InvalidRecord(f"the number that reaches byte {position} of the records does not fit {bits} bits")
+
+
+def read_length(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """Read the length of a record, and so make sure that whoever steps by it does not step back."""
+    length, position = read_varint(data, position)
+    if length < 0:
+        raise InvalidRecord(f"the record before byte {position} claims a length of {length} bytes")
+    return length, position
 
 
 def encode_record(record: Record) -> bytes:
@@ -225,7 +238,7 @@ def _read_record(payload: bytes, position: int) -> tuple[Record, int]:
     end = position + length
     if length < MIN_RECORD_SIZE - 1 or end > len(payload):
         raise InvalidRecord(f"a record claims {length} bytes where {len(payload) - position} are left")
-    timestamp_delta, position = read_varint(payload, position + 1, 10)
+    timestamp_delta, position = read_varint(payload, position + 1, LONG_BITS)
     offset_delta, position = read_varint(payload, position)
     key, position = _read_bytes(payload, position, end)
     value, position = _read_bytes(payload, position, end)

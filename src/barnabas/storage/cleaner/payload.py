@@ -15,7 +15,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.model.errors import InvalidRecord
-from barnabas.protocol.records.records import read_varint, varint
+from barnabas.protocol.records.records import LONG_BITS, read_length, read_varint, varint
 from barnabas.storage.cleaner.key_map import LONGEST_KEY, digest
 from barnabas.storage.cleaner.strides import equal_run
 
@@ -53,7 +53,7 @@ def add_keys(data: bytes, position: int, end: int, base_offset: int, since: int,
                 at = position + 3
                 position += 2 + (byte >> 1 & 0x3F | second << 6)
             else:
-                length, at = read_varint(data, position)
+                length, at = read_length(data, position)
                 position = at + length
                 at += 1
             while data[at] >= 0x80:
@@ -117,7 +117,7 @@ def keep_by_key(
                 at = position + 3
                 position += 2 + (byte >> 1 & 0x3F | second << 6)
             else:
-                length, at = read_varint(data, position)
+                length, at = read_length(data, position)
                 position = at + length
                 at += 1
             while data[at] >= 0x80:
@@ -185,7 +185,7 @@ def keep_by_number(data: bytes, position: int, end: int, deltas: Sequence[int]) 
                 elif (second := data[position + 1]) < 0x80:
                     position += 2 + (byte >> 1 & 0x3F | second << 6)
                 else:
-                    length, position = read_varint(data, position)
+                    length, position = read_length(data, position)
                     position += length
                 number += 1
             start = position
@@ -197,7 +197,7 @@ def keep_by_number(data: bytes, position: int, end: int, deltas: Sequence[int]) 
                 at = position + 3
                 position += 2 + (byte >> 1 & 0x3F | second << 6)
             else:
-                length, at = read_varint(data, position)
+                length, at = read_length(data, position)
                 position = at + length
                 at += 1
             while data[at] >= 0x80:
@@ -223,9 +223,9 @@ def keep_by_delta(data: bytes, position: int, end: int, deltas: Collection[int])
     runs = []
     while position < end:
         start = position
-        length, at = read_varint(data, position)
+        length, at = read_length(data, position)
         position = at + length
-        if read_varint(data, read_varint(data, at + 1, 10)[1])[0] in deltas:
+        if read_varint(data, read_varint(data, at + 1, LONG_BITS)[1])[0] in deltas:
             runs.append((start, position))
     return runs
 
@@ -243,7 +243,7 @@ def largest_timestamp_delta(data: bytes, runs: Sequence[Run]) -> int:
                 at = position + 3
                 position += 2 + (byte >> 1 & 0x3F | second << 6)
             else:
-                length, at = read_varint(data, position)
+                length, at = read_length(data, position)
                 position = at + length
                 at += 1
             byte = data[at]
@@ -252,7 +252,7 @@ def largest_timestamp_delta(data: bytes, runs: Sequence[Run]) -> int:
             elif (second := data[at + 1]) < 0x80:
                 delta = (byte >> 1 & 0x3F | second << 6) ^ -(byte & 1)
             else:
-                delta = read_varint(data, at, 10)[0]
+                delta = read_varint(data, at, LONG_BITS)[0]
             if delta > largest:
                 largest = delta
     return largest
@@ -263,9 +263,9 @@ def restamp(data: bytes, runs: Sequence[Run], shift: int, fixed: int | None) -> 
     out: list[bytes] = []
     for position, end in runs:
         while position < end:
-            length, at = read_varint(data, position)
+            length, at = read_length(data, position)
             position = at + length
-            delta, rest = read_varint(data, at + 1, 10)
+            delta, rest = read_varint(data, at + 1, LONG_BITS)
             stamp = varint(delta + shift if fixed is None else fixed)
             out += (varint(1 + len(stamp) + position - rest), data[at : at + 1], stamp, data[rest:position])
     return b"".join(out)
