@@ -112,7 +112,7 @@ LINE_SECONDS: Final = 10.0
 def command(
     topic: str,
     to: str,
-    kind: str,
+    kind: str | None,
     catalog: str,
     options: tuple[str, ...],
     partition_by: str | None,

@@ -29,9 +29,9 @@ MOST_MB: Final = 1 << 20
 @click.group(
     cls=Group,
     examples=[
-        ("how far a table is, and how far behind its topic", "barnabas table describe lake/orders --format delta"),
-        ("small files into large ones", "barnabas table compact lake/orders --format delta"),
-        ("drop versions older than a month", "barnabas table expire lake/orders --format delta --older-than 30d"),
+        ("how far a table is, and how far behind its topic", "barnabas table describe lake/orders"),
+        ("small files into large ones", "barnabas table compact lake/orders"),
+        ("drop versions older than a month", "barnabas table expire lake/orders --older-than 30d"),
     ],
 )
 @connected_group
@@ -51,7 +51,7 @@ def command() -> None:
 @json_option
 def describe(
     place: str,
-    kind: str,
+    kind: str | None,
     catalog: str,
     options: tuple[str, ...],
     bootstrap_server: str,
@@ -65,6 +65,7 @@ def describe(
         from barnabas.pipelines.tables.table import owned
 
         note, size, columns = owned(table.last_note(), table.location), table.size(), table.schema()
+        kind = table.format
         partition_by = list(table.partition_by)
     offsets = {place: offset for place, offset in note.offsets.items() if place != BATCHES}
     ends = _ends(offsets, note.topic_ids, bootstrap_server, command_config)
@@ -124,7 +125,7 @@ def show(told: dict[str, Any], style: Style) -> None:
     "compact",
     cls=Command,
     examples=[
-        ("files of about 256 MB", "barnabas table compact lake/orders --format delta --target-size 256"),
+        ("files of about 256 MB", "barnabas table compact lake/orders --target-size 256"),
     ],
 )
 @click.argument("place")
@@ -138,7 +139,7 @@ def show(told: dict[str, Any], style: Style) -> None:
     help="Files smaller than this are merged up to it.",
     section="What",
 )
-def compact(place: str, kind: str, catalog: str, options: tuple[str, ...], target_size: int) -> None:
+def compact(place: str, kind: str | None, catalog: str, options: tuple[str, ...], target_size: int) -> None:
     """Merge small files into large ones. Rows and offsets stay as they are.
 
     A load may run beside it, but not into plain Parquet.
@@ -153,7 +154,7 @@ def compact(place: str, kind: str, catalog: str, options: tuple[str, ...], targe
     cls=Command,
     short_help="Drop old versions, and files of no use.",
     examples=[
-        ("drop versions older than a month", "barnabas table expire lake/orders --format delta --older-than 30d"),
+        ("drop versions older than a month", "barnabas table expire lake/orders --older-than 30d"),
     ],
 )
 @click.argument("place")
@@ -178,7 +179,7 @@ def compact(place: str, kind: str, catalog: str, options: tuple[str, ...], targe
 )
 def expire(
     place: str,
-    kind: str,
+    kind: str | None,
     catalog: str,
     options: tuple[str, ...],
     older_than: timedelta,
@@ -188,16 +189,16 @@ def expire(
     with _open(place, kind, catalog, options) as table:
         from barnabas.pipelines.loading.dead_letters import promised_files
 
-        promised = promised_files(place, kind, catalog, pairs(options))
+        promised = promised_files(place, table.format, catalog, pairs(options))
         dropped = table.expire(older_than)
         orphans = table.remove_orphans(orphans_older_than, but=promised)
-    click.echo(f"Dropped {dropped} {WHAT[kind]}, removed {orphans} orphaned files.")
+    click.echo(f"Dropped {dropped} {WHAT[table.format]}, removed {orphans} orphaned files.")
 
 
 WHAT: Final = {"parquet": "old manifests", "delta": "files of old versions", "iceberg": "old snapshots"}
 
 
-def _open(place: str, kind: str, catalog: str, options: tuple[str, ...]) -> Table:
+def _open(place: str, kind: str | None, catalog: str, options: tuple[str, ...]) -> Table:
     from barnabas.clients.library import load
 
     load("pyarrow", "spark")

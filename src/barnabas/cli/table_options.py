@@ -34,9 +34,7 @@ def table_options(command: F) -> F:
             "--format",
             "kind",
             type=click.Choice(FORMATS),
-            default="parquet",
-            show_default=True,
-            help="What the table is.",
+            help="What the table is.  [default: what is there; parquet for a new one]",
             section="Table",
         ),
     ):

@@ -43,6 +43,8 @@ _NAMES: Final = {
     pa.float64(): "DOUBLE",
     pa.string(): "STRING",
     pa.binary(): "BINARY",
+    pa.large_string(): "STRING",  # as pyiceberg tells them
+    pa.large_binary(): "BINARY",
     pa.date32(): "DATE",
     TIMESTAMP: "TIMESTAMP",
     pa.null(): "VOID",

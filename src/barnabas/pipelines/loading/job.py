@@ -74,7 +74,7 @@ def load(
     topic: str,
     to: str,
     *,
-    format: str = "parquet",
+    format: str | None = None,
     bootstrap_servers: str = "localhost:9092",
     name: str | None = None,
     decode: str | Decoder = "bytes",
@@ -96,7 +96,8 @@ def load(
 ) -> LoadReport:
     """Load a topic into a table, from where the table stands to where the topic ends now; then come back.
 
-    `to`, `format`, `partition_by`, `catalog` and `options` say which table (`tables.opening.open_table`); `decode`,
+    `to`, `format`, `partition_by`, `catalog` and `options` say which table (`tables.opening.open_table`): without a
+    format it is the one of the table that is there, and plain Parquet for a new one; `decode`,
     `schema` and `framing` how values become columns (`decode.choosing.choose_decoder`), or a decoder of your own. With
     `every` it goes on, looking so often (seconds) for more, until it is interrupted. `name` is that of the pipeline,
     which owns the table, `load-TOPIC` unless told otherwise, and the consumer group `group` that shows the progress is
@@ -120,13 +121,13 @@ def load(
         most=max_offsets_per_commit,
         fail_on_data_loss=fail_on_data_loss,
     )
-    table_of = partial(open_table, format=format, catalog=catalog, options=options)
+    table_of = partial(open_table, catalog=catalog, options=options)
     with ExitStack() as stack:
         names = NAME_SECONDS if every is None else math.inf
         view = stack.enter_context(ClusterView(settings.client, name_patience=names))
         view.topic_ids([topic])
-        table = stack.enter_context(table_of(to, partition_by=partition_by))
-        dead = stack.enter_context(table_of(dead_letters_location(to)))
+        table = stack.enter_context(table_of(to, format, partition_by=partition_by))
+        dead = stack.enter_context(table_of(dead_letters_location(to), table.format))
         job = LoadJob(settings, view, table, dead, on_progress or (lambda _: None))
         job.begin()
         own = cache(partial(_own_session, stack, pipeline, master, spark_config or {}))

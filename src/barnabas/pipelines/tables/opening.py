@@ -12,6 +12,7 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.tables.destinations import is_remote, local_path
+from barnabas.pipelines.tables.detection import agreed_format
 from barnabas.pipelines.tables.errors import SchemaConflict, UnusableTarget
 from barnabas.pipelines.tables.targets import DEFAULT_CATALOG
 
@@ -26,13 +27,13 @@ _DEAD: Final = "_dead"
 
 def open_table(
     location: str,
-    format: str,
+    format: str | None = None,
     *,
     partition_by: Sequence[str] = (),
     catalog: str = DEFAULT_CATALOG,
     options: Mapping[str, str] | None = None,
 ) -> Table:
-    """The table at a place, which need not be there yet.
+    """The table at a place, which need not be there yet. Without a format it is what it is; a new one is plain Parquet.
 
     `catalog` is the name of an Iceberg catalog in pyiceberg's configuration; `options` are deltalake's storage options
     or pyiceberg's properties. Raises UnusableTarget, SchemaConflict.
@@ -43,6 +44,9 @@ def open_table(
         raise SchemaConflict(f"partition_by is a list of columns: [{partition_by!r}]")
     if twice := sorted({column for column in partition_by if partition_by.count(column) > 1}):
         raise SchemaConflict(f"a table cannot be partitioned twice by {', '.join(twice)}")
+    if format is not None:
+        check_format(format)
+    format = agreed_format(location, format, options)
     if format == "parquet":
         from barnabas.pipelines.tables.parquet import ParquetTable
 
@@ -51,13 +55,17 @@ def open_table(
         from barnabas.pipelines.tables.delta import DeltaLakeTable
 
         return DeltaLakeTable(location, partition_by, options)
-    if format == "iceberg":
-        from barnabas.pipelines.tables.iceberg import IcebergTable
+    from barnabas.pipelines.tables.iceberg import IcebergTable
 
-        return IcebergTable(location, partition_by, catalog, options)
-    near = difflib.get_close_matches(format, FORMATS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FORMATS)}"
-    raise UnusableTarget(f"there is no table format {format}: {hint}")
+    return IcebergTable(location, partition_by, catalog, options)
+
+
+def check_format(format: str) -> None:
+    """Raise UnusableTarget unless there are tables of this format."""
+    if format not in FORMATS:
+        near = difflib.get_close_matches(format, FORMATS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FORMATS)}"
+        raise UnusableTarget(f"there is no table format {format}: {hint}")
 
 
 def dead_letters_location(location: str) -> str:

@@ -61,8 +61,8 @@ def check_owner(owner: str | None, pipeline: str, location: str) -> None:
     """Raise ForeignTable unless the table is this pipeline's."""
     if owner is None:
         raise ForeignTable(
-            f"{location} holds data that no pipeline has loaded, so nobody can say which records are in it. Choose "
-            "another place, or empty it first."
+            f"{location} holds data that no pipeline has loaded: no offsets are stored with it, so nobody can say "
+            "which records are in it. Choose another place for the table; what is there stays as it is."
         )
     if owner != pipeline:
         raise ForeignTable(

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from barnabas.pipelines.tables.detection import agreed_format, format_at
 from barnabas.pipelines.tables.errors import ForeignTable, UnusableTarget
 from barnabas.pipelines.tables.opening import FORMATS, open_table
 from tests.support.tables import add, numbers, rows, written
@@ -38,14 +39,47 @@ def test_a_table_of_another_format_is_refused(tmp_path: Path, kind: str, other: 
     place = str(tmp_path / "lake" / "t")
     with open_table(place, other) as table:
         add(table, 0, 10)
-    with open_table(place, kind) as table:
-        if kind == other:
+    if kind == other:
+        with open_table(place, kind) as table:
             add(table, 10, 20)
-            return
-        with pytest.raises(ForeignTable, match="no pipeline has loaded"):
-            table.claim()
-    with open_table(place, other) as table:
-        assert numbers(table) == list(range(10))
+    else:
+        with pytest.raises(UnusableTarget, match=rf"is a .* table, not .*: leave the format out, or say {other}"):
+            open_table(place, kind)
+    with open_table(place) as table:
+        assert table.format == other
+        assert numbers(table) == list(range(20 if kind == other else 10))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_format_of_a_table_is_told_by_what_is_there(tmp_path: Path, kind: str) -> None:
+    assert format_at(str(tmp_path / "t")) is None
+    with open_table(str(tmp_path / "t"), kind) as table:
+        assert format_at(str(tmp_path / "t")) is None, "opening makes nothing"
+        add(table, 0, 10)
+    assert format_at(str(tmp_path / "t")) == kind
+
+
+def test_a_name_with_dots_is_one_in_a_catalog_unless_there_is_such_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert format_at("shop.orders") == "iceberg"
+    with open_table("shop.orders", "delta") as table:
+        add(table, 0, 10)
+    assert format_at("shop.orders") == "delta"
+    assert agreed_format("shop.orders", "iceberg") == "iceberg", "the catalog's table of that name was asked for"
+
+
+def test_an_address_is_asked_whether_it_has_a_delta_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    def is_deltatable(location: str, options: dict[str, str]) -> bool:
+        asked.append((location, options))
+        return True
+
+    monkeypatch.setattr("deltalake.DeltaTable.is_deltatable", is_deltatable)
+    assert format_at("s3://lake/orders", {"AWS_REGION": "x"}) == "delta"
+    assert asked == [("s3://lake/orders", {"AWS_REGION": "x"})]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
