@@ -101,9 +101,8 @@ class Transactions(RuleBasedStateMachine):
         told = set()
         offset = 0
         while offset < up_to:
-            found = self.log.read(offset, 1 << 30, up_to, min_one=True)
-            aborted = self.log.aborted_transactions(offset, found, up_to)
-            told |= {(each.producer_id, each.first_offset) for each in aborted}
+            found = self.log.read(offset, 1 << 30, up_to, min_one=True, committed=True)
+            told |= {(each.producer_id, each.first_offset) for each in found.aborted}
             batches = split(b"".join(part.file.read(part.length, part.position) for part in found.slices))
             offset = read_header(batches[-1]).last_offset + 1
         assert told == {(producer, first) for producer, first in self.aborted() if first < up_to}

@@ -84,8 +84,8 @@ def visible(log: Log) -> list[bytes]:
     up_to = log.log_end_offset if unstable is None else unstable
     if up_to == log.log_start_offset:
         return []
-    found = log.read(0, EVERYTHING, up_to, min_one=True)
-    coming = sorted(log.aborted_transactions(0, found, up_to), key=lambda each: each.first_offset, reverse=True)
+    found = log.read(0, EVERYTHING, up_to, min_one=True, committed=True)
+    coming = sorted(found.aborted, key=lambda each: each.first_offset, reverse=True)
     aborted: set[int] = set()
     values: list[bytes] = []
     for each in split(b"".join(part.file.read(part.length, part.position) for part in found.slices)):

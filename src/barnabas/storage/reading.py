@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from barnabas.model.errors import (
     ApiError,
-    CorruptMessage,
     OffsetOutOfRange,
     StorageFailed,
     UnknownTopicOrPartition,
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from barnabas.storage.search import TimestampOffset
     from barnabas.storage.segment import Segment
     from barnabas.storage.segments import ReadResult
-    from barnabas.storage.txn_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -298,17 +296,31 @@ class LogReader:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, up_to: int, min_one: bool, *, may_block: bool = True) -> ReadResult:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        up_to: int,
+        min_one: bool,
+        *,
+        may_block: bool = True,
+        committed: bool = False,
+    ) -> ReadResult:
         """Bytes from the batch that holds `offset` on, of batches that begin before `up_to`.
 
         The last batch may be cut by `max_bytes`; with `min_one` the first one is whole, however large. With
         `may_block=False`, ColdRead is raised where this would have to wait for the disk: call again in a thread.
+
+        With `committed`, the answer names the aborted transactions that have records in it; there may be a few more, of
+        records that follow closely. Bytes and transactions are taken from the same view of the segments: when retention
+        or compaction takes a segment away meanwhile, its transactions would not be found any more, and a reader of
+        committed records would take the aborted ones for good.
         """
         segments = self._segments or self._open()
         while True:
             with self._lock:
                 view, size, end_offset = segments.all, segments.active.size, self.log_end_offset
-                truncations, changes = self.truncations, segments.changes
+                truncations, changes, has_aborted = self.truncations, segments.changes, self.has_aborted
             if offset < self.log_start_offset or offset > end_offset:
                 raise OffsetOutOfRange(
                     f"{self.tp}: offset {offset} is not within {self.log_start_offset} and {end_offset}"
@@ -317,27 +329,18 @@ class LogReader:
                 return NOTHING
             try:
                 found = segments.read(view, size, end_offset, offset, max_bytes, up_to, min_one, not may_block)
+                if committed and has_aborted and found.size:
+                    aborted = aborted_transactions(view, offset, found, up_to, cached=not may_block)
+                    found = found._replace(aborted=aborted)
             except FileNotFoundError as error:
                 self._check_removed(segments, changes, error)
                 continue
-            except CorruptMessage:
+            except ApiError:
                 if truncations == self.truncations:
                     raise
                 continue
             if truncations == self.truncations:
                 return found
-
-    def aborted_transactions(
-        self, offset: int, found: ReadResult, up_to: int, *, may_block: bool = True
-    ) -> list[AbortedTransaction]:
-        """The aborted transactions with records in what `read` found from `offset` on, up to `up_to`.
-
-        There may be a few more, of records that follow closely. As with `read`, ColdRead is raised where this would
-        have to wait for the disk, unless it may.
-        """
-        if not self.has_aborted or not found.slices:
-            return []
-        return self._search(lambda view: aborted_transactions(view, offset, found, up_to, cached=not may_block))
 
     def _check_removed(self, segments: Segments, changes: int, error: FileNotFoundError) -> None:
         """A file was not found: pass over it if segments were removed since `changes`."""

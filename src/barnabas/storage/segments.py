@@ -35,6 +35,8 @@ class ReadResult(NamedTuple):
 
     slices: tuple[FileSlice, ...]
     size: int
+    aborted: Sequence[AbortedTransaction] = ()
+    """The aborted transactions with records in it, where they were asked for."""
 
 
 NOTHING: Final = ReadResult((), 0)
@@ -52,7 +54,7 @@ def _base_offset(segment: Segment) -> int:
 def aborted_transactions(
     segments: Sequence[Segment], offset: int, found: ReadResult, up_to: int, *, cached: bool
 ) -> list[AbortedTransaction]:
-    """The aborted transactions with records in what was `found` from `offset` on; see Log.aborted_transactions."""
+    """The aborted transactions with records in what was `found` from `offset` on; see Log.read."""
     number = max(segment_number(segments, offset), 0)
     while number < len(segments) - 1 and segments[number].file is not found.slices[0].file:
         number += 1

@@ -168,11 +168,11 @@ def test_what_is_not_in_memory_is_read_in_a_thread(tmp_path: Path, monkeypatch: 
     in_thread: list[bool] = []
     read = Log.read
 
-    def cold_read(self: Log, *wanted: Any, may_block: bool = True) -> ReadResult:
+    def cold_read(self: Log, *wanted: Any, may_block: bool = True, **options: Any) -> ReadResult:
         in_thread.append(threading.current_thread() is not threading.main_thread())
         if not may_block and True not in in_thread:
             raise ColdRead("not in memory")
-        return read(self, *wanted, may_block=may_block)
+        return read(self, *wanted, may_block=may_block, **options)
 
     async def story(broker: Broker) -> None:
         await make_topic(broker, "t")
@@ -193,9 +193,9 @@ def test_a_disk_that_cannot_be_read_is_told_for_its_partition_only(
     waited: list[int] = []
     read = Log.read
 
-    def cold_read(self: Log, *wanted: Any, may_block: bool = True) -> ReadResult:
+    def cold_read(self: Log, *wanted: Any, may_block: bool = True, **options: Any) -> ReadResult:
         if self.tp.partition == 1:
-            return read(self, *wanted, may_block=may_block)
+            return read(self, *wanted, may_block=may_block, **options)
         if not may_block:
             raise ColdRead("not in memory")
         waited.append(self.tp.partition)

@@ -297,14 +297,12 @@ class Fetch:
         if most <= 0 and not first:
             return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted)
         try:
-            slices, size = found = log.read(offset, most, visible, first, may_block=False)
+            slices, size, transactions = log.read(
+                offset, most, visible, first, may_block=False, committed=read_committed
+            )
         except ColdRead:
-            raise Cold(wanted, lambda: log.read(offset, most, visible, first)) from None
-        if read_committed and log.has_aborted:
-            try:
-                transactions = log.aborted_transactions(offset, found, visible, may_block=False)
-            except ColdRead:
-                raise Cold(wanted, lambda: log.aborted_transactions(offset, found, visible)) from None
+            raise Cold(wanted, lambda: log.read(offset, most, visible, first, committed=read_committed)) from None
+        if transactions:
             aborted = [(one.producer_id, one.first_offset) for one in transactions]
         return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, size, slices)
 
@@ -332,7 +330,7 @@ class Fetch:
             self._deferred = True
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start)
         try:
-            slices, size = log.read(offset, most, end, first, may_block=False)
+            slices, size, _ = log.read(offset, most, end, first, may_block=False)
         except ColdRead:
             raise Cold(wanted, lambda: log.read(offset, most, end, first)) from None
         return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, None, size, slices)
