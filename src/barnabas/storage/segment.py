@@ -358,21 +358,24 @@ class Segment:
             self.time_index.trim()
 
     def sync(self) -> bool:
-        """Bring the log to the disk, and once it is sealed, the indexes; True if both. Runs in a thread."""
+        """Bring the log to the disk, and once it is sealed, the indexes; True if both. Runs in a thread.
+
+        The transaction index goes with the log: unlike the others, recovery does not make it anew for what lies before
+        the recovery point.
+        """
         sealed = self.sealed
         if self.has_file:
             self._sync(self.file)
+            self.txn_index.sync()
             if sealed:
                 self.sync_indexes()
         return sealed
 
     def sync_indexes(self) -> None:
-        """Bring the indexes, as far as they are written, to the disk. Runs in a thread."""
+        """Bring the indexes for offsets and times, as far as they are written, to the disk. Runs in a thread."""
         if self.has_file:
             self._sync(self.offset_index.file)
             self._sync(self.time_index.file)
-            if self._files.exists(self.txn_index.path):
-                self._files.sync_file(self.txn_index.path)
 
     def _sync(self, handle: FileHandle) -> None:
         fd = handle.acquire()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import CorruptMessage
@@ -35,13 +36,14 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment."""
 
-    __slots__ = ("_data", "_files", "_size", "path")
+    __slots__ = ("_data", "_files", "_size", "_synced_size", "path")
 
     def __init__(self, files: FileSystem, path: str, size: int = 0) -> None:
         """`size` is the file's length; 0 when there is none."""
         self._files = files
         self.path = path
         self._size = size - size % _ENTRY.size
+        self._synced_size = 0
         self._data = b""
 
     @property
@@ -86,6 +88,15 @@ class TransactionIndex:
             self._data += entry
         self._size += len(entry)
 
+    def sync(self) -> None:
+        """Bring the file to the disk, the first time with its name. Runs in a thread, while entries may be added."""
+        size = self._size
+        if size != self._synced_size:
+            self._files.sync_file(self.path)
+            if self._synced_size == 0:
+                self._files.sync_dir(str(Path(self.path).parent))
+            self._synced_size = size
+
     def truncate_to(self, offset: int) -> TransactionIndex:
         """Drop the transactions that ended at `offset` or later; whoever still reads this index reads the old one."""
         entries = self.entries()
@@ -99,7 +110,7 @@ class TransactionIndex:
     def reset(self) -> None:
         """Forget all entries."""
         self._files.remove(self.path)
-        self._size, self._data = 0, b""
+        self._size, self._synced_size, self._data = 0, 0, b""
 
 
 def _entry(data: bytes, at: int) -> AbortedTransaction:
