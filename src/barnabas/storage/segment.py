@@ -343,8 +343,7 @@ class Segment:
         return last + 1
 
     def seal(self) -> None:
-        """End the segment: its indexes are brought to their files, the time index closed with the largest timestamp."""
-        self.finish_indexes()
+        """End the segment, whose indexes are finished: nothing is written to it any more. Cannot fail."""
         self.file.unpin()
         self.sealed = True
         self._recent = array("q"), array("q")

@@ -131,11 +131,16 @@ class Segments:
             self.changes += 1
 
     def roll(self, base_offset: int, now_ms: int) -> bool:
-        """Begin a new segment at `base_offset`; False when the active one begins there already."""
+        """Begin a new segment at `base_offset`; False when the active one begins there already.
+
+        What can fail comes first: without its successor, the active segment goes on and is synced as before.
+        """
         if self.active.base_offset == base_offset:
             return False
+        self.active.finish_indexes()
+        following = self._begin(base_offset, now_ms)
         self.active.seal()
-        self._set((*self.all, self._begin(base_offset, now_ms)))
+        self._set((*self.all, following))
         return True
 
     def _begin(self, base_offset: int, now_ms: int) -> Segment:
