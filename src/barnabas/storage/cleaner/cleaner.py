@@ -14,12 +14,14 @@ import time
 from typing import TYPE_CHECKING
 
 from barnabas.storage.cleaner.cleaning import CleaningAborted
-from barnabas.storage.cleaner.destination import discard
+from barnabas.storage.cleaner.destination import CLEANED_SUFFIX, discard
+from barnabas.storage.cleaner.process import CleaningFailed
 from barnabas.storage.cleaner.report import LastCleaning
 from barnabas.storage.cleaner.rewrite import ProducerEnd
 from barnabas.storage.cleaner.swap import swap_in
 from barnabas.storage.cleaner.task import CleaningTask, SegmentFiles
 from barnabas.storage.segment import file_name
+from barnabas.storage.segments import SWAP_SUFFIX
 
 if TYPE_CHECKING:
     from barnabas.storage.cleaner.plan import LogToClean
@@ -43,6 +45,7 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits,
     def on_group(group: CleanedGroup) -> bool:
         return swap_in(log, store, [by_base[base] for base in group.bases], group, todo.truncations)
 
+    _clear_leftovers(log, store.files)
     if log.flush() < todo.log_end_offset:
         raise CleaningAborted(f"{log.tp} was cut before it was on disk")
     try:
@@ -98,6 +101,17 @@ def _aborted(log: Log, end: int) -> list[AbortedTransaction]:
         for transaction in segment.txn_index.entries()
         if transaction.first_offset < end
     ]
+
+
+def _clear_leftovers(log: Log, files: FileSystem) -> None:
+    """Remove what an earlier cleaning could not: beside it, a start after a crash would take a finished swap back."""
+    directory = str(log.directory)
+    names = [entry.name for entry in files.entries(directory)]
+    if any(name.endswith(SWAP_SUFFIX) for name in names):
+        raise CleaningFailed(f"{directory} has a replacement of segments that was not finished; the next start does it")
+    for name in names:
+        if name.endswith(CLEANED_SUFFIX):
+            files.remove(f"{directory}/{name}")
 
 
 def _clear(log: Log, files: FileSystem, segments: tuple[Segment, ...]) -> None:

@@ -7,6 +7,9 @@
 
 If `.cleaned` and `.swap` files of one segment are found together, the renaming was not done, and both are removed. The
 directory is synced after the first renaming, and again at the end, never while the log's lock is held.
+
+A replacement that fails, or whose log has changed, before the new segment counts is undone the same way back. A `.swap`
+must not stay: the log goes on, and a later start would put that segment in the place of newer ones.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from barnabas.storage.cleaner.task import CleanedGroup
     from barnabas.storage.directory import LogDirectory
+    from barnabas.storage.files import FileSystem
     from barnabas.storage.log import Log
     from barnabas.storage.segment import Segment
 
@@ -35,12 +39,8 @@ def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: Cleane
         return False
     with store.writing(f"replacing segments of {directory}"):
         try:
-            for suffix in group.sizes:
-                files.rename(prefix + suffix + CLEANED_SUFFIX, prefix + suffix + SWAP_SUFFIX)
-            files.sync_dir(directory)
-            if not log.replace_segments(old, group.sizes, truncations):
-                for suffix in group.sizes:
-                    files.remove(prefix + suffix + SWAP_SUFFIX)
+            if not _replace(log, files, directory, prefix, old, group, truncations):
+                _take_back(files, directory, prefix, group)
                 return False
             files.sync_dir(directory)
         except FileNotFoundError:
@@ -48,3 +48,32 @@ def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: Cleane
                 raise
             return False  # the partition was deleted meanwhile
     return True
+
+
+def _replace(
+    log: Log,
+    files: FileSystem,
+    directory: str,
+    prefix: str,
+    old: Sequence[Segment],
+    group: CleanedGroup,
+    truncations: int,
+) -> bool:
+    try:
+        for suffix in group.sizes:
+            files.rename(prefix + suffix + CLEANED_SUFFIX, prefix + suffix + SWAP_SUFFIX)
+        files.sync_dir(directory)
+    except OSError:
+        if not log.is_closed:
+            _take_back(files, directory, prefix, group)
+        raise
+    return log.replace_segments(old, group.sizes, truncations)
+
+
+def _take_back(files: FileSystem, directory: str, prefix: str, group: CleanedGroup) -> None:
+    """Undo the renaming to `.swap`, and remove the files once that is on disk."""
+    for suffix in group.sizes:
+        if files.exists(prefix + suffix + SWAP_SUFFIX):
+            files.rename(prefix + suffix + SWAP_SUFFIX, prefix + suffix + CLEANED_SUFFIX)
+    files.sync_dir(directory)
+    discard(files, prefix)
