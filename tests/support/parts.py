@@ -150,7 +150,7 @@ async def answer_of(answer: Answer | Parked) -> Answer:
     """An answer that may have to be waited for."""
     if not isinstance(answer, Parked):
         return answer
-    if not answer.resolved:
+    while not answer.resolved:  # it is also told when it may be overtaken
         done = asyncio.Event()
         answer.notify = done.set
         await asyncio.wait_for(done.wait(), 30)

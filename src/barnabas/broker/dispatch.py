@@ -193,9 +193,11 @@ def _meet(connection: Connection, frame: memoryview, length: int) -> KnownClient
 
 
 def _when_done(api: Api, version: int, correlation_id: int, future: asyncio.Future[Any]) -> Parked:
-    parked = Parked()
+    parked = Parked(on_abandon=future.cancel)
 
     def done(future: asyncio.Future[Any]) -> None:
+        if future.cancelled():
+            return
         try:
             parked.resolve(codec.encode(api.key, version, correlation_id, future.result()))
         except Exception as error:

@@ -4,6 +4,10 @@ A request is served as soon as its frame is whole, within the callback that rece
 time: while one is parked, nothing more is taken from the socket, unless it is `overtakable` (see `net/reply`). While
 the client does not read its responses, its requests are not read either: one that never reads costs one response.
 
+A client that has closed its end may still read, as after shutdown(SHUT_WR), and is answered like any other for a
+moment. After that it counts as gone: what it waits for is abandoned, what it sent before (acks=0) is served, and the
+connection is closed. That it closed its end is known also while its socket is not read (`net/departures`).
+
 Answers are sent when the turn of the event loop is over: those of one connection go out together, and clients are
 woken after the broker's work and not in the middle of it.
 """
@@ -17,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
-from barnabas.net.outbox import DONE, Broken, Outbox, Progress
+from barnabas.net.outbox import DONE, Broken, Outbox, Progress, Silence
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.framing import HEADER, LENGTH, frame_size
 
@@ -35,6 +39,8 @@ ESTABLISHED: Final = 1
 """TCP's state of a connection that neither end has closed or reset."""
 MOST_PARKED: Final = 1000
 """Answers of one connection that may wait before its next request must, too."""
+PATIENCE: Final = 1.0
+"""Seconds for which a client that has closed its end may wait for answers."""
 
 
 class Connection:
@@ -43,8 +49,10 @@ class Connection:
     __slots__ = (
         "_busy",
         "_closed",
+        "_forsaken",
         "_hanging_up",
         "_inbox",
+        "_leaving",
         "_outbox",
         "_parked",
         "_reading",
@@ -69,10 +77,14 @@ class Connection:
         self.last_active = server.loop.time()
         self._sock = sock
         self._inbox = Inbox(server.budget)
-        self._outbox = Outbox(sock)
+        self._outbox: Outbox | Silence = Outbox(sock)
         self._parked: deque[Parked] = deque()
         self._busy = False
         self._hanging_up = False
+        self._leaving = False
+        """Whether the client has closed its end."""
+        self._forsaken = False
+        """Whether it did so long ago: nothing is answered any more."""
         self._warming = False
         self._reading = False
         self._serving = False
@@ -105,10 +117,10 @@ class Connection:
             self._peek()
             return
         server = self.server
-        self.last_active = server.loop.time()
+        now = self.last_active = server.loop.time()
         try:
             if self._inbox.filled:
-                count = self._sock.recv_into(self._inbox.room(self._wanted(self._inbox.data())))
+                count = self._sock.recv_into(self._inbox.room(self._wanted(self._inbox.data()), now))
                 self._inbox.filled += count
                 if count:
                     self._serve_inbox()
@@ -119,9 +131,9 @@ class Connection:
                     served = self._serve_frames(shared, count)
                     if served < count and not self._closed:
                         rest = shared[served:count]
-                        self._inbox.keep(rest, self._wanted(rest))
+                        self._inbox.keep(rest, self._wanted(rest), now, self._evict)
             if not count:
-                self.close()
+                self._on_end()
         except (BlockingIOError, InterruptedError):
             return
         except InvalidFrame as error:
@@ -132,15 +144,16 @@ class Connection:
             self._fail()
 
     def _peek(self) -> None:
-        """Something happened while a request is parked: the client left, or its next request must wait.
-
-        A client that left may have sent requests before (acks=0): those that came are served first.
-        """
+        """Something happened while a request is parked: the client left, or its next request must wait."""
         try:
-            if self._sock.recv(1, socket.MSG_PEEK) or self._inbox:
+            if self._sock.recv(1, socket.MSG_PEEK):
                 self._read_off()
+                self.server.departures.watch(self._sock.fileno(), self)
+            elif self._inbox:
+                self._read_off()
+                self.expect_end()
             else:
-                self.close()
+                self._on_end()
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -159,7 +172,7 @@ class Connection:
             served = self._serve_frames(data, len(data))
             data.release()
             if served and not self._closed:
-                self._inbox.drop(served)
+                self._inbox.drop(served, self.server.loop.time())
         finally:
             self._serving = False
 
@@ -194,6 +207,18 @@ class Connection:
                 break
         return position
 
+    def _evict(self) -> None:
+        """Others need the memory that an unfinished request takes."""
+        if not self._busy:
+            logger.warning(
+                "closed the connection of %s:%d on %s: its request of %d bytes did not arrive in time, and "
+                "queued.max.request.bytes is used up",
+                *self.address[:2],
+                self.listener,
+                self._wanted(self._inbox.data()),
+            )
+            self.close()
+
     def _refuse(self, error: InvalidFrame) -> None:
         logger.warning("closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
         self._send()
@@ -208,6 +233,9 @@ class Connection:
     # Answering
 
     def _park(self, parked: Parked) -> None:
+        if self._forsaken and parked.is_dispensable:
+            parked.abandon()
+            return
         if parked.resolved and not self._parked:
             assert not isinstance(parked.answer, Parked)
             self._answer(parked.answer)
@@ -218,7 +246,7 @@ class Connection:
             self._busy = True
 
     def _on_resolved(self) -> None:
-        """A parked answer came: send what is now in order, then go on with what waited."""
+        """A parked answer came, or may be overtaken now: send what is in order, then go on with what waited."""
         if self._closed:
             return
         while self._parked and self._parked[0].resolved:
@@ -343,6 +371,47 @@ class Connection:
         if not (self._busy or self._closed):
             self._read_on()
 
+    # Leaving
+
+    def _on_end(self) -> None:
+        """Everything that the client sent was read, and nothing will come: close when it is answered."""
+        self._read_off()
+        self._hang_up()
+        if self._forsaken:
+            self.close()
+        else:
+            self.expect_end()
+
+    def expect_end(self) -> None:
+        """The client has closed its end; what it sent before may still wait to be read."""
+        if not (self._closed or self._leaving):
+            self._leaving = True
+            self.server.loop.call_later(PATIENCE, self._forsake)
+
+    def _forsake(self) -> None:
+        """Nobody waits for answers any more: only have done what the client asked for, and close.
+
+        Whoever still reads what was answered before has time for that; to somebody who is gone nothing can be sent.
+        """
+        if self._closed:
+            return
+        if self._outbox:
+            self.server.loop.call_later(PATIENCE, self._forsake)
+            return
+        self._forsaken = True
+        self._outbox = Silence()
+        if self._hanging_up:
+            self.close()
+            return
+        under_way: deque[Parked] = deque()
+        for parked in self._parked:
+            if parked.is_dispensable:
+                parked.abandon()
+            else:
+                under_way.append(parked)
+        self._parked = under_way
+        self._go_on()
+
     # Ending
 
     def _read_on(self) -> None:
@@ -370,5 +439,6 @@ class Connection:
             self._outbox.clear()
         if self._inbox:
             self._inbox.clear()
+        self.server.departures.forget(self._sock.fileno())
         self._sock.close()
         self.server.forget(self)

@@ -2,32 +2,42 @@
 
 All connections receive into one shared buffer, and most frames are served out of it. Only a frame that did not arrive
 whole, or that must wait, gets a buffer of its own, which grows with what really arrives: announcing a hundred megabytes
-costs nothing. All private buffers together are bounded by the `Budget`.
+costs nothing. All private buffers together are bounded by the `Budget`; where it is used up, frames that have not come
+to their end for long make room for those that are on their way.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 SHARED_SIZE: Final = 256 * 1024
-SMALLEST: Final = 4096
-AT_ONCE: Final = 2 * 1024 * 1024
-"""A frame up to this size gets its whole buffer at once."""
+SMALLEST: Final = 16 * 1024
+GROWTH: Final = 4
+"""A buffer is at most so many times as large as what has arrived, or as SMALLEST."""
+STALLED: Final = 2.0
+"""Seconds after which an unfinished frame has to make room for others, where there is none left."""
 
 
 class Budget:
     """Bytes that all private buffers of a server may take together."""
 
-    __slots__ = ("limit", "used")
+    __slots__ = ("_holders", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
+        self._holders: dict[Inbox, Callable[[], None]] = {}
+        """Those with a buffer, the one whose first frame is oldest first, and how they are made to give it back."""
 
-    def take(self, size: int) -> None:
+    def take(self, size: int, inbox: Inbox, now: float) -> None:
         """Reserve `size` more bytes, or refuse."""
+        if self.used + size > self.limit:
+            self._make_room(size, inbox, now)
         if self.used + size > self.limit:
             raise InvalidFrame(
                 f"unfinished requests of all connections would take {self.used + size} bytes, "
@@ -39,36 +49,62 @@ class Budget:
         """Return what was taken."""
         self.used -= size
 
+    def begin(self, inbox: Inbox, evict: Callable[[], None]) -> None:
+        """The first frame of `inbox` is the newest of all; `evict` ends its connection, unless that is at work."""
+        self._holders[inbox] = evict
+
+    def begin_again(self, inbox: Inbox) -> None:
+        """Its first frame was served, and the next is the newest of all."""
+        self._holders[inbox] = self._holders.pop(inbox)
+
+    def end(self, inbox: Inbox) -> None:
+        """The inbox has no frame any more."""
+        self._holders.pop(inbox, None)
+
+    def _make_room(self, size: int, inbox: Inbox, now: float) -> None:
+        for holder, evict in list(self._holders.items()):
+            if now - holder.since < STALLED or self.used + size <= self.limit:
+                return
+            if holder is not inbox:
+                evict()
+
 
 class Inbox:
     """The private buffer of one connection."""
 
-    __slots__ = ("_budget", "_buffer", "filled")
+    __slots__ = ("_budget", "_buffer", "filled", "since")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._buffer = bytearray()
         self.filled = 0
+        self.since = 0.0
+        """When the first frame began to arrive, on the event loop's clock."""
 
     def __bool__(self) -> bool:
         return self.filled > 0
 
-    def keep(self, data: memoryview, wanted: int) -> None:
-        """Keep what is left of the shared buffer; `wanted` is the size of the unfinished frame, as far as known."""
-        size = max(len(data), min(wanted, AT_ONCE), SMALLEST)
-        self._budget.take(size)
+    def keep(self, data: memoryview, wanted: int, now: float, evict: Callable[[], None]) -> None:
+        """Keep what is left of the shared buffer; `wanted` is the size of the unfinished frame, as far as known.
+
+        `evict` is called when others need the memory.
+        """
+        size = max(len(data), min(wanted, GROWTH * len(data)), SMALLEST)
+        self._budget.take(size, self, now)
+        self._budget.begin(self, evict)
+        self.since = now
         self._buffer = bytearray(size)
         self._buffer[: len(data)] = data
         self.filled = len(data)
 
-    def room(self, wanted: int) -> memoryview:
+    def room(self, wanted: int, now: float) -> memoryview:
         """Where the next bytes go; there is always room for at least one."""
         size = len(self._buffer)
-        if self.filled == size or (size < wanted <= AT_ONCE):
-            grown = max(min(wanted, 2 * size), size + SMALLEST) if wanted > AT_ONCE else max(wanted, size + SMALLEST)
-            self._budget.take(grown - size)
+        if self.filled == size:
+            grown = max(min(wanted, GROWTH * size), size + SMALLEST)
+            self._budget.take(grown - size, self, now)
             larger = bytearray(grown)  # a new one: someone may still hold views of the old
-            larger[: self.filled] = memoryview(self._buffer)[: self.filled]
+            larger[: self.filled] = self._buffer
             self._buffer = larger
         return memoryview(self._buffer)[self.filled :]
 
@@ -76,17 +112,20 @@ class Inbox:
         """Everything that arrived."""
         return memoryview(self._buffer)[: self.filled]
 
-    def drop(self, count: int) -> None:
-        """Forget the first `count` bytes; the buffer goes when nothing is left."""
+    def drop(self, count: int, now: float) -> None:
+        """Forget the first `count` bytes, which were served; the buffer goes when nothing is left."""
         rest = self.filled - count
         if rest:
             self._buffer[:rest] = self._buffer[count : self.filled]
             self.filled = rest
+            self.since = now
+            self._budget.begin_again(self)
         else:
             self.clear()
 
     def clear(self) -> None:
         """Give the buffer back."""
         self._budget.give(len(self._buffer))
+        self._budget.end(self)
         self._buffer = bytearray()
         self.filled = 0

@@ -183,6 +183,33 @@ class Outbox:
         self._parts.clear()
 
 
+class Silence:
+    """The outbox of a client that is gone: takes every answer, and sends none."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return False
+
+    def add(self, data: bytes) -> int:
+        """Drop bytes."""
+        return 0
+
+    def put(self, parts: Sequence[Part]) -> None:
+        """Drop an answer in parts."""
+        release(parts)
+
+    def send(self) -> Progress:
+        """There is nothing to send."""
+        return DONE
+
+    def warm_up(self) -> None:
+        """There is nothing to read."""
+
+    def clear(self) -> None:
+        """There is nothing to drop."""
+
+
 def _in_one_piece(parts: Sequence[Part]) -> bytes | None:
     """A small answer whose slices are in memory as bytes, its leases given back; None for any other."""
     size = 0

@@ -74,20 +74,25 @@ class Parked:
 
     __slots__ = ("abandoned", "answer", "notify", "on_abandon", "overtakable")
 
-    def __init__(self, overtakable: bool = False, on_abandon: Callable[[], None] | None = None) -> None:
+    def __init__(self, overtakable: bool = False, on_abandon: Callable[[], object] | None = None) -> None:
         self.overtakable = overtakable
         self.on_abandon = on_abandon
-        """Called if the connection ends first."""
+        """Called if the client leaves first; without it there is work under way, which the next request must await."""
         self.answer: Answer | Parked = self
         """Itself until it is resolved."""
         self.notify: Callable[[], None] | None = None
-        """Set by the connection."""
+        """Set by the connection: it is resolved now, or may be overtaken now."""
         self.abandoned = False
 
     @property
     def resolved(self) -> bool:
         """Whether the answer is there."""
         return self.answer is not self
+
+    @property
+    def is_dispensable(self) -> bool:
+        """Whether the next request of a client that wants no answer may start: it has taken effect, or just waits."""
+        return self.overtakable or self.on_abandon is not None or self.resolved
 
     def resolve(self, answer: Answer) -> None:
         """Give the answer; nothing happens if the connection has ended."""
@@ -103,6 +108,12 @@ class Parked:
         if isinstance(answer, Parked):
             if not answer.resolved:
                 answer.notify = lambda: self.follow(answer.answer)
+                if answer.is_dispensable:
+                    self.on_abandon = answer.abandon
+                if answer.overtakable and not (self.overtakable or self.abandoned):
+                    self.overtakable = True
+                    if self.notify is not None:
+                        self.notify()
                 return
             answer = answer.answer
             assert not isinstance(answer, Parked)

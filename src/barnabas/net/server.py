@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.errors import StartupError
 from barnabas.net.connection import Connection
+from barnabas.net.departures import Departures
 from barnabas.net.inbox import SHARED_SIZE, Budget
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Server:
         self.budget = Budget(_budget(limits))
         self.shared = memoryview(bytearray(SHARED_SIZE))
         """What every connection receives into; valid until the callback that received returns."""
+        self.departures = Departures(self.loop)
         self.connections: set[Connection] = set()
         self._to_flush: list[Connection] = []
         """Connections that have something to send at the end of this turn."""
@@ -157,6 +159,7 @@ class Server:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # as Kafka does: a machine may vanish without a word
         if limits.send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
         self._per_ip[ip] += 1
@@ -216,6 +219,7 @@ class Server:
             logger.warning("%d connections are ended in the middle of a request", len(self.connections))
         for connection in list(self.connections):
             connection.close()
+        self.departures.close()
 
 
 def _addresses(name: str, host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.model.errors import InvalidFrame
+from barnabas.net import connection as connections
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run, until
 
@@ -165,6 +166,120 @@ def test_what_a_client_sent_before_it_left_is_served_though_a_request_is_parked(
         await until(lambda: not rig.server.connections)
 
     run(rig, executor, story)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that closed their end are gone at once."""
+    monkeypatch.setattr(connections, "PATIENCE", 0.01)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_client_that_leaves_with_more_requests_on_the_way_abandons_what_is_parked(
+    executor: ThreadPoolExecutor,
+) -> None:
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(frame(b"wait 1"))
+        await until(lambda: len(rig.seen) == 1)
+        writer.write(frame(b"wait 2") + frame(b"do") + frame(b"wait 3"))
+        await until(lambda: not any(each._reading for each in rig.server.connections))
+        await hang_up(writer)
+        await until(lambda: not rig.server.connections)
+        assert rig.seen == [b"wait 1", b"wait 2", b"do", b"wait 3"]
+        assert abandoned == [b"wait 1", b"wait 2", b"wait 3"]
+        assert rig.server.budget.used == 0
+
+    abandoned: list[bytes] = []
+
+    def reply(body: bytes) -> Answer | Parked:
+        return answer(body) if body == b"do" else Parked(on_abandon=lambda: abandoned.append(body))
+
+    run(Rig(reply), executor, story)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_client_that_leaves_with_a_thousand_answers_due_is_noticed(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(frame(b"append") * (connections.MOST_PARKED + 5))
+        await until(lambda: len(rig.seen) == connections.MOST_PARKED)
+        writer.write(frame(b"append"))
+        await hang_up(writer)
+        await until(lambda: not rig.server.connections)
+        assert len(rig.seen) == connections.MOST_PARKED + 6
+
+    run(Rig(lambda _: Parked(overtakable=True)), executor, story)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_work_under_way_comes_before_what_a_client_that_left_sent_after_it(executor: ThreadPoolExecutor) -> None:
+    working = Parked()
+
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(frame(b"work") + frame(b"after"))
+        await until(lambda: len(rig.seen) == 1)
+        await hang_up(writer)
+        await until(lambda: any(each._forsaken for each in rig.server.connections))
+        assert rig.seen == [b"work"]
+        working.resolve(answer(b"nobody"))
+        await until(lambda: not rig.server.connections)
+        assert rig.seen == [b"work", b"after"]
+
+    run(Rig(lambda body: working if body == b"work" else None), executor, story)
+
+
+def test_a_client_that_closes_its_end_and_reads_on_is_answered(executor: ThreadPoolExecutor) -> None:
+    replies = {b"overtakable": Parked(overtakable=True), b"first": Parked(), b"second": Parked()}
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(b"".join(map(frame, replies)))
+        writer.write_eof()
+        await until(lambda: len(rig.seen) == 2)
+        for body, parked in replies.items():
+            parked.resolve(answer(body))
+        assert [await read_answer(reader) for _ in replies] == list(replies)
+        assert await reader.read() == b""
+        await until(lambda: not rig.server.connections)
+        await hang_up(writer)
+
+    run(Rig(lambda body: replies[body]), executor, story)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_client_that_closed_its_end_has_time_to_read_what_was_answered(executor: ThreadPoolExecutor) -> None:
+    large = os.urandom(5_000_000)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"large") + frame(b"more"))
+        writer.write_eof()
+        await until(lambda: any(each._leaving for each in rig.server.connections))
+        await asyncio.sleep(0.05)
+        assert await read_answer(reader) == large
+        assert await read_answer(reader) == b"more"
+        await hang_up(writer)
+
+    run(Rig(lambda body: answer(large if body == b"large" else body)), executor, story)
+
+
+def test_what_follows_an_answer_that_may_be_overtaken_may_be_overtaken(executor: ThreadPoolExecutor) -> None:
+    appended, working = Parked(overtakable=True), Parked()
+    replies: dict[bytes, Answer | Parked] = {b"work": working, b"next": answer(b"next")}
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"work") + frame(b"next"))
+        await until(lambda: rig.seen == [b"work"])
+        working.follow(appended)
+        await until(lambda: rig.seen == [b"work", b"next"])
+        appended.resolve(answer(b"work"))
+        assert [await read_answer(reader) for _ in range(2)] == [b"work", b"next"]
+        await hang_up(writer)
+
+    run(Rig(lambda body: replies[body]), executor, story)
 
 
 def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.model.errors import StartupError
+from barnabas.net import inbox
 from barnabas.net.reply import Parked
 from barnabas.net.server import Limits
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run, until
@@ -52,6 +53,43 @@ def test_what_all_unfinished_frames_take_is_bounded(executor: ThreadPoolExecutor
             each.transport.abort()
 
     run(Rig(limits=Limits(queued_max_request_bytes=8_000_000)), executor, story)
+
+
+def test_a_request_takes_the_memory_of_what_has_arrived_and_not_of_what_it_announces(
+    executor: ThreadPoolExecutor,
+) -> None:
+    async def story(rig: Rig) -> None:
+        streams = [await connect(rig) for _ in range(5)]
+        for _, writer in streams:
+            writer.write(struct.pack(">i", 2_000_000) + b"x" * 5)
+        await until(lambda: rig.server.budget.used > 0 and all(each._inbox for each in rig.server.connections))
+        assert rig.server.budget.used <= 5 * 16 * 1024
+        reader, writer = await connect(rig)
+        writer.write(frame(b"y" * 900_000))
+        assert await read_answer(reader) == b"y" * 900_000
+        for _, each in [*streams, (reader, writer)]:
+            each.transport.abort()
+
+    run(Rig(limits=Limits(queued_max_request_bytes=4_000_000)), executor, story)
+
+
+def test_requests_that_do_not_arrive_make_room_for_those_that_do(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(rig: Rig) -> None:
+        stalled, stalled_writer = await connect(rig)
+        stalled_writer.write(struct.pack(">i", 3_000_000) + b"x" * 2_500_000)
+        await until(lambda: rig.server.budget.used >= 2_500_000)
+        monkeypatch.setattr(inbox, "STALLED", 0.0)
+        reader, writer = await connect(rig)
+        writer.write(frame(b"y" * 2_000_000))
+        assert await read_answer(reader) == b"y" * 2_000_000
+        assert await stalled.read() == b""
+        stalled_writer.transport.abort()
+        await hang_up(writer)
+
+    run(Rig(limits=Limits(queued_max_request_bytes=4_000_000)), executor, story)
+    assert "did not arrive in time" in caplog.text
 
 
 def test_connections_beyond_the_limits_are_refused(executor: ThreadPoolExecutor) -> None:

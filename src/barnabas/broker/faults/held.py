@@ -81,7 +81,8 @@ def lost(answer: Answer | Parked) -> Answer | Parked:
     parked = Parked(on_abandon=answer.abandon)
 
     def taken_effect() -> None:
-        assert not isinstance(answer.answer, Parked)
+        if isinstance(answer.answer, Parked):  # it may be overtaken now
+            return
         release(answer.answer)
         parked.resolve(HANG_UP)
 

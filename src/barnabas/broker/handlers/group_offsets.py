@@ -271,7 +271,8 @@ def _then(answer: Any, complete: Callable[[Any], Any]) -> Any:
     completed = asyncio.get_running_loop().create_future()
 
     def done(future: asyncio.Future[Any]) -> None:
-        completed.set_result(complete(future.result()))
+        if not completed.done():  # nobody may wait any more
+            completed.set_result(complete(future.result()))
 
     answer.add_done_callback(done)
     return completed

@@ -234,7 +234,7 @@ class Produce:
         if not self._waiting:
             return wire.pack(self._correlation_id, self._version, self._results)
         self._request = self._request._replace(partitions=[])  # they are views of a buffer that others need now
-        self._parked = Parked(overtakable=True)
+        self._parked = Parked(overtakable=True, on_abandon=self._abandoned)
         self._timer = asyncio.get_running_loop().call_later(self._request.timeout_ms / 1000, self._timed_out)
         for place, (partition, end_offset) in list(self._waiting.items()):
             if end_offset == _CONFIRMATION:
@@ -317,6 +317,12 @@ class Produce:
     def _fail(self, place: int, error: ApiError) -> None:
         topic, index, *_ = self._results[place]
         self._results[place] = wire.failure(topic, index, error.code, str(error))
+
+    def _abandoned(self) -> None:
+        """The client is gone; what was appended stays, and nobody is told of it."""
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _finish(self) -> None:
         if self._timer is not None:
