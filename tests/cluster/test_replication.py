@@ -164,7 +164,7 @@ def test_a_second_broker_with_one_id_is_refused(cluster: Cluster, tmp_path: Path
     wait_until(lambda: len(cluster.metadata().brokers) == 3, "all brokers to be known")
 
 
-def test_what_was_deleted_while_a_broker_was_away_is_set_aside_there(cluster: Cluster) -> None:
+def test_what_was_deleted_while_a_broker_was_away_is_removed_there(cluster: Cluster) -> None:
     cluster.create("deleted", 1, 3)
     cluster.create("again", 1, 3)
     away = next(each for each in cluster.nodes if each != cluster.controller())
@@ -179,11 +179,12 @@ def test_what_was_deleted_while_a_broker_was_away_is_set_aside_there(cluster: Cl
     cluster.create("again", 1, 2)
     data = cluster.start(away).data
 
-    def strays() -> list[str]:
-        return sorted(found.name.partition(".")[0] for found in data.iterdir() if found.name.endswith("-stray"))
+    def condemned() -> list[str]:
+        return sorted(found.name.partition(".")[0] for found in data.iterdir() if found.name.endswith("-delete"))
 
-    wait_until(lambda: strays() == ["again-0", "deleted-0"], "what nobody names to be set aside")
+    wait_until(lambda: condemned() == ["again-0", "deleted-0"], "what the tree records as deleted to be removed")
     assert not (data / "deleted-0").exists()
+    assert not list(data.glob("*-stray"))
     sender = Sender(cluster, "again")
     sender.send(5)
     sender.finish()

@@ -16,6 +16,7 @@ from barnabas.broker.lookout import Lookout
 from barnabas.broker.peers import Peers
 from barnabas.broker.replication import Replication
 from barnabas.broker.replication_throttle import ReplicationThrottle
+from barnabas.broker.strays import Strays
 from barnabas.machines.controller.leaders import balance
 from barnabas.machines.controller.requests import LogDirFailed
 from barnabas.model.errors import BarnabasError
@@ -74,6 +75,9 @@ class Cluster:
         )
         controller.standing.actor = replicas
         replicas.replication = self._replication
+        replicas.strays = self._strays = Strays(
+            broker_id, replicas.logs, lambda: controller.store, in_office=lambda: controller.is_active
+        )
 
     def start(self) -> None:
         """Begin; the replicas already follow the image."""
@@ -129,4 +133,5 @@ class Cluster:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._lookout.stop()
         await self._replication.stop()
+        await self._strays.stop()
         self.peers.close()

@@ -2,7 +2,8 @@
 
 What to do comes from the cluster's image, while the broker stands (`standing`). Logs that are missing are made in a
 thread, one change after the other, since a topic may be deleted and made again meanwhile; a partition is led or
-followed when its log is there. A log that the image does not give this broker, when it begins to act, is set aside.
+followed when its log is there. A log that the image does not give this broker, now or when it begins to act, is set
+aside; whether it may be removed is not for the image to say (`strays`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
     from barnabas.broker.settings import Changed, Settings
+    from barnabas.broker.strays import Strays
     from barnabas.metadata.cache import ClusterImage, Delta, MetadataCache, PartitionImage, TopicImage
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.log import Log
@@ -89,6 +91,8 @@ class ReplicaManager:
         """The same, by name and by the bytes of the topic's id: what a Produce or Fetch names is one look-up away."""
         self._followers: dict[tuple[str, int], Follower] = {}
         self.replication: Replication | None = None
+        self.strays: Strays | None = None
+        """Who decides about logs that were set aside; None where nothing is ever removed."""
         self._acting = False
         self._to_wake: set[Partition] = set()
         self.lull = Lull()
@@ -245,9 +249,11 @@ class ReplicaManager:
                 if not self._acting:
                     continue
                 if not same_topic or image is None or self._broker_id not in image.replicas:
-                    self.logs.delete(log.tp)  # the topic was deleted, or its replicas moved, meanwhile
+                    self._set_aside(log)  # the topic was deleted, or its replicas moved, meanwhile
                 else:
                     self._take(topic, image, log)
+            if self.strays is not None:
+                self.strays.look()  # those of earlier topics with these names
 
     def _create(self, wanted: Wanted, config: LogConfig) -> Log | ApiError:
         topic, partition, is_new = wanted
@@ -267,24 +273,44 @@ class ReplicaManager:
     def _set_strays_aside(self) -> None:
         """Logs that are this broker's no more: topics were deleted, or moved to other brokers, while it was away.
 
-        A broker that is alone leaves logs of topics that it never heard of where they are: somebody may have put them
-        there, and bring the topics later.
+        A broker that is alone leaves logs of topics that it never heard of where they are, unless the metadata tree
+        records that they were deleted: somebody may have put them there, and bring the topics later.
         """
         image = self._metadata.image
-        alone = image.brokers.keys() <= {self._broker_id}
         strays = [
             log
             for log in self.logs.logs()
             if self._broker_id not in (() if (known := image.partition(*log.tp)) is None else known.replicas)
-            and not (alone and log.tp.topic not in image.topics)
         ]
+        if image.brokers.keys() <= {self._broker_id}:
+            unknown = [log for log in strays if log.tp.topic not in image.topics]
+            strays = [log for log in strays if log.tp.topic in image.topics]
+            if unknown and self.strays is not None:
+                self._run(self._set_deleted_aside(unknown, self.strays))
         if strays:
-            self._run(self._set_aside(strays))
+            self._run(self._set_all_aside(strays))
+        elif self.strays is not None:
+            self.strays.look()
 
-    async def _set_aside(self, strays: list[Log]) -> None:
+    async def _set_deleted_aside(self, unknown: list[Log], strays: Strays) -> None:
+        deleted = await strays.recorded_as_deleted({log.topic_id for log in unknown})
+        await self._set_all_aside([log for log in unknown if log.topic_id in deleted])
+
+    async def _set_all_aside(self, strays: list[Log]) -> None:
+        def set_aside(logs: list[Log]) -> None:
+            for log in logs:
+                self.logs.set_aside(log)
+
         async with self._one_at_a_time:
             strays = [log for log in strays if log.tp not in self._partitions and log.tp not in self._followers]
-            await asyncio.get_running_loop().run_in_executor(self._executor, self.logs.set_aside, strays)
+            await asyncio.get_running_loop().run_in_executor(self._executor, set_aside, strays)
+        if self.strays is not None:
+            self.strays.look()
+
+    def _set_aside(self, log: Log, *, told: bool = False) -> None:
+        stray = self.logs.set_aside(log)
+        if self.strays is not None:
+            self.strays.came(stray, told=told)
 
     def resign(self) -> None:
         """Lead and follow nothing until further notice; the logs stay."""
@@ -296,10 +322,10 @@ class ReplicaManager:
             self._stop_following(followed.tp)
 
     def stop(self, topic: str, index: int, leader_epoch: int) -> None:
-        """The controller says that this replica is none any more: its log goes, unless the image is newer."""
+        """The controller says that this replica is to be removed, unless the image is newer."""
         image, known = self._metadata.partition(topic, index), self._metadata.topic(topic)
         if image is not None and known is not None and image.leader_epoch <= leader_epoch:
-            self._drop(TopicPartition(topic, index), known.topic_id)
+            self._drop(TopicPartition(topic, index), known.topic_id, told=True)
 
     def on_change(self, delta: Delta) -> None:
         """Follow the cluster's image."""
@@ -389,8 +415,9 @@ class ReplicaManager:
             follower.wake_watchers()
 
     def _give_up(self, topic: TopicImage, image: PartitionImage, before: ClusterImage | None) -> None:
-        """This broker is no replica of the partition: if it was one, its log goes.
+        """This broker is no replica of the partition: if it was one, its log is set aside.
 
+        Other brokers tell this one beforehand to remove it (`stop`); in office it has decided so itself.
         A directory that was chosen for it is forgotten when its replicas are chosen anew without this broker.
         """
         tp = TopicPartition(topic.name, image.index)
@@ -398,18 +425,18 @@ class ReplicaManager:
         if known is not None and known.replicas != image.replicas:
             self.logs.forget_preference(topic.topic_id, tp.partition)
         if tp in self._partitions or tp in self._followers:
-            self._drop(tp, topic.topic_id)
+            self._drop(tp, topic.topic_id, told=self.strays is not None and self.strays.in_office())
 
-    def _drop(self, tp: TopicPartition, topic_id: UUID) -> None:
+    def _drop(self, tp: TopicPartition, topic_id: UUID, *, told: bool = False) -> None:
+        """Lead or follow a partition no more; its log is set aside, to be removed if the metadata tree says so."""
         led, followed = self._partitions.get(tp), self._followers.get(tp)
         if led is not None and led.topic_id == topic_id:
             self._forget(led)
             self._end_leadership(led, UnknownTopicOrPartition(f"{tp} was deleted"))
+            self._set_aside(led.log, told=told)
         elif followed is not None and followed.topic_id == topic_id:
             self._stop_following(tp)
-        else:
-            return
-        self.logs.delete(tp)
+            self._set_aside(followed.log, told=told)
 
     def _forget(self, partition: Partition) -> None:
         tp = partition.tp

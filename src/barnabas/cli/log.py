@@ -1,4 +1,7 @@
-"""`barnabas log`: look into log files, check them, see what was cleaned. All read files only; no broker is asked."""
+"""`barnabas log`: look into log files, check them, see what was cleaned or set aside. No broker is asked.
+
+All but `strays --remove` only read.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ CLEANER_COLUMNS: Final = ("PARTITION", "FIRST-DIRTY", "DIRTY", "CLEANED-AT", "SE
         ("is everything sound?", "barnabas log check ./data"),
         ("what is in a segment?", "barnabas log dump ./data/orders-0/00000000000000000000.log"),
         ("what did compaction do?", "barnabas log cleaner ./data"),
+        ("what is set aside?", "barnabas log strays ./data"),
     ],
 )
 def command() -> None:
-    """Look into log files, check them, and see what was cleaned."""
+    """Look into log files, check them, and see what was cleaned or set aside."""
 
 
 @command.command(
@@ -163,6 +167,63 @@ def cleaner(directory: Path, as_json: bool) -> None:
                 click.echo("\t".join(map(str, row)))
     if not found:
         remark(f"No partition of {directory} was cleaned yet.")
+
+
+@command.command(
+    cls=Command,
+    short_help="Show or remove logs that were set aside.",
+    examples=[
+        ("what is set aside?", "barnabas log strays ./data"),
+        ("remove all of it, after a question", "barnabas log strays ./data --remove"),
+        ("remove what is left of one topic, without one", "barnabas log strays ./data --topic orders --remove --yes"),
+    ],
+)
+@click.argument(
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@option("--topic", metavar="NAME", help="Only logs of topics of this name.", section="What")
+@option("--remove", is_flag=True, help="Remove them for good.", section="What")
+@option("--yes", is_flag=True, help="Do not ask before.", section="What")
+@json_option
+def strays(directories: tuple[Path, ...], topic: str | None, remove: bool, yes: bool, as_json: bool) -> None:
+    """Show logs that were set aside in data directories, and remove them.
+
+    A broker sets a log aside (as TOPIC-PARTITION.ID-stray) when the cluster gives it no such replica. It removes it by
+    itself when the metadata tree records that the topic was deleted, and takes it back, with its data, when it is given
+    the replica again. What is neither stays until it is removed here. The broker may be running or not.
+    """
+    from barnabas.storage.strays import list_strays, remove_stray
+
+    if yes and not remove:
+        raise click.UsageError("--yes goes with --remove.")
+    found = [each for directory in directories for each in list_strays(directory) if topic in (None, each.topic)]
+    rows = [(str(each.path), each.topic, each.partition, each.topic_id_text, each.size) for each in found]
+    columns = ("PATH", "TOPIC", "PARTITION", "TOPIC-ID", "BYTES")
+    match choose_style(as_json=as_json):
+        case Style.JSON:
+            names = ("path", "topic", "partition", "topicId", "bytes")
+            print_json([dict(zip(names, row, strict=True)) for row in rows])
+        case Style.TABLE if rows:
+            print_table(columns, rows)
+        case Style.PLAIN if rows:
+            for row in (columns, *rows):
+                click.echo("\t".join(map(str, row)))
+    if not found:
+        remark("Nothing is set aside.")
+    elif remove:
+        size = sum(each.size for each in found)
+        if not yes:
+            click.confirm(f"Remove these {len(found)} logs with {size} bytes for good?", abort=True, err=True)
+        removed = [each for each in found if remove_stray(each.path)]
+        remark(f"Removed {len(removed)} logs with {sum(each.size for each in removed)} bytes.")
+        if len(removed) < len(found):
+            remark(
+                f"{len(found) - len(removed)} others are not there any more: a broker took them back or removed them."
+            )
 
 
 def _cleaner_fields(each: Overview) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from barnabas.machines.controller.elections import NO_STATE
 from barnabas.machines.controller.image import ClusterImage, ConfigResource
 from barnabas.metadata.store import Create, Delete, NodeExists
 from barnabas.metadata.writes import deletion
-from barnabas.metadata.znodes import PERSISTENT_PATHS, ClusterIdNode, ConfigNode, PartitionNode
-from barnabas.model.ids import uuid_to_text
+from barnabas.metadata.znodes import PERSISTENT_PATHS, ClusterIdNode, ConfigNode, PartitionNode, TopicNode
+from barnabas.model.ids import NO_ID, uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -48,7 +48,9 @@ async def unfinished_deletions(store: MetadataStore, loaded: Loaded) -> AsyncIte
     """What is left to do for each topic whose deletion was cut short."""
     for name in loaded.deleting:
         logger.info("finishing the deletion of topic %s", name)
-        wanted: list[Operation] = await deletion(store, name, marked=True)
+        node = await store.find(TopicNode.path(name))
+        topic_id = None if node is None else TopicNode.decode(name, node.data)[0]
+        wanted: list[Operation] = await deletion(store, name, topic_id or NO_ID, marked=True)
         if (resource := ConfigResource.topic(name)) in loaded.image.configs:
             wanted.insert(0, Delete(ConfigNode.path(resource)))
         yield wanted

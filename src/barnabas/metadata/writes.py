@@ -3,8 +3,9 @@
 Every portion is a multi of its own that begins with a check of `/controller_epoch`, so a controller that was replaced
 while it slept writes nothing more. Small requests fit one portion and are atomic. Larger ones may be cut anywhere by a
 crash; the order of the operations makes every cut harmless: a topic's settings come before it, its partitions after it
-(a partition without state gets one from the next controller), and a deletion leaves its mark until all is gone. Who is
-in sync comes before who has a replica: a reassignment that was cut goes on, and nobody leads who has no replica.
+(a partition without state gets one from the next controller), and a deletion leaves its mark until all is gone. With
+the mark comes the record that this topic id was deleted, without which no broker removes its logs. Who is in sync comes
+before who has a replica: a reassignment that was cut goes on, and nobody leads who has no replica.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from barnabas.metadata.store import Check, Create, Delete, Operation, Set
 from barnabas.metadata.znodes import (
     Assignment,
     ConfigNode,
+    DeletedTopicNode,
     DeletionNode,
     FeaturesNode,
     PartitionNode,
@@ -31,9 +33,11 @@ from barnabas.metadata.znodes import (
     PartitionStateNode,
     TopicNode,
 )
+from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from uuid import UUID
 
     from barnabas.machines.controller.image import PartitionImage, TopicImage
     from barnabas.metadata.store import MetadataStore
@@ -71,7 +75,7 @@ async def operations(store: MetadataStore, changes: Iterable[Change], controller
     for change in changes:
         match change:
             case TopicChanged(before, None) if before is not None:
-                found += await deletion(store, before.name)
+                found += await deletion(store, before.name, before.topic_id)
             case TopicChanged(None, after) if after is not None:
                 found += _creation(after, controller_epoch)
             case TopicChanged(before, after) if before is not None and after is not None:
@@ -86,14 +90,16 @@ async def operations(store: MetadataStore, changes: Iterable[Change], controller
     return found
 
 
-async def deletion(store: MetadataStore, topic: str, *, marked: bool = False) -> list[Operation]:
-    """Remove a topic and everything below it; `marked` if an earlier attempt left its mark."""
-    mark = DeletionNode.path(topic)
-    path = TopicNode.path(topic)
+async def deletion(store: MetadataStore, topic: str, topic_id: UUID, *, marked: bool = False) -> list[Operation]:
+    """Remove a topic and everything below it, and record that; `marked` if an earlier attempt left its mark."""
+    mark, path = DeletionNode.path(topic), TopicNode.path(topic)
+    begin: list[Operation] = [] if marked else [Create(mark)]
+    if topic_id != NO_ID and await store.find(DeletedTopicNode.path(topic_id)) is None:
+        begin.append(Create(DeletedTopicNode.path(topic_id), DeletedTopicNode.encode(topic)))
     nodes = [node.path for node in await store.subtree(path)]
     if await store.find(path) is not None:
         nodes.insert(0, path)
-    return [*([] if marked else [Create(mark)]), *(Delete(node) for node in reversed(nodes)), Delete(mark)]
+    return [*begin, *(Delete(node) for node in reversed(nodes)), Delete(mark)]
 
 
 def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:

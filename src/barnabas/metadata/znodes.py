@@ -388,6 +388,26 @@ class DeletionNode:
         return f"{DeletionsNode.path}/{topic}"
 
 
+class DeletedTopicsNode:
+    """The folder of records of topics that were deleted. Kafka, which has no such folder, leaves it alone."""
+
+    path = "/barnabas/deleted_topics"
+
+
+class DeletedTopicNode:
+    """A record that the topic with this id was deleted: what brokers still have of it may go."""
+
+    @staticmethod
+    def path(topic_id: UUID) -> str:
+        """Below the folder of records."""
+        return f"{DeletedTopicsNode.path}/{uuid_to_text(topic_id)}"
+
+    @staticmethod
+    def encode(topic: str) -> bytes:
+        """The name is there for people."""
+        return _dump({"version": 1, "topic": topic})
+
+
 class ClusterIdNode:
     """The cluster's id, made once."""
 
@@ -484,5 +504,6 @@ PERSISTENT_PATHS = (
     "/isr_change_notification",
     ProducerIdsNode.path,
     "/log_dir_event_notification",
+    DeletedTopicsNode.path,
 )
-"""What Kafka's brokers expect to find, and make themselves when they start."""
+"""What Kafka's brokers expect to find, and make themselves when they start; and what only ours know."""

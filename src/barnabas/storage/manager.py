@@ -11,11 +11,9 @@ A directory that fails takes its logs out of writing, and no others.
 from __future__ import annotations
 
 import logging
-import re
 import resource
 import threading
 import time
-import uuid
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,15 +21,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import BarnabasError, LogDirNotFound, NotLeaderOrFollower, StartupError, StorageFailed
 from barnabas.model.ids import NO_ID, TopicPartition
 from barnabas.model.log_config import LogConfig
-from barnabas.storage import checkpoints
+from barnabas.storage import checkpoints, strays
 from barnabas.storage.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.retention import expired_segments
+from barnabas.storage.strays import MOVED, Stray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.model.clock import Clock
@@ -40,11 +39,10 @@ logger = logging.getLogger(__name__)
 
 DAY_MS: Final = 86_400_000
 
-_MAX_NAME: Final = 255
 _FLUSH_THREADS: Final = 4
 _CLOSE_THREADS: Final = 16
 _METADATA_TOPIC: Final = "__cluster_metadata"
-_MOVED: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-(delete|future|stray)")
+_NO_GAP_IS_DAMAGE: Final = (1 << 63) - 1
 
 
 class _FlushWaiter(NamedTuple):
@@ -83,6 +81,8 @@ class LogManager:
             for path in directories
         }
         self._logs: dict[TopicPartition, Log] = {}
+        self._strays: dict[tuple[UUID, int], list[Stray]] = {}
+        """Logs that were set aside, by topic id and partition."""
         self._preferred: dict[tuple[UUID, int], str] = {}
         """Where logs shall be made, by their topics' ids: a later topic of the same name inherits nothing."""
         self._checkpoint_lock = threading.Lock()
@@ -110,6 +110,11 @@ class LogManager:
         """The logs of one log directory."""
         store = self._directories.get(str(directory))
         return [] if store is None else list(store.logs.values())
+
+    def strays(self) -> list[Stray]:
+        """The logs that were set aside."""
+        with self._names_lock:
+            return [stray for found in self._strays.values() for stray in found]
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -215,20 +220,32 @@ class LogManager:
 
     def _find_partitions(self, store: LogDirectory) -> list[tuple[TopicPartition, str]]:
         found = []
+        set_aside: list[Stray] = []
         for name in store.files.subdirectories(store.path):
             path = f"{store.path}/{name}"
-            moved = _MOVED.fullmatch(name)
+            moved = MOVED.fullmatch(name)
             if moved is not None:
-                if moved[1] == "delete":
+                if moved[3] == "delete":
                     store.discard((path,), 0, is_dir=True)
+                elif (stray := strays.find_stray(store, name, self._default_config.file_delete_delay_ms)) is not None:
+                    set_aside.append(stray)
                 else:
-                    logger.warning("left %s alone: it is a -%s directory of Kafka", path, moved[1])
+                    logger.warning("left %s alone: it is a -%s directory of Kafka", path, moved[3])
                 continue
             topic, _, partition = name.rpartition("-")
             if topic and partition.isdecimal() and topic != _METADATA_TOPIC:
                 found.append((TopicPartition(topic, int(partition)), path))
             else:
                 logger.warning("left %s alone: it is not a partition's directory", path)
+        for stray in set_aside:
+            self._strays.setdefault(stray.key, []).append(stray)
+        if set_aside:
+            logger.warning(
+                "%d logs of %s are set aside, the first is %s: `barnabas log strays` shows them all",
+                len(set_aside),
+                store.path,
+                set_aside[0].path,
+            )
         return found
 
     # Making and deleting logs
@@ -254,8 +271,9 @@ class LogManager:
 
         It is made where it was preferred to be, or else in the directory with the fewest logs.
 
-        A log that another topic of the same name left is set aside. A partition that is not new may lie in a directory
-        that could not be loaded: as long as there is one, it is not made anew elsewhere.
+        A log that another topic of the same name left is set aside, and one of this topic that was set aside is taken
+        back. A partition that is not new may lie in a directory that could not be loaded: as long as there is one, it
+        is not made anew elsewhere.
 
         Waits for the file system, so it is best called in a thread; `get` finds the log when it is done.
         """
@@ -265,9 +283,46 @@ class LogManager:
                 log.set_topic_id(topic_id)
                 return log
             if log is not None:
-                logger.warning("%s belongs to an earlier topic of that name: set aside", log.directory)
-                self._move_away(log, "stray")
-            return self._create(tp, topic_id, config, is_new)
+                logger.info("%s belongs to an earlier topic of that name", log.directory)
+                self._set_aside(log)
+            return self._take_back(tp, topic_id, config) or self._create(tp, topic_id, config, is_new)
+
+    def _take_back(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log | None:
+        """The log of this partition that was set aside, if there is one: it is read like after a crash."""
+        found = self._strays.get((topic_id, tp.partition), []) if topic_id != NO_ID else []
+        found = [stray for stray in found if stray.store.files.exists(stray.path)]  # an operator may have removed it
+        if not found:
+            self._strays.pop((topic_id, tp.partition), None)
+            return None
+        stray = strays.furthest(found)
+        store, path = stray.store, f"{stray.store.path}/{tp}"
+        known = strays.read_offsets(store.files, stray.path)
+        self._free_name(tp, store)
+        store.check_writable()
+        store.files.rename(stray.path, path)
+        self._strays[stray.key].remove(stray)
+        log = Log.recover(
+            tp,
+            store,
+            path,
+            config,
+            log_start_offset=known.log_start_offset,
+            recovery_point=known.recovery_point,
+            high_watermark=known.high_watermark,
+            cleaned_to=_NO_GAP_IS_DAMAGE,
+        )
+        log.cleaned_to = known.cleaned_to
+        strays.forget_offsets(store.files, path)
+        self._logs[tp] = store.logs[tp] = log
+        logger.warning("took %s back as %s: it ends at offset %d", stray.path, path, log.log_end_offset)
+        return log
+
+    def _free_name(self, tp: TopicPartition, store: LogDirectory) -> None:
+        """See to it that an earlier partition of the same name lends nothing to the one that is about to be made."""
+        if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANED)):
+            self._checkpoint(store)
+        if (gone := self._gone.pop(tp, None)) is not None:
+            gone.wait_for_flush()
 
     def _create(self, tp: TopicPartition, topic_id: UUID, config: LogConfig, is_new: bool) -> Log:
         offline = [store.path for store in self._directories.values() if not store.loaded]
@@ -278,48 +333,58 @@ class LogManager:
             raise StorageFailed(f"{tp} cannot be made: all log directories have failed")
         preferred = self._preferred.pop((topic_id, tp.partition), None)
         store = min(usable, key=lambda store: (store.path != preferred, len(store.logs)))
-        if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANED)):
-            self._checkpoint(store)  # a deleted partition of the same name must not lend its offsets to the new one
-        if (gone := self._gone.pop(tp, None)) is not None:
-            gone.wait_for_flush()
+        self._free_name(tp, store)
         log = Log.create(tp, store, f"{store.path}/{tp}", config, topic_id)
         self._logs[tp] = store.logs[tp] = log
         return log
 
-    def delete(self, tp: TopicPartition) -> None:
-        """Take the log away; its files are removed later, by delete_due."""
+    def set_aside(self, log: Log) -> Stray | None:
+        """Take a log away that is not this broker's any more, but keep its files; None if its disk does not allow it.
+
+        Whether they may be removed is decided later, by who has asked the metadata tree.
+        """
         with self._names_lock:
-            log = self._logs.get(tp)
-            if log is None:
-                return
-            path = self._move_away(log, "delete")
-            if path is not None:
-                store = self.store_of(log)
-                store.discard((path,), self._clock.now_ms() + log.config.file_delete_delay_ms, is_dir=True)
-                logger.info("deleted the log of %s", tp)
+            return self._set_aside(log) if self._logs.get(log.tp) is log else None
 
-    def set_aside(self, logs: Iterable[Log]) -> None:
-        """Take logs away that belong to no topic of this broker, but keep their files. Waits for the file system."""
-        for log in logs:
-            with self._names_lock:
-                path = self._move_away(log, "stray") if self._logs.get(log.tp) is log else None
-            if path is not None:
-                logger.warning("%s is no replica of this broker any more: set aside as %s", log.tp, path)
-
-    def _move_away(self, log: Log, suffix: str) -> str | None:
-        """Close a log and give its directory another name, if its disk allows; returns the name."""
+    def _set_aside(self, log: Log) -> Stray | None:
+        """Close a log and give its directory another name."""
         tp = log.tp
         store = self.store_of(log)
+        topic_id, name = log.topic_id, strays.moved_name(tp, "stray")
         del self._logs[tp], store.logs[tp]
-        ending = f"-{tp.partition}.{uuid.uuid4().hex}-{suffix}"
-        path = f"{store.path}/{tp.topic[: _MAX_NAME - len(ending)]}{ending}"
         try:
-            log.mark_deleted(path)
+            strays.write_offsets(store, log)
+        except (BarnabasError, OSError) as error:
+            logger.warning("%s is set aside without its offsets: %s", log.directory, error)
+        try:
+            log.mark_deleted(f"{store.path}/{name}")
         except (BarnabasError, OSError) as error:
             logger.error("%s stays where it is: %s", log.directory, error)
             return None
         self._gone = {tp: each for tp, each in (self._gone | {tp: log}).items() if each.is_flushing}
-        return path
+        stray = Stray(f"{store.path}/{name}", store, tp.topic, tp.partition, topic_id, log.config.file_delete_delay_ms)
+        self._strays.setdefault(stray.key, []).append(stray)
+        return stray
+
+    def delete_stray(self, stray: Stray) -> bool:
+        """Have a log that was set aside removed for good, after file.delete.delay.ms; False if it was taken back."""
+        with self._names_lock:
+            found = self._strays.get(stray.key, [])
+            if stray not in found:
+                return False
+            path = f"{stray.store.path}/{strays.moved_name(TopicPartition(stray.topic, stray.partition), 'delete')}"
+            try:
+                stray.store.check_writable()
+                stray.store.files.rename(stray.path, path)
+            except FileNotFoundError:  # an operator was faster
+                found.remove(stray)
+                return False
+            except (BarnabasError, OSError) as error:
+                logger.error("%s stays where it is: %s", stray.path, error)
+                return False
+            found.remove(stray)
+            stray.store.discard((path,), self._clock.now_ms() + stray.delete_delay_ms, is_dir=True)
+            return True
 
     # Background work
 

@@ -126,7 +126,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
 @pytest.fixture
 def run() -> Run:
     """`run("topics", "--list")`: the result has exit_code, stdout and stderr."""
-    return lambda *words: CliRunner().invoke(cli, [str(word) for word in words], prog_name="barnabas")
+    return lambda *words, **options: CliRunner().invoke(
+        cli, [str(word) for word in words], prog_name="barnabas", **options
+    )
 
 
 @pytest.fixture

@@ -133,6 +133,52 @@ class TestCheck:
         assert run("log", "check", tmp_path / "nowhere").exit_code == 2
 
 
+class TestStrays:
+    """Two topics of one name, set aside one after the other, and one of another name."""
+
+    @pytest.fixture
+    def strays(self, data: Path) -> list[Path]:
+        names = ("orders-0.0123456789abcdef0123456789abcdef", "orders-0.fedcba98", "payments-1." + 32 * "a")
+        for name in names:
+            shutil.copytree(data / "orders-0", data / f"{name}-stray")
+        (data / f"{names[2]}-stray" / "partition.metadata").unlink()
+        return [data / f"{names[0]}-stray", data / f"{names[2]}-stray"]
+
+    def test_they_are_listed(self, run: Run, data: Path, strays: list[Path]) -> None:
+        listed = json.loads(run("log", "strays", data, "--json").stdout)
+        assert [(each["path"], each["topic"], each["partition"], each["topicId"]) for each in listed] == [
+            (str(strays[0]), "orders", 0, "AAAAAAAAAAAAAAAAAAAAAg"),
+            (str(strays[1]), "payments", 1, "-"),
+        ]
+        header, first, _ = run("log", "strays", data).stdout.splitlines()
+        assert header == "PATH\tTOPIC\tPARTITION\tTOPIC-ID\tBYTES"
+        assert first.startswith(f"{strays[0]}\torders\t0\tAAAAAAAAAAAAAAAAAAAAAg\t")
+        assert all(path.exists() for path in strays)
+
+    def test_the_check_is_content_with_them(self, run: Run, data: Path, strays: list[Path]) -> None:
+        assert run("log", "check", data).stdout.endswith(": 0 errors, 0 warnings\n")
+
+    def test_they_are_removed_after_a_question(self, run: Run, data: Path, strays: list[Path]) -> None:
+        result = run("log", "strays", data, "--remove", input="n\n")
+        assert result.exit_code == 1
+        assert "Remove these 2 logs" in result.stderr
+        assert all(path.exists() for path in strays)
+        assert run("log", "strays", data, "--remove", input="y\n").exit_code == 0
+        assert not any(path.exists() for path in strays)
+        assert (data / "orders-0").exists()
+
+    def test_those_of_one_topic_are_removed_without_one(self, run: Run, data: Path, strays: list[Path]) -> None:
+        result = run("log", "strays", data, "--topic", "orders", "--remove", "--yes")
+        assert result.exit_code == 0
+        assert result.stderr.startswith("Removed 1 logs with ")
+        assert [path.exists() for path in strays] == [False, True]
+
+    def test_where_nothing_is_set_aside(self, run: Run, data: Path) -> None:
+        result = run("log", "strays", data)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Nothing is set aside.\n")
+        assert run("log", "strays", data, "--yes").exit_code == 2
+
+
 class TestCleaner:
     @pytest.fixture
     def cleaned(self, data: Path) -> Path:

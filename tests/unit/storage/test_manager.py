@@ -176,8 +176,11 @@ def test_a_deleted_partition_goes_at_once_and_its_files_later(
     (part,) = log.read(0, 1000, 1, True).slices
     part.file.acquire()
 
-    manager.delete(tp)
-    manager.delete(tp)
+    stray = manager.set_aside(log)
+    assert stray is not None
+    assert manager.set_aside(log) is None
+    assert manager.delete_stray(stray)
+    assert not manager.delete_stray(stray)
 
     assert manager.get(tp) is None
     with pytest.raises(UnknownTopicOrPartition):
@@ -217,7 +220,7 @@ def test_a_partition_made_again_does_not_inherit_offsets(start: Callable[..., Lo
     log.high_watermark = 20
     log.delete_records_before(15)
     manager.checkpoint()
-    manager.delete(TP)
+    manager.set_aside(log)
     append(manager.create(TP, UUID(int=5), CONFIG), batch(1))
     manager.close(clean=clean)
     again = start().get(TP)
@@ -314,7 +317,7 @@ def test_partitions_can_be_deleted_while_they_are_flushed(start: Callable[..., L
     for number in range(100):
         log = manager.create(TP, UUID(int=number), CONFIG)
         append(log, *(batch(2, size=100) for _ in range(5)), epoch=number)
-        manager.delete(TP)
+        manager.set_aside(log)
     manager.close()
     assert not manager.failed_directories
 

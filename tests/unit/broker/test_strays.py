@@ -1,0 +1,227 @@
+"""Only the metadata tree has data removed: whatever an image or a message says, logs are set aside first, and kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kio.static.primitive import i8, i32, i64
+
+from barnabas.broker.handlers import replication
+from barnabas.broker.strays import Strays
+from barnabas.metadata.announcements import announcements
+from barnabas.metadata.store import StoreUnavailable
+from barnabas.metadata.znodes import Assignment, DeletedTopicNode, TopicNode
+from barnabas.model.ids import TopicPartition
+from barnabas.protocol import internal
+from tests.support.parts import append, make_topic, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from barnabas.broker.context import Broker
+    from barnabas.machines.controller.image import ClusterImage, TopicImage
+
+NOW = 1_700_000_000_000
+
+
+async def with_data(broker: Broker, name: str = "t") -> TopicImage:
+    topic = await make_topic(broker, name)
+    append(broker.replicas.find(name, 0), [NOW] * 3)
+    return topic
+
+
+def directories(broker: Broker) -> list[str]:
+    """How the directories of logs end."""
+    (data,) = broker.logs.directories
+    return sorted(path.name.rpartition("-")[2] for path in data.iterdir() if path.is_dir())
+
+
+async def settled(broker: Broker) -> None:
+    await broker.replicas.settled()
+    assert broker.replicas.strays is not None
+    await broker.replicas.strays.settled()
+
+
+def without_topics(image: ClusterImage) -> ClusterImage:
+    return replace(image, topics={}, topic_names={})
+
+
+def test_a_deleted_topic_is_removed(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await with_data(broker)
+        await broker.controller.delete_topics(["t"])
+        await settled(broker)
+        assert directories(broker) == ["delete"]
+
+    run(tmp_path, story)
+
+
+def test_a_full_update_that_lacks_a_topic_removes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(broker: Broker) -> None:
+        await with_data(broker)
+        image = broker.metadata.image
+        broker.metadata.replace(without_topics(image))
+        await settled(broker)
+        assert directories(broker) == ["stray"]
+        assert "is kept" in caplog.text
+        broker.metadata.replace(image)
+        await settled(broker)
+        partition = broker.replicas.find("t", 0)
+        assert partition.log.log_end_offset == 3
+        assert directories(broker) == ["0"]
+        append(partition, [NOW])
+
+    run(tmp_path, story)
+
+
+def test_nothing_is_removed_while_the_tree_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(broker: Broker) -> None:
+        await with_data(broker)
+        find_many = type(broker.controller.store).find_many
+
+        async def unavailable(*_: object) -> Any:
+            raise StoreUnavailable("away")
+
+        monkeypatch.setattr(type(broker.controller.store), "find_many", unavailable)
+        monkeypatch.setattr("barnabas.broker.strays._RETRY", 0.01)
+        await broker.controller.delete_topics(["t"])
+        await broker.replicas.settled()
+        assert directories(broker) == ["stray"]
+        monkeypatch.setattr(type(broker.controller.store), "find_many", find_many)
+        await settled(broker)
+        assert directories(broker) == ["delete"]
+
+    run(tmp_path, story)
+
+
+def test_a_broker_removes_what_was_deleted_while_it_was_away(tmp_path: Path) -> None:
+    async def before(broker: Broker) -> None:
+        await with_data(broker)
+        broker.replicas.resign()
+        await broker.controller.delete_topics(["t"])
+        assert directories(broker) == ["0"]
+
+    async def after(broker: Broker) -> None:
+        await settled(broker)
+        assert directories(broker) == ["delete"]
+
+    run(tmp_path, before)
+    run(tmp_path, after)
+
+
+def test_it_keeps_what_the_tree_does_not_remember(tmp_path: Path) -> None:
+    async def before(broker: Broker) -> None:
+        topic = await with_data(broker)
+        broker.replicas.resign()
+        await broker.controller.delete_topics(["t"])
+        await broker.controller.store.delete(DeletedTopicNode.path(topic.topic_id))
+
+    async def after(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        await settled(broker)
+        assert directories(broker) == ["0", "stray"]
+        assert broker.replicas.find("t", 0).log.log_end_offset == 0
+
+    run(tmp_path, before)
+    run(tmp_path, after)
+
+
+def test_a_record_does_not_outweigh_a_topic_that_is_there(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await with_data(broker)
+        await broker.controller.store.create(DeletedTopicNode.path(topic.topic_id))
+        broker.metadata.replace(without_topics(broker.metadata.image))
+        await settled(broker)
+        assert directories(broker) == ["stray"]
+
+    run(tmp_path, story)
+
+
+async def moved(broker: Broker, *, in_the_tree: bool) -> None:
+    """A controller elsewhere says that partition 0 moved to broker 2, and so does the tree, or not."""
+    topic = await with_data(broker)
+    if in_the_tree:
+        data = TopicNode.encode(topic.topic_id, [Assignment((2,))])
+        await broker.controller.store.set(TopicNode.path("t"), data)
+    image = broker.metadata.image
+    partition = replace(topic.partitions[0], leader=2, leader_epoch=1, replicas=(2,), isr=(2,), partition_epoch=1)
+    elsewhere = replace(topic, partitions=(partition,))
+    broker.replicas.strays = Strays(1, broker.logs, lambda: broker.controller.store)
+    own = image.brokers[1]
+    for message in announcements(image, replace(image, topics={"t": elsewhere}), own):
+        numbered = replace(message, number=i64(1))
+        if isinstance(numbered, internal.StopReplicaRequest):
+            await replication.stop_replica(broker, numbered, None)  # type: ignore[arg-type]
+    broker.metadata.replace(replace(image, topics={"t": elsewhere}))
+    await settled(broker)
+
+
+def test_a_replica_that_moved_is_removed_when_that_is_told_and_the_tree_says_so(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await moved(broker, in_the_tree=True)
+        assert directories(broker) == ["delete"]
+
+    run(tmp_path, story)
+
+
+def test_one_that_the_tree_still_assigns_is_kept(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await moved(broker, in_the_tree=False)
+        assert directories(broker) == ["stray"]
+
+    run(tmp_path, story)
+
+
+def test_one_that_an_image_alone_moved_is_kept(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await with_data(broker)
+        data = TopicNode.encode(topic.topic_id, [Assignment((2,))])
+        await broker.controller.store.set(TopicNode.path("t"), data)
+        broker.replicas.strays = Strays(1, broker.logs, lambda: broker.controller.store)
+        partition = replace(topic.partitions[0], leader=2, leader_epoch=1, replicas=(2,), isr=(2,), partition_epoch=1)
+        image = broker.metadata.image
+        broker.metadata.replace(replace(image, topics={"t": replace(topic, partitions=(partition,))}))
+        await settled(broker)
+        assert directories(broker) == ["stray"]
+
+    run(tmp_path, story)
+
+
+def test_an_empty_update_with_the_highest_epochs_removes_nothing(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await with_data(broker)
+        request = internal.UpdateMetadataRequest(
+            controller_id=i32(1),
+            type=i8(2),
+            controller_epoch=i32(0x7FFFFFFF),
+            broker_epoch=i64(0x7FFFFFFFFFFFFFFF),
+            topic_states=(),
+            live_brokers=(),
+        )
+        try:
+            await broker.controller.update_metadata(request)
+        finally:
+            await settled(broker)
+            assert not [name for name in directories(broker) if name == "delete"]
+
+    run(tmp_path, story)
+
+
+def test_logs_of_two_topics_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    async def story(broker: Broker) -> None:
+        await with_data(broker)
+        image = broker.metadata.image
+        broker.replicas.resign()
+        await broker.controller.delete_topics(["t"])
+        await make_topic(broker, "t", ready=False)
+        broker.replicas.resume()
+        await settled(broker)
+        assert directories(broker) == ["0", "delete"]
+        log = broker.logs.get(TopicPartition("t", 0))
+        assert log is not None
+        assert log.topic_id != image.topics["t"].topic_id
+
+    run(tmp_path, story)
