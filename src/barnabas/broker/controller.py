@@ -37,7 +37,7 @@ from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.metadata import config_changes
 from barnabas.metadata.election import campaign, in_office
 from barnabas.metadata.layout import lay_out
-from barnabas.metadata.loading import Loaded, load
+from barnabas.metadata.loading import load
 from barnabas.metadata.membership import DuplicateBroker, register
 from barnabas.metadata.store import (
     BadVersion,
@@ -115,7 +115,7 @@ class Controller:
         self._make_id = make_id
         self._store: MetadataStore | None = None
         self._registration: Registration | None = None
-        self._loaded: Loaded | None = None
+        self._is_loaded = False
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
         self._expired = False
@@ -156,8 +156,7 @@ class Controller:
         async with self._lock:
             await self._open()
             await self.news.skip_settings(self.store)
-            self._loaded = await load(self.store)
-            self.cache.replace(self._loaded.image)
+            await self._load()
             return self.cache.image
 
     async def start(
@@ -177,9 +176,8 @@ class Controller:
         self._listening = listening
         async with self._lock:
             await self._open()
-            if self._loaded is None:
-                self._loaded = await load(self.store)
-                self.cache.replace(self._loaded.image)
+            if not self._is_loaded:
+                await self._load()
             await self._register()
             with contextlib.suppress(NotController):  # a term that ended at once; following looks after it
                 await self._settle()
@@ -319,6 +317,11 @@ class Controller:
         store.watch(FeaturesNode.path, self._news.set)
         await lay_out(store, self._make_id)
 
+    async def _load(self) -> None:
+        """What to know before a controller tells more; in office it is read again."""
+        self.cache.replace((await load(self.store)).image)
+        self._is_loaded = True
+
     async def _check_cluster(self, store: MetadataStore) -> None:
         """Refuse a tree that is not the one this broker was in: its logs would be nobody's there, and be set aside."""
         known = self.cache.image.cluster_id
@@ -429,8 +432,7 @@ class Controller:
         elif office.is_ready:
             await office.follow()
         else:
-            loaded, self._loaded = self._loaded, None
-            await office.take(self.store, registration.broker_id, loaded)
+            await office.take(self.store, registration.broker_id)
 
 
 def _by_topic(answers: Mapping[Key, Answer]) -> dict[str, TopicImage | ApiError]:

@@ -19,6 +19,7 @@ from barnabas.machines.controller.image import NO_LEADER
 from barnabas.machines.controller.machine import ControllerMachine
 from barnabas.machines.controller.requests import Registered
 from barnabas.metadata import config_changes
+from barnabas.metadata.deletions import outdated
 from barnabas.metadata.layout import make_folders, unfinished_deletions
 from barnabas.metadata.loading import load, load_brokers
 from barnabas.metadata.store import NodeError, StoreError
@@ -40,12 +41,13 @@ if TYPE_CHECKING:
     from barnabas.machines.controller.topics import TopicDefaults
     from barnabas.metadata.cache import MetadataCache
     from barnabas.metadata.election import Term
-    from barnabas.metadata.loading import Loaded
     from barnabas.metadata.store import MetadataStore, Operation
 
 logger = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
+_DELETIONS = 100
+"""After how many deleted topics their records are counted."""
 
 
 class Office:
@@ -75,6 +77,7 @@ class Office:
         self._machine: ControllerMachine | None = None
         self._restarted: Mapping[PartitionKey, frozenset[int]] = {}
         """Replicas that were away while nobody was looking: what the tree showed when it was loaded last."""
+        self._deletions = 0
         self._unsettled = False
         """Whether nobody has decided yet about the brokers that came, went or restarted before that."""
         self.term: Term | None = None
@@ -89,15 +92,13 @@ class Office:
         """Whether the tree is known as this term found it."""
         return self._machine is not None
 
-    async def take(self, store: MetadataStore, broker_id: int, loaded: Loaded | None = None) -> None:
-        """Begin to decide; a tree that was `loaded` before the election need not be read again, if nobody wrote."""
+    async def take(self, store: MetadataStore, broker_id: int) -> None:
+        """Begin to decide, by what is read from the tree in this term: what was read before it proves nothing."""
         if self.term is None:
             raise self._not_controller()
         self._store, self._broker_id = store, broker_id
-        if loaded is not None and not _untouched_until(loaded.image, self.term):
-            loaded = None
         try:
-            await self._load(loaded)
+            await self._load()
             self.is_active = True
             await self._decide_about(await load_brokers(store))
         except BaseException:
@@ -152,6 +153,7 @@ class Office:
                 machine.replay(outcome.changes)
             self._publish(machine.image)
             await self._note_settings(outcome.changes)
+            await self._forget_deletions(outcome.changes)
             return dict(outcome.replies)
         raise RequestTimedOut("the metadata tree kept changing: another program writes to it; try again")
 
@@ -208,6 +210,13 @@ class Office:
             ],
         )
 
+    async def _forget_deletions(self, changes: Sequence[Change]) -> None:
+        """Look now and then whether there are too many records of deleted topics."""
+        self._deletions += sum(isinstance(change, TopicChanged) and change.after is None for change in changes)
+        if self._deletions >= _DELETIONS:
+            self._deletions = 0
+            await self._write_operations(await outdated(self._open_store()))
+
     def _not_controller(self) -> NotController:
         return NotController(f"This broker is not the controller; that is broker {self._cache.image.controller_id}.")
 
@@ -227,17 +236,33 @@ class Office:
             for portion in portions(wanted, self.term.guard):
                 await self._open_store().multi(portion)
 
-    async def _load(self, loaded: Loaded | None = None) -> None:
-        """Load the tree, unless it is known, and finish what a predecessor could not."""
+    async def _load(self) -> None:
+        """Load the tree, and finish what a predecessor could not.
+
+        Nobody else writes what a controller writes for as long as the term lasts, so what was read is still true if the
+        term is not over when all of it was.
+        """
         store = self._open_store()
-        loaded = loaded or await load(store)
+        loaded = await load(store)
         if loaded.deleting:
             async for wanted in unfinished_deletions(store, loaded):
                 await self._write_operations(wanted)
             loaded = await load(store)
+        await self._write_operations(await outdated(store))
         await make_folders(store, loaded.image)
+        await self._check_term()
         self._machine = self._new_machine(self._with_what_is_not_stored(loaded.image))
         self._restarted, self._unsettled = loaded.restarted, True
+
+    async def _check_term(self) -> None:
+        """Leave the office if another broker has it. Raises NotController."""
+        if self.term is None:
+            return
+        try:
+            await self._open_store().multi([self.term.guard])
+        except NodeError:
+            self.leave()
+            raise self._not_controller() from None
 
     def _with_what_is_not_stored(self, image: ClusterImage) -> ClusterImage:
         """Who is about to stop, and whose disks failed, as brokers said that have not registered anew since."""
@@ -257,8 +282,3 @@ class Office:
         if self.term is not None:
             image = replace(image, controller_id=self._broker_id, controller_epoch=self.term.epoch)
         return ControllerMachine(image, self._defaults, self._make_id)
-
-
-def _untouched_until(image: ClusterImage, term: Term) -> bool:
-    """Whether nobody was in office, and so nobody wrote, between loading the image and this term."""
-    return image.controller_id == NO_LEADER and image.controller_epoch == term.epoch - 1

@@ -15,6 +15,7 @@ from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.store import StoreUnavailable
 from barnabas.metadata.znodes import (
     ControllerEpochNode,
+    ControllerNode,
     PartitionStateNode,
     ProducerIdsNode,
     TopicNode,
@@ -175,6 +176,66 @@ def test_another_broker_takes_over_when_the_controller_goes(tmp_path: Path) -> N
     asyncio.run(main())
 
 
+def test_office_is_taken_by_what_the_tree_holds_then_and_not_when_the_broker_started(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            reads, go_on = asyncio.Event(), asyncio.Event()
+
+            class SlowOnce(SqliteStore):
+                """Reads that nobody is in office, and is held up before it reads the epoch."""
+
+                async def find(self, path: str) -> Node | None:
+                    if path == ControllerEpochNode.path and not reads.is_set():
+                        reads.set()
+                        await go_on.wait()
+                    return await super().find(path)
+
+            slow = nodes.controller(lambda: SlowOnce(nodes.path))
+            opened = asyncio.create_task(slow.open())
+            await reads.wait()
+            first = await nodes.started(0)
+            go_on.set()
+            await opened
+            await slow.start(registration(1))
+            await until(lambda: set(first.cache.image.brokers) == {0, 1})
+            made = (await first.create_topics([NewTopic("t", 1, 2)]))["t"]
+            assert isinstance(made, TopicImage)
+            await first.stop()
+            await until(lambda: slow.is_active and slow.cache.image.controller_id == 1)
+            assert slow.cache.image.topics["t"].topic_id == made.topic_id
+
+    asyncio.run(main())
+
+
+def test_who_is_replaced_while_it_reads_the_tree_publishes_nothing(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with cluster(tmp_path) as nodes:
+            reads, go_on = asyncio.Event(), asyncio.Event()
+
+            class SlowInOffice(SqliteStore):
+                async def subtree(self, path: str) -> list[Node]:
+                    if await self.find(ControllerNode.path) is not None and not reads.is_set():
+                        reads.set()
+                        await go_on.wait()
+                    return await super().subtree(path)
+
+            slow = nodes.controller(lambda: SlowInOffice(nodes.path))
+            await slow.open()
+            terms: list[int] = []
+            slow.cache.subscribe(lambda delta: terms.append(delta.after.controller_epoch))
+            started = asyncio.create_task(slow.start(registration(1)))
+            await reads.wait()
+            store = await nodes.store()
+            await store.set(ControllerEpochNode.path, b"9")
+            await store.close()
+            go_on.set()
+            await started
+            await until(lambda: terms and slow.is_active)
+            assert set(terms) == {9}
+
+    asyncio.run(main())
+
+
 def test_a_controller_that_was_replaced_can_write_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with cluster(tmp_path) as nodes:
@@ -185,8 +246,7 @@ def test_a_controller_that_was_replaced_can_write_nothing(tmp_path: Path) -> Non
                 await controller.create_topics([NewTopic("t")])
             assert await store.find(TopicNode.path("t")) is None
             await store.close()
-            await until(lambda: controller.is_active)
-            assert controller.cache.image.controller_epoch == 9
+            await until(lambda: controller.is_active and controller.cache.image.controller_epoch == 9)
 
     asyncio.run(main())
 
