@@ -127,10 +127,7 @@ def _batches(log: Log, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]
         if not found.slices:
             return
         for part in found.slices:
-            try:
-                data = part.file.read(part.length, part.position)
-            finally:
-                part.file.release()
+            data = part.file.read(part.length, part.position)
             position = 0
             while position + HEADER_SIZE <= len(data):
                 header = read_header(data, position)

@@ -7,17 +7,23 @@ descriptors: ten thousand partitions fit into a limit of a few thousand.
 Who may use a descriptor:
 
 - A *lease* (acquire, release) holds the file open; any thread may take one. A slice that waits to be sent has a lease.
-- A *pin* is a standing lease for the file that a log appends to, so that an append need not ask the pool. Pins are
-  taken only by the thread that appends (the event loop), and so is room made for them.
+- A *pin* keeps the file open that a log appends to, so that an append need not ask the pool. The pool may take a pin
+  away when descriptors run short, but not while the file's `writing` is set. Whoever writes sets it before looking at
+  `pinned`; the pool clears `pinned` before looking at `writing`. So one of the two always sees the other.
 
-Invariant: a descriptor is closed only when nobody has a lease on it, so no one ever writes to a number that now
-belongs to another file.
+Invariant: a descriptor is closed only when nobody has a lease or a pin on it, and `fd`, the one place that has its
+number, is -1 before it is closed. So no one ever writes to a number that now belongs to another file. A lease that is
+given back twice breaks this for whoever still holds one: the process ends at once (`halt`), since what it would write
+next may land in another partition's file. A kill at any moment loses nothing that was acknowledged.
+
+Descriptors that run out are closed first where nobody uses them, whatever is to be opened; only then is it an error.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import sys
@@ -29,15 +35,34 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import BarnabasError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
     from typing_extensions import Buffer
+
+logger = logging.getLogger(__name__)
 
 _FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
 _OPEN_APPEND: Final = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
 _PINS_SHARE: Final = 0.75
-
+_MOST_HELD: Final = 2
+"""How many times the limit may be open before a slice that is to be sent gets no further file."""
+HALTED: Final = 70
+"""The exit code of a process that could not trust its own descriptors (EX_SOFTWARE)."""
 
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def halt(reason: str) -> NoReturn:
+    """End the process at once, with the stack in its log: going on might write into a wrong file."""
+    logger.critical("%s; the broker ends at once, so that nothing is written to a wrong file", reason, stack_info=True)
+    os._exit(HALTED)
+
+
+class UnknownState(OSError):
+    """Nobody knows what a file holds: a sync failed, whatever a later one says, or half a write cannot be cut off."""
 
 
 class ColdRead(BarnabasError):
@@ -52,17 +77,32 @@ class DirEntry(NamedTuple):
     size: int
 
 
+def _has_no_spare() -> bool:
+    return False
+
+
 class FileSystem:
     """The system calls that storage makes."""
+
+    close_unused: Callable[[], bool] = staticmethod(_has_no_spare)
+    """Closes descriptors that nobody uses; False when there is none. Given by the pool."""
 
     def open(self, path: str, *, create: bool = False) -> int:
         """Open for reading and appending; on a file system that became read-only, for reading."""
         try:
-            return os.open(path, _OPEN_APPEND | (os.O_CREAT if create else 0), 0o644)
+            return self._descriptor(path, _OPEN_APPEND | (os.O_CREAT if create else 0))
         except OSError as error:
             if create or error.errno not in (errno.EROFS, errno.EACCES):
                 raise
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return self._descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _descriptor(self, path: str, flags: int) -> int:
+        try:
+            return os.open(path, flags, 0o644)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS or not self.close_unused():
+                raise
+        return os.open(path, flags, 0o644)
 
     def close(self, fd: int) -> None:
         """Close a descriptor."""
@@ -106,20 +146,32 @@ class FileSystem:
         """Cut the file to `size` bytes."""
         os.ftruncate(fd, size)
 
+    def cut_back(self, fd: int, size: int) -> None:
+        """After a write that failed: cut the file to what it was. Raises UnknownState when that fails, too."""
+        try:
+            self.truncate(fd, size)
+        except OSError as error:
+            raise UnknownState(error.errno, f"{error.strerror}, and half a write could not be cut off") from error
+
     def sync(self, fd: int) -> None:
         """Bring the file's bytes and length to the disk. After a failure the file's state on disk is unknown."""
-        if _FULL_SYNC is not None:
-            fcntl.fcntl(fd, _FULL_SYNC)
-        elif sys.platform == "linux":
-            os.fdatasync(fd)
-        else:
-            os.fsync(fd)
+        try:
+            if _FULL_SYNC is not None:
+                fcntl.fcntl(fd, _FULL_SYNC)
+            elif sys.platform == "linux":
+                os.fdatasync(fd)
+            else:
+                os.fsync(fd)
+        except OSError as error:
+            raise UnknownState(error.errno, error.strerror) from error
 
     def sync_dir(self, path: str) -> None:
         """Bring the directory's names to the disk: new, renamed and removed files."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._descriptor(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise UnknownState(error.errno, error.strerror, path) from error
         finally:
             os.close(fd)
 
@@ -170,7 +222,7 @@ class FileSystem:
 
     def read_file(self, path: str) -> bytes:
         """The whole file; FileNotFoundError when there is none."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = self._descriptor(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             return FileSystem.read(self, fd, os.fstat(fd).st_size, 0)
         finally:
@@ -222,7 +274,7 @@ class FileSystem:
         Two kinds of lock: flock also tells apart two owners in one process, and lockf is the kind that Java takes, so
         a Kafka on the same directory is kept out, too.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = self._descriptor(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -237,33 +289,36 @@ class FileSystem:
 class FileHandle:
     """A file that is opened when needed, through its pool."""
 
-    __slots__ = ("_closing", "_fd", "_leases", "_pool", "path", "pinned_fd", "revoked")
+    __slots__ = ("_closing", "_leases", "_pool", "fd", "path", "pinned", "revoked", "writing")
 
     def __init__(self, pool: FilePool, path: str) -> None:
         self._pool = pool
-        self._fd = -1
         self._leases = 0
         self._closing = False
         self.path = path
-        self.pinned_fd = -1
+        self.fd = -1
+        """The descriptor, -1 when the file is not open; to be used while a lease or pin is held."""
+        self.pinned = False
+        """Whether the file stays open without a lease, until the pool needs the descriptor."""
+        self.writing = False
+        """Set by whoever uses the pinned descriptor, for that time: the pool does not take the pin away then."""
         self.revoked = False
         """The file was cut after this handle was given out: slices of it must not be sent any more."""
-
-    @property
-    def fd(self) -> int:
-        """The descriptor; meaningful while a lease is held."""
-        return self._fd
 
     def acquire(self) -> int:
         """Hold the file open and return its descriptor; every acquire() needs a release()."""
         return self._pool.acquire(self)
 
+    def lease(self) -> bool:
+        """As acquire(), for as long as a client takes to read: False, and nothing is held, if too many files are."""
+        return self._pool.lease(self)
+
     def release(self) -> None:
-        """Give a lease back."""
+        """Give a lease back. The process ends if there is none."""
         self._pool.release(self)
 
     def pin(self) -> int:
-        """A standing lease for appending; `pinned_fd` is the descriptor until the pool takes the pin away."""
+        """Keep the file open for appending, until the pool takes the pin away; returns the descriptor."""
         return self._pool.pin(self)
 
     def unpin(self) -> None:
@@ -288,7 +343,6 @@ class FileHandle:
 
     def close(self) -> None:
         """Close the file as soon as the last lease is given back; a later acquire() opens it anew."""
-        self.unpin()
         self._pool.close(self)
 
 
@@ -299,10 +353,11 @@ class FilePool:
         self.files = files
         self._limit = max(limit, 8)
         self._max_pins = int(self._limit * _PINS_SHARE)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what is opened under it may need a descriptor that the pool can spare
         self._idle: OrderedDict[FileHandle, None] = OrderedDict()
         self._open = 0
         self._pins: OrderedDict[FileHandle, None] = OrderedDict()
+        files.close_unused = self.close_unused
 
     @property
     def open_count(self) -> int:
@@ -316,27 +371,55 @@ class FilePool:
     def acquire(self, handle: FileHandle) -> int:
         """See FileHandle.acquire."""
         with self._lock:
-            return self._acquire(handle)
+            if handle.fd < 0:
+                self._open_file(handle)
+            elif not handle._leases and not handle.pinned:
+                del self._idle[handle]
+            handle._leases += 1
+            return handle.fd
+
+    def lease(self, handle: FileHandle) -> bool:
+        """See FileHandle.lease."""
+        with self._lock:
+            if handle.fd < 0 and self._open - len(self._idle) >= _MOST_HELD * self._limit:
+                return False
+            try:
+                self.acquire(handle)
+            except OSError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS:
+                    raise
+                return False
+            return True
 
     def release(self, handle: FileHandle) -> None:
         """See FileHandle.release."""
         with self._lock:
-            self._release(handle)
+            if handle._leases <= 0:
+                halt(f"a lease on {handle.path} was given back that nobody holds")
+            handle._leases -= 1
+            self._rest(handle)
 
     def pin(self, handle: FileHandle) -> int:
         """See FileHandle.pin."""
         with self._lock:
-            if handle.pinned_fd < 0:
+            if not handle.pinned:
                 if len(self._pins) >= self._max_pins:
-                    self._unpin(next(iter(self._pins)))
-                handle.pinned_fd = self._acquire(handle)
+                    self._take_pins(1)
+                if handle.fd < 0:
+                    self._open_file(handle)
+                elif not handle._leases:
+                    del self._idle[handle]
+                handle.pinned = True
                 self._pins[handle] = None
-            return handle.pinned_fd
+            return handle.fd
 
     def unpin(self, handle: FileHandle) -> None:
         """See FileHandle.unpin."""
         with self._lock:
-            self._unpin(handle)
+            if handle.pinned:
+                handle.pinned = False
+                del self._pins[handle]
+                self._rest(handle)
 
     def rename(self, handle: FileHandle, path: str) -> None:
         """Rename the file; whoever opens the handle finds it, before and after."""
@@ -347,61 +430,66 @@ class FilePool:
     def close(self, handle: FileHandle) -> None:
         """See FileHandle.close."""
         with self._lock:
-            if handle._fd < 0:
+            self.unpin(handle)
+            if handle.fd < 0:
                 return
-            if handle._leases == 0:
+            if handle._leases:
+                handle._closing = True
+            else:
                 del self._idle[handle]
                 self._close(handle)
-            else:
-                handle._closing = True
 
     def close_idle(self) -> None:
         """Close every file that nobody holds."""
         with self._lock:
-            for handle in list(self._pins):
-                self._unpin(handle)
-            self._close_unused()
+            self._take_pins(len(self._pins))
+            self._close_idle()
 
-    def _close_unused(self) -> None:
+    def close_unused(self) -> bool:
+        """Descriptors have run out: close what nobody uses, or else take pins away; False when that brought none."""
+        with self._lock:
+            if not self._idle:
+                self._take_pins(max(len(self._pins) // 2, 1))
+            found = bool(self._idle)
+            self._close_idle()
+            return found
+
+    def _open_file(self, handle: FileHandle) -> None:
+        while self._open >= self._limit and self._idle:
+            self._close(self._idle.popitem(last=False)[0])
+        handle.fd = self.files.open(handle.path)
+        handle._closing = False
+        self._open += 1
+
+    def _rest(self, handle: FileHandle) -> None:
+        """A lease or pin is gone: if it was the last, the descriptor may be closed."""
+        if handle._leases or handle.pinned:
+            return
+        if handle._closing:
+            self._close(handle)
+        else:
+            self._idle[handle] = None
+
+    def _take_pins(self, count: int) -> None:
+        """Take the oldest pins away, but from nobody who is writing."""
+        for handle in list(self._pins):
+            if count <= 0:
+                return
+            handle.pinned = False
+            if handle.writing:  # it may have seen its pin just before
+                handle.pinned = True
+                continue
+            del self._pins[handle]
+            self._rest(handle)
+            count -= 1
+
+    def _close_idle(self) -> None:
         while self._idle:
             self._close(self._idle.popitem(last=False)[0])
 
-    def _acquire(self, handle: FileHandle) -> int:
-        if handle._fd < 0:
-            self._make_room()
-            try:
-                handle._fd = self.files.open(handle.path)
-            except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS or not self._idle:
-                    raise
-                self._close_unused()
-                handle._fd = self.files.open(handle.path)
-            handle._closing = False
-            self._open += 1
-        elif handle._leases == 0:
-            del self._idle[handle]
-        handle._leases += 1
-        return handle._fd
-
-    def _release(self, handle: FileHandle) -> None:
-        handle._leases -= 1
-        if handle._leases == 0:
-            if handle._closing:
-                self._close(handle)
-            else:
-                self._idle[handle] = None
-
-    def _unpin(self, handle: FileHandle) -> None:
-        if handle.pinned_fd >= 0:
-            del self._pins[handle]
-            handle.pinned_fd = -1
-            self._release(handle)
-
-    def _make_room(self) -> None:
-        while self._open >= self._limit and self._idle:
-            self._close(self._idle.popitem(last=False)[0])
-
     def _close(self, handle: FileHandle) -> None:
-        fd, handle._fd = handle._fd, -1
+        if handle._leases or handle.pinned:
+            halt(f"{handle.path} was to be closed, but is in use")
+        fd, handle.fd = handle.fd, -1
         self._open -= 1
         self.files.close(fd)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.files import FileHandle, FilePool
     from barnabas.storage.runs import Run
+    from barnabas.storage.txn_index import AbortedTransaction
 
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
@@ -231,36 +232,53 @@ class Segment:
         largest = self.largest_timestamp.timestamp
         return largest if largest >= 0 else self._files.modified_ms(self.file.path)
 
-    def write(self, batch: memoryview, size: int, start: int, last_offset: int, max_timestamp: int) -> None:
+    def write(
+        self,
+        batch: memoryview,
+        size: int,
+        start: int,
+        last_offset: int,
+        max_timestamp: int,
+        aborted: AbortedTransaction | None = None,
+    ) -> None:
         """Append one batch of `size` bytes that ends at `last_offset`, as the first at or after offset `start`.
 
-        After an OSError the segment is what it was before, unless cutting the file failed, too.
+        `aborted` is the transaction that the batch ends, for the transaction index. After an OSError the segment is
+        what it was before, unless that is UnknownState.
         """
-        self._put(batch, size)
+        self._put(batch, size, aborted)
         self._note(size, start, last_offset, max_timestamp)
 
     def write_run(self, data: memoryview, run: Run, start: int) -> None:
         """Append several batches, which lie one behind the other in `data`, with one call to the system."""
-        self._put(data[: run.size], run.size)
+        self._put(data[: run.size], run.size, None)
         for base_offset, length, _, _, _, _, delta, _, max_timestamp, *_ in run.headers:
             last_offset = base_offset + delta
             self._note(length + LOG_OVERHEAD, start, last_offset, max_timestamp)
             start = last_offset + 1
 
-    def _put(self, data: memoryview, size: int) -> None:
-        fd = self.file.pinned_fd
-        if fd < 0:
-            fd = self.file.pin()
+    def _put(self, data: memoryview, size: int, aborted: AbortedTransaction | None) -> None:
+        """Write to the files. What can fail is done here, so that `_note` cannot, and is undone if something does."""
+        if self._largest is None:
+            self._largest = self.time_index.last()
+        file = self.file
+        file.writing = True  # before looking at its pin: from here on the pool leaves the descriptor open
         try:
+            fd = file.fd if file.pinned else file.pin()
             if self.offset_index.block_full:
                 self.offset_index.write()
                 self.time_index.write()
-            written = self._append(fd, data)
-            if written != size:
-                self._files.append_all(fd, data[written:])
-        except OSError:
-            self._files.truncate(fd, self.size)
-            raise
+            try:
+                written = self._append(fd, data)
+                if written != size:
+                    self._files.append_all(fd, data[written:])
+                if aborted is not None:
+                    self.txn_index.append(aborted)
+            except BaseException:
+                self._files.cut_back(fd, self.size)
+                raise
+        finally:
+            file.writing = False
 
     def _note(self, size: int, start: int, last_offset: int, max_timestamp: int) -> None:
         """A batch was put at the segment's end."""

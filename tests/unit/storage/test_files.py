@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import errno
+import itertools
 import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.storage.files import FilePool, FileSystem
+from barnabas.storage.files import HALTED, FilePool, FileSystem
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from barnabas.storage.files import FileHandle
 
 
@@ -80,12 +85,137 @@ def test_leases_may_go_over_the_limit(pool: FilePool, tmp_path: Path) -> None:
 def test_pins_are_few_and_the_oldest_goes_first(pool: FilePool, tmp_path: Path) -> None:
     made = handles(pool, tmp_path, 10)
     for handle in made:
-        assert handle.pin() == handle.pinned_fd >= 0
-    assert [handle.pinned_fd >= 0 for handle in made] == [False] * 4 + [True] * 6
+        assert handle.pin() == handle.fd >= 0
+    assert [handle.pinned for handle in made] == [False] * 4 + [True] * 6
     made[9].close()
     assert made[9].fd < 0
     pool.close_idle()
     assert pool.open_count == 0
+
+
+def test_a_pinned_file_is_never_idle(pool: FilePool, tmp_path: Path) -> None:
+    pinned, *others = handles(pool, tmp_path, 30)
+    fd = pinned.pin()
+    pinned.read(1, 0)
+    for handle in others:
+        handle.read(1, 0)
+    assert pinned.fd == fd
+    assert is_open(fd)
+    pool.close_idle()
+    assert (pinned.fd, pinned.pinned) == (-1, False)
+
+
+def test_no_pin_is_taken_from_somebody_who_writes(pool: FilePool, tmp_path: Path) -> None:
+    made = handles(pool, tmp_path, 20)
+    made[0].writing = True
+    fd = made[0].pin()
+    for handle in made[1:]:
+        handle.pin()
+    assert (made[0].fd, made[0].pinned) == (fd, True)
+    assert is_open(fd)
+    made[0].writing = False
+    pool.close_idle()
+    assert pool.open_count == 0
+
+
+@pytest.mark.parametrize("leases", [0, 1])
+def test_a_lease_that_nobody_holds_ends_the_process_when_it_is_given_back(tmp_path: Path, leases: int) -> None:
+    story = (
+        "import sys; from barnabas.storage.files import FilePool, FileSystem\n"
+        "handle = FilePool(FileSystem(), 8).handle(sys.argv[1])\n"
+        "handle.pin()\n"
+        f"for _ in range({leases}): handle.acquire()\n"
+        f"for _ in range({leases} + 1): handle.release()\n"
+    )
+    path = tmp_path / "file"
+    path.touch()
+    ended = subprocess.run([sys.executable, "-c", story, str(path)], capture_output=True, text=True, check=False)
+    assert ended.returncode == HALTED
+    assert f"a lease on {path} was given back that nobody holds" in ended.stderr
+
+
+class FewDescriptors(FileSystem):
+    """A system that gives a process so many descriptors."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.open_now = 0
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """Open a file, if there is a descriptor for it."""
+        if self.open_now >= self.most and not self.close_unused():
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        self.open_now += 1
+        return super().open(path, create=create)
+
+    def close(self, fd: int) -> None:
+        """Close a descriptor."""
+        self.open_now -= 1
+        super().close(fd)
+
+
+def test_what_nobody_uses_is_closed_when_descriptors_run_out(tmp_path: Path) -> None:
+    files = FewDescriptors(5)
+    pool = FilePool(files, 20)
+    for handle in handles(pool, tmp_path, 10):
+        assert handle.read(7, 0) == b"content"
+    files.write_file(str(tmp_path / "another"), b"content")
+    for handle in handles(pool, tmp_path, 10):
+        handle.pin()
+    files.sync_file(str(tmp_path / "another"))
+    pool.close_idle()
+    assert files.open_now == 0
+
+
+def test_a_slice_gets_no_file_where_too_many_are_held(pool: FilePool, tmp_path: Path) -> None:
+    made = handles(pool, tmp_path, 20)
+    assert [handle.lease() for handle in made] == [True] * 16 + [False] * 4
+    assert made[0].lease()
+    assert made[19].read(7, 0) == b"content"
+    for handle in (*made[:16], made[0]):
+        handle.release()
+    assert made[19].lease()
+    made[19].release()
+    pool.close_idle()
+    assert pool.open_count == 0
+
+
+def test_a_slice_gets_no_file_where_the_system_has_none(tmp_path: Path) -> None:
+    pool = FilePool(FewDescriptors(3), 20)
+    made = handles(pool, tmp_path, 5)
+    assert [handle.lease() for handle in made] == [True, True, True, False, False]
+    for handle in made[:3]:
+        handle.release()
+    assert made[4].lease()
+    made[4].release()
+    pool.close_idle()
+
+
+def test_writers_and_a_pool_that_takes_their_pins_never_meet_in_a_wrong_file(tmp_path: Path) -> None:
+    pool = FilePool(FileSystem(), 8)
+    made = handles(pool, tmp_path, 12)
+    until = time.monotonic() + 0.3
+
+    def write(own: list[FileHandle]) -> None:
+        for handle in itertools.cycle(own):
+            if time.monotonic() > until:
+                return
+            handle.writing = True
+            fd = handle.fd if handle.pinned else handle.pin()
+            os.write(fd, handle.path.encode() + b"\n")
+            handle.writing = False
+
+    def squeeze() -> None:
+        while time.monotonic() < until:
+            pool.close_unused()
+
+    with ThreadPoolExecutor(5) as threads:
+        done = [threads.submit(write, made[start::4]) for start in range(4)] + [threads.submit(squeeze)]
+    assert [each.exception() for each in done] == [None] * 5
+    pool.close_idle()
+    for number, handle in enumerate(made):
+        written = Path(handle.path).read_text().removeprefix(f"content {number}")
+        assert set(written.splitlines()) == {handle.path}
 
 
 def test_a_renamed_file_is_found(pool: FilePool, tmp_path: Path) -> None:
