@@ -1,6 +1,9 @@
 """The part of a log that grows: batches get their place, and are written to the active segment.
 
-The log in memory never holds what is not in the file: a batch whose write failed is cut off again.
+The log in memory never holds what is not in the file, nor the file what is not in memory. What can fail when a batch is
+written is done before its write, or undone with it (`Segment.write`); what is noted after the write, until the new end
+offset, only changes memory. Should that fail nevertheless, nothing more is written to the directory until its logs were
+read again: the next batch would get an offset that the file has already.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from barnabas.protocol.records.batch import (
 from barnabas.storage.durability import DurableLog
 from barnabas.storage.producer_state import MAX_SEQUENCE, Duplicate
 from barnabas.storage.recall import recall
-from barnabas.storage.replaying import replay
+from barnabas.storage.replaying import aborted_by, replay
 from barnabas.storage.runs import Run, read_run, run_of
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.storage.segments import MARK_MS, Segments
@@ -103,15 +106,22 @@ class GrowingLog(DurableLog):
             try:
                 if not segment.has_room(size, last, timestamp):
                     segment = self._segment_for(segments, base, size, last, timestamp, now_ms)
-                segment.write(batch, size, base, last, timestamp)
+                if attributes & CONTROL:
+                    self._write_control(segment, BatchHeader._make(header)._replace(base_offset=base), batch)
+                else:
+                    segment.write(batch, size, base, last, timestamp)
             except OSError as error:
                 raise store.fail(error, f"writing to {self._path}") from error
-            if leader_epoch > self._epochs.latest:
-                self._begin_epoch(leader_epoch, base)
-            if producer is not None:
-                producer.add((sequence + delta) & MAX_SEQUENCE, last, delta, timestamp)
-            elif producer_id >= 0:
-                self._note_producer(segment, BatchHeader._make(header)._replace(base_offset=base), batch)
+            try:
+                if leader_epoch > self._epochs.latest:
+                    self._begin_epoch(leader_epoch, base)
+                if producer is not None:
+                    producer.add((sequence + delta) & MAX_SEQUENCE, last, delta, timestamp)
+                elif producer_id >= 0:
+                    self._note_producer(segment, BatchHeader._make(header)._replace(base_offset=base), batch)
+            except BaseException as error:
+                store.distrust(f"{self._path} has a batch at offset {base} that could not be noted: {error!r}")
+                raise
             self.log_end_offset = last + 1
             return tuple.__new__(AppendInfo, (base, last, append_time, self.log_start_offset, False))
 
@@ -141,10 +151,12 @@ class GrowingLog(DurableLog):
         with self._lock, self._store.writing(f"writing to {self._path}"):
             if now_ms - segments.marked_ms > MARK_MS:
                 segments.mark(now_ms)
-            if run.fits(segments.active):
-                self._append_run(segments.active, run, view)
-            else:
-                for header in run.headers:
+            for part in run.parts():
+                if part.fits(segments.active):
+                    self._append_run(segments.active, part, view)
+                    view = view[part.size :]
+                    continue
+                for header in part.headers:
                     segment = self._place(segments, header, now_ms)
                     self._append_run(segment, run_of(header), view)
                     view = view[header.size :]
@@ -157,21 +169,33 @@ class GrowingLog(DurableLog):
         return self._segment_for(segments, base, header.size, last, header.max_timestamp, now_ms)
 
     def _append_run(self, segment: Segment, run: Run, data: memoryview) -> None:
-        """Write the batches at the front of `data`."""
-        segment.write_run(data, run, self.log_end_offset)
+        """Write the batches at the front of `data`; a control batch comes by itself."""
+        if run.has_control:
+            self._write_control(segment, run.headers[0], data[: run.size])
+        else:
+            segment.write_run(data, run, self.log_end_offset)
         position = 0
-        for header in run.headers:
-            if header.leader_epoch > self._epochs.latest:
-                self._begin_epoch(header.leader_epoch, header.base_offset)
-            end = position + header.batch_length + LOG_OVERHEAD
-            self._note_producer(segment, header, data[position:end])
-            position = end
+        try:
+            for header in run.headers:
+                if header.leader_epoch > self._epochs.latest:
+                    self._begin_epoch(header.leader_epoch, header.base_offset)
+                end = position + header.batch_length + LOG_OVERHEAD
+                self._note_producer(segment, header, data[position:end])
+                position = end
+        except BaseException as error:
+            self._store.distrust(f"{self._path} has batches up to {run.last_offset} that could not be noted: {error!r}")
+            raise
         self.log_end_offset = run.last_offset + 1
+
+    def _write_control(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
+        """Write a control batch, and where it aborts a transaction, that into the index: both or neither."""
+        aborted = aborted_by(self._producers, header, bytes(batch[HEADER_SIZE:]))
+        segment.write(batch, header.size, self.log_end_offset, header.last_offset, header.max_timestamp, aborted)
 
     def _note_producer(self, segment: Segment, header: BatchHeader, batch: memoryview) -> None:
         """A batch, of a producer, of its transaction, or the marker that ends one, was written to `segment`."""
         payload = bytes(batch[HEADER_SIZE:]) if header.is_control else b""
-        ended = replay(self._producers, header, payload, segment.txn_index)
+        ended = replay(self._producers, header, payload, None)
         if ended is not None:
             self._forget_ended(self.high_watermark)
             self._ended.append(ended)

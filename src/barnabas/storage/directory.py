@@ -1,8 +1,14 @@
 """One log directory (an entry of log.dirs): its lock, its checkpoints, whether it can still be written to.
 
-A directory fails alone. After a write or a sync that did not succeed, nobody knows what is on the disk, so nothing more
-is written there, no later sync is believed, and the next start reads the logs again. What was acknowledged before stays
-readable.
+A directory fails alone, and then takes no more writes; what was acknowledged stays readable. How it comes back depends
+on what is known of its files:
+
+    full       a write found no room (ENOSPC, EDQUOT), and what it had written was cut off again: memory and files
+               agree. It comes back by itself once something can be written and synced there again
+    doubtful   any other failure of the disk, a sync that failed, or a change that broke off half-way: nobody knows what
+               is on the disk, so no later sync is believed. Its logs must be read again from their recovery points
+
+A want of descriptors is nothing that the disk did: what could not be done is undone, and may be tried again.
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
-from barnabas.storage.files import OUT_OF_DESCRIPTORS
+from barnabas.storage.files import NO_ROOM, OUT_OF_DESCRIPTORS, UnknownState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -57,23 +63,42 @@ class LogDirectory:
         """Has something done soon, in another thread."""
         self.failed: str | None = None
         """Why nothing more is written here."""
+        self.doubtful = False
+        """Whether it has failed in a way that only reading its logs again mends."""
         self.loaded = False
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: int | None = None
         self._trash: deque[Trash] = deque()
 
-    def fail(self, error: OSError, doing: str) -> StorageFailed:
-        """Stop writing here; returns the error to raise. A want of descriptors is nothing that the disk did."""
+    def fail(self, error: OSError, doing: str, *, undone: bool = True) -> StorageFailed:
+        """Stop writing here; returns the error to raise. `undone`: what was begun left no trace."""
         reason = f"{doing} failed: {error.strerror or error}"
-        if self.failed is None and error.errno not in OUT_OF_DESCRIPTORS:
+        if not undone or isinstance(error, UnknownState):
+            self.distrust(reason)
+        elif error.errno in NO_ROOM:
+            if self.failed is None:
+                self.failed = reason
+                logger.error(
+                    "log directory %s takes no more writes: %s; what was acknowledged stays readable. Free space: it "
+                    "is used again once it has room",
+                    self.path,
+                    reason,
+                )
+        elif error.errno not in OUT_OF_DESCRIPTORS:
+            self.distrust(reason)
+        return StorageFailed(f"log directory {self.path}: {reason}")
+
+    def distrust(self, reason: str) -> None:
+        """Stop writing here, until the logs were read again."""
+        if not self.doubtful:
+            self.doubtful = True
             self.failed = reason
             logger.error(
-                "log directory %s takes no more writes: %s; what was acknowledged stays readable; repair the disk "
-                "or free space, then restart",
+                "log directory %s takes no more writes: %s; what was acknowledged stays readable; repair the disk, "
+                "then restart",
                 self.path,
                 reason,
             )
-        return StorageFailed(f"log directory {self.path}: {reason}")
 
     def check_writable(self) -> None:
         """Raise StorageFailed when the directory has failed."""
@@ -81,13 +106,16 @@ class LogDirectory:
             raise StorageFailed(f"log directory {self.path} takes no more writes: {self.failed}")
 
     @contextmanager
-    def writing(self, doing: str) -> Iterator[None]:
-        """Do something that writes: not if the directory has failed, and if it fails, so has the directory."""
+    def writing(self, doing: str, *, undone: bool = True) -> Iterator[None]:
+        """Do something that writes: not if the directory has failed, and if it fails, so has the directory.
+
+        `undone`: whether what breaks off leaves memory and files as they were, or as if less had been asked for.
+        """
         self.check_writable()
         try:
             yield
         except OSError as error:
-            raise self.fail(error, doing) from error
+            raise self.fail(error, doing, undone=undone) from error
 
     def prepare(self) -> None:
         """Make the directory if need be, and lock it."""

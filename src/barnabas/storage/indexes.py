@@ -93,7 +93,11 @@ class _Index:
         try:
             if self._size != on_file * self._entry.size:
                 self._files.truncate(fd, on_file * self._entry.size)
-            self._files.append_all(fd, data)
+            try:
+                self._files.append_all(fd, data)
+            except BaseException:
+                self._files.cut_back(fd, on_file * self._entry.size)
+                raise
         finally:
             self.file.release()
         self._last_key = self._keys[-1]
@@ -295,9 +299,12 @@ class TimeIndex(_Index):
         return (-1, self.base_offset) if found is None else (found[0], self.base_offset + found[1])
 
     def last(self) -> tuple[int, int]:
-        """Timestamp and offset of the last entry; (-1, base) when there is none."""
+        """Timestamp and offset of the last entry; (-1, base) when there is none. Reads the file the first time."""
         found = self._last()
-        return (-1, self.base_offset) if found is None else (found[0], self.base_offset + found[1])
+        last = (-1, self.base_offset) if found is None else (found[0], self.base_offset + found[1])
+        if self._last_timestamp is None:
+            self._last_timestamp = last[0]
+        return last
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries that speak of `offset` or later ones."""

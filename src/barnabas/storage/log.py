@@ -111,7 +111,7 @@ class Log(GrowingLog):
     def truncate_to(self, offset: int) -> None:
         """Cut everything from `offset` on; a batch that holds it goes as a whole. Slices that wait are revoked."""
         segments = self._open()
-        with self._lock, self._store.writing(f"cutting {self._path}"):
+        with self._lock, self._store.writing(f"cutting {self._path}", undone=False):
             if offset < segments.all[0].base_offset:
                 self._truncate_fully(segments, offset)
             elif offset < self.log_end_offset:
@@ -138,7 +138,7 @@ class Log(GrowingLog):
     def truncate_fully(self, start_offset: int) -> None:
         """Drop everything and start again at `start_offset`."""
         segments = self._open()
-        with self._lock, self._store.writing(f"cutting {self._path}"):
+        with self._lock, self._store.writing(f"cutting {self._path}", undone=False):
             self._truncate_fully(segments, start_offset)
 
     def _truncate_fully(self, segments: Segments, start_offset: int) -> None:
@@ -170,18 +170,20 @@ class Log(GrowingLog):
         Returns how many were removed. Waits for renames; runs in a thread.
         """
         segments = self._open()
-        with self._lock, self._store.writing(f"removing segments of {self._path}"):
+        with self._lock:
             if self._closed or self.truncations != expired.truncations:
                 return 0
             if expired.count >= len(segments.all) and self.log_end_offset == expired.end_offset:
-                self._roll(segments, self.log_end_offset, now_ms)
+                with self._store.writing(f"writing to {self._path}"):
+                    self._roll(segments, self.log_end_offset, now_ms)
             count = min(expired.count, len(segments.all) - 1)
             if count > 0:
-                bases = [segment.base_offset for segment in segments.all[:count]]
-                segments.remove_first(count)
-                for base in bases:
-                    self._snapshots.remove(base)
-                self._move_start(segments.all[0].base_offset)
+                with self._store.writing(f"removing segments of {self._path}", undone=False):
+                    bases = [segment.base_offset for segment in segments.all[:count]]
+                    segments.remove_first(count)
+                    for base in bases:
+                        self._snapshots.remove(base)
+                    self._move_start(segments.all[0].base_offset)
             return count
 
     def is_as_planned(self, old: Sequence[Segment], truncations: int) -> bool:

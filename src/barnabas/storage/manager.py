@@ -431,7 +431,10 @@ class LogManager:
                 return
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(_FLUSH_THREADS, "barnabas-flush")
-            self._executor.submit(work)
+            try:
+                self._executor.submit(work)
+            except RuntimeError as error:  # it is in the queue nevertheless, and done by the next thread that starts
+                logger.error("what is to be synced has to wait: %s", error)
 
     def flush_due(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms has passed. Runs in a thread."""

@@ -265,9 +265,13 @@ class ProducerStates:
         aborted = marker.type is ControlType.ABORT
         return CompletedTransaction(header.producer_id, first_offset, header.base_offset, aborted)
 
-    def first_open_transaction(self) -> int | None:
-        """The first offset of the oldest open transaction."""
-        return next(iter(self._open.values()), None)
+    def open_since(self, producer_id: int) -> int | None:
+        """The first offset of a producer's open transaction; None if it has none."""
+        return self._open.get(producer_id)
+
+    def first_open_transaction(self, *, but: int | None = None) -> int | None:
+        """The first offset of the oldest open transaction, those of the producer `but` left out."""
+        return next((first for producer_id, first in self._open.items() if producer_id != but), None)
 
     def expire(self, before_ms: int) -> None:
         """Forget producers that wrote nothing since `before_ms` and have no open transaction."""

@@ -14,6 +14,7 @@ from barnabas.storage.txn_index import AbortedTransaction
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from barnabas.protocol.records.control import EndOfTransaction
     from barnabas.storage.producer_state import CompletedTransaction
     from barnabas.storage.segment import Segment
     from barnabas.storage.txn_index import TransactionIndex
@@ -76,12 +77,24 @@ def _batches(segments: Sequence[Segment], offset: int, end_offset: int) -> Itera
             yield segment, position, header
 
 
+def aborted_by(states: ProducerStates, header: BatchHeader, payload: bytes) -> AbortedTransaction | None:
+    """The transaction that a control batch would abort, if it came next; changes nothing. Raises InvalidRecord."""
+    marker = _read_marker(header, payload)
+    first_offset = states.open_since(header.producer_id)
+    if marker is None or marker.type is not ControlType.ABORT or first_offset is None:
+        return None
+    stable = states.first_open_transaction(but=header.producer_id)
+    stable = header.base_offset + 1 if stable is None else stable
+    return AbortedTransaction(header.producer_id, first_offset, header.base_offset, stable)
+
+
 def replay(
     states: ProducerStates, header: BatchHeader, payload: bytes, txn_index: TransactionIndex | None
 ) -> CompletedTransaction | None:
     """Note a batch of the log in the producer state; `payload` is only looked at in control batches.
 
-    Returns the transaction that the batch ends, if it does.
+    Returns the transaction that the batch ends, if it does. Where there is a `txn_index`, it is noted there, if it was
+    aborted. Without one nothing is written.
     """
     ended = None
     base_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
@@ -98,14 +111,19 @@ def replay(
 def _replay_control(
     states: ProducerStates, header: BatchHeader, payload: bytes, txn_index: TransactionIndex | None
 ) -> CompletedTransaction | None:
-    if header.record_count == 0:
+    marker = _read_marker(header, payload)
+    if marker is None:
+        return None
+    if txn_index is not None and (aborted := aborted_by(states, header, payload)) is not None:
+        txn_index.append(aborted)
+    return states.end_transaction(header, marker)
+
+
+def _read_marker(header: BatchHeader, payload: bytes) -> EndOfTransaction | None:
+    """The end of a transaction in a control batch; None for a control batch of another kind."""
+    if header.producer_id < 0 or header.record_count == 0:
         return None
     record = next(read_records(payload, header.record_count))
     if control_type(record.key) not in (ControlType.ABORT, ControlType.COMMIT):
         return None
-    ended = states.end_transaction(header, read_marker(record))
-    if ended is not None and ended.aborted and txn_index is not None:
-        stable = states.first_open_transaction()
-        stable = ended.last_offset + 1 if stable is None else stable
-        txn_index.append(AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable))
-    return ended
+    return read_marker(record)

@@ -6,14 +6,15 @@ many. They are gone over once before anything is written, since the time that fo
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.model.errors import CorruptMessage, OffsetOutOfRange
-from barnabas.protocol.records.batch import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from barnabas.protocol.records.batch import CONTROL, CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
 from barnabas.protocol.records.checksum import crc32c
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from barnabas.model.ids import TopicPartition
     from barnabas.storage.segment import Segment
@@ -27,6 +28,21 @@ class Run(NamedTuple):
     """Bytes of all."""
     last_offset: int
     max_timestamp: int
+    has_control: bool
+
+    def parts(self) -> Iterator[Run]:
+        """The batches in runs that can be written at once: a control batch by itself.
+
+        What a marker ends depends on the batches before it, and must be known when it is written.
+        """
+        if not self.has_control:
+            yield self
+            return
+        for is_control, headers in groupby(self.headers, lambda header: header.is_control):
+            if is_control:
+                yield from map(run_of, headers)
+            else:
+                yield _run_of_all(list(headers))
 
     def fits(self, segment: Segment) -> bool:
         """Whether all batches surely belong into this segment; if not, each must be looked at for itself."""
@@ -37,7 +53,12 @@ class Run(NamedTuple):
 
 def run_of(header: BatchHeader) -> Run:
     """A batch by itself."""
-    return Run((header,), header.size, header.last_offset, header.max_timestamp)
+    return Run((header,), header.size, header.last_offset, header.max_timestamp, header.is_control)
+
+
+def _run_of_all(headers: Sequence[BatchHeader]) -> Run:
+    size = sum(header.size for header in headers)
+    return Run(headers, size, headers[-1].last_offset, max(header.max_timestamp for header in headers), False)
 
 
 def read_run(data: memoryview, end_offset: int, tp: TopicPartition) -> Run | None:
@@ -47,10 +68,10 @@ def read_run(data: memoryview, end_offset: int, tp: TopicPartition) -> Run | Non
     OffsetOutOfRange if one cannot follow what is before it.
     """
     headers: list[BatchHeader] = []
-    position, size, latest = 0, len(data), -1
+    position, size, latest, flags = 0, len(data), -1, 0
     while position + HEADER_SIZE <= size:
         header = BatchHeader._make(HEADER.unpack_from(data, position))
-        base_offset, length, _, magic, crc, _, delta, _, max_timestamp, *_ = header
+        base_offset, length, _, magic, crc, attributes, delta, _, max_timestamp, *_ = header
         end = position + LOG_OVERHEAD + length
         if magic != MAGIC or length < HEADER_SIZE - LOG_OVERHEAD:
             raise CorruptMessage(f"the leader sent a batch of format {magic} and {length} bytes")
@@ -63,6 +84,7 @@ def read_run(data: memoryview, end_offset: int, tp: TopicPartition) -> Run | Non
         end_offset = base_offset + delta + 1
         if max_timestamp > latest:
             latest = max_timestamp
+        flags |= attributes
         headers.append(header)
         position = end
-    return Run(headers, position, end_offset - 1, latest) if headers else None
+    return Run(headers, position, end_offset - 1, latest, bool(flags & CONTROL)) if headers else None

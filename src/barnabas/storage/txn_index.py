@@ -77,11 +77,16 @@ class TransactionIndex:
         return data[: len(data) - len(data) % _ENTRY.size]
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add an entry."""
+        """Add an entry. After an OSError the index is what it was before, unless that is UnknownState."""
         entry = _ENTRY.pack(_VERSION, *aborted)
         fd = self._files.open(self.path, create=True)
         try:
+            if self._files.size(fd) > self._size:  # half an entry, which a crash left
+                self._files.truncate(fd, self._size)
             self._files.append_all(fd, entry)
+        except BaseException:
+            self._files.cut_back(fd, self._size)
+            raise
         finally:
             self._files.close(fd)
         if len(self._data) == self._size:
