@@ -80,6 +80,33 @@ def test_a_fetch_waits_until_there_is_as_much_as_it_wants(tmp_path: Path) -> Non
     run(tmp_path, story)
 
 
+def test_what_there_are_no_descriptors_for_is_left_for_the_next_fetch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", partitions=3)
+        for index in range(3):
+            append(partition_of(broker, index), [NOW])
+        pool = broker.logs.pool
+        pool.close_idle()
+        real, most = pool.files.open, 0
+
+        def open_some(path: str, *, create: bool = False) -> int:
+            if pool.open_count >= most:
+                raise OSError(errno.EMFILE, "Too many open files", path)
+            return real(path, create=create)
+
+        monkeypatch.setattr(pool.files, "open", open_some)
+        for left, expected in ((2, [(0, True), (0, True), (0, False)]), (0, [(56, False)] * 3)):
+            most = left
+            answered = partitions_in(fetched(12, ask(broker, 12, {0: 0, 1: 0, 2: 0})))
+            assert [(int(one.error_code), bool(one.records)) for one in answered] == expected
+            pool.close_idle()
+            assert pool.open_count == 0
+
+    run(tmp_path, story)
+
+
 def test_an_abandoned_fetch_watches_nothing(tmp_path: Path) -> None:
     async def story(broker: Broker) -> None:
         await make_topic(broker, "t")

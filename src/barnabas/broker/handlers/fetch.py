@@ -372,10 +372,42 @@ class Fetch:
 
     def _answer(self, results: list[Fetched]) -> Answer:
         session_id, error, told = self._context.finish(results, self._broker.clock.now_ms())
-        for one in told:
-            for piece in one.slices:
-                piece.file.acquire()
+        told = self._lease(told)
         if self._throttled:
             copied = sum(one.size for one in told if one.partition.key in self._throttled)
             self._broker.cluster.leader_throttle.record(copied, asyncio.get_running_loop().time())
         return wire.pack(self._correlation_id, self._version, error, session_id, told)
+
+    def _lease(self, results: Sequence[Fetched]) -> Sequence[Fetched]:
+        """Hold the files open that are sent from, until they are sent.
+
+        Where there are too few descriptors for all of them, the rest is left for the next fetch. If there is none at
+        all, the client is told of an error, since otherwise it would ask again at once.
+        """
+        lacking = [number for number, one in enumerate(results) if one.slices and not _leased(one)]
+        if not lacking:
+            return results
+        left = list(results)
+        some = any(one.size for number, one in enumerate(results) if number not in lacking)
+        code = 0 if some else int(ErrorCode.kafka_storage_error)
+        for number in lacking:
+            left[number] = left[number]._replace(error=code, size=0, slices=())
+        logger.warning("%d of %d partitions of a fetch wait for file descriptors", len(lacking), len(results))
+        return left
+
+
+def _leased(result: Fetched) -> bool:
+    """Take leases on all files of a result, or on none."""
+    held: list[FileSlice] = []
+    try:
+        for piece in result.slices:
+            if not piece.file.lease():
+                break
+            held.append(piece)
+        else:
+            return True
+    except OSError as error:
+        logger.error("cannot open a file of %r: %s", result.partition, error)
+    for piece in held:
+        piece.file.release()
+    return False
