@@ -111,7 +111,7 @@ class Runtime(Generic[M]):
         """Build the shard's machine from its log, now or after a pause."""
         log = shard.partition.log
         shard.failure = CoordinatorLoadInProgress(f"{shard.partition.tp} is being loaded: try again")
-        if log.log_start_offset == log.log_end_offset and log.is_ready and not after_ms:
+        if log.log_start_offset == log.log_end_offset and log.is_ready and not log.is_failed and not after_ms:
             shard.begin(self._make_machine())
             return
         task = asyncio.get_running_loop().create_task(self._load(shard, after_ms))
@@ -128,6 +128,10 @@ class Runtime(Generic[M]):
         if after_ms:
             await self._pause(after_ms)
         while is_wanted():
+            if log.is_failed:
+                shard.failure = CoordinatorNotAvailable(f"the log directory of {tp} has failed")
+                await self._pause(RETRY_MS)
+                continue
             machine = self._make_machine()
 
             def read(machine: M = machine) -> int:

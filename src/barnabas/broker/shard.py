@@ -11,7 +11,7 @@ The log is right, and a machine that cannot be what the log says is not:
     raises   while it decides: it may be half changed. What it decided before is stored, whoever waits is told, and it
              is built again from the log; whoever asks meanwhile is told LOAD_IN_PROGRESS
     cannot   be appended: it has decided what did not come true. Whoever waits is told, and it is built again; after a
-             pause, if too few replicas are in sync
+             pause, if too few replicas are in sync, and not before its log directory takes writes again
     again    soon after it was built again: there may be a request that it always fails at, so each time it pauses for
              twice as long before it reads its log
     too much for one batch of the partition: nothing was replayed yet, so the machine may say what it decides instead
@@ -406,9 +406,9 @@ class Shard(Generic[M]):
         for call, _ in waiting:
             call.fail(_told(error))
         self.end(CoordinatorNotAvailable(str(error)))
-        if isinstance(error, MessageTooLarge | RecordListTooLarge | UnknownServerError):
+        if isinstance(error, MessageTooLarge | RecordListTooLarge | UnknownServerError | StorageFailed):
             self._rebuild()
-        elif not isinstance(error, StorageFailed):
+        else:
             # Where too few replicas are in sync, a machine that goes on with what it finds would only fail again.
             self._runtime.load(self, RETRY_MS if isinstance(error, NotEnoughReplicas) else 0)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker import coordinator_log
 from barnabas.model.clock import ManualClock
-from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, UnknownServerError
+from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
 from tests.support.counters import TOPIC, Counters, ask, counters, counting, new_call, read, running_counters
 from tests.support.parts import append, make_topic, running_parts
 
@@ -179,6 +180,36 @@ async def test_a_load_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pyt
         await asyncio.wait_for(runtime.loaded(), 30)
         assert runtime.find("a").machine is not None
         runtime.resign()
+
+
+async def test_a_coordinator_whose_log_had_no_descriptor_for_a_while_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_counters(tmp_path) as (_, runtime):
+        assert await ask(runtime, "a") == 1
+        shard = runtime.find("a")
+        with monkeypatch.context() as broken:
+            refusal = shard.partition.log._store.fail(OSError(errno.EMFILE, "Too many open files"), "a test")
+
+            def refuse(*arguments: Any) -> int:
+                raise refusal
+
+            broken.setattr(coordinator_log, "append", refuse)
+            assert isinstance(await ask(runtime, "a"), NotCoordinator)
+        await asyncio.wait_for(runtime.loaded(), 30)
+        assert await ask(runtime, "a") == 2
+
+
+async def test_reading_a_log_gives_back_no_lease_that_others_hold(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        assert await ask(runtime, "a") == 1
+        log = runtime.find("a").partition.log
+        machine = Counters()
+        assert coordinator_log.replay_log(log, machine, 100, lambda: True) == 1
+        file = log.segments[-1].file
+        assert (file.pinned, file._leases, machine.counts) == (True, 0, {"a": 1})
+        broker.logs.pool.close_unused()
+        assert await ask(runtime, "a") == 2
 
 
 async def test_a_load_that_nobody_wants_any_more_ends_early(tmp_path: Path) -> None:
