@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from barnabas.storage.log import AppendInfo, EpochEnd, Log
 
 ACKS_ALL: Final = -1
+SYNC_AGAIN: Final = 0.5
+"""Seconds after which a sync is tried again that failed for want of something other than a disk."""
 GIVEN_UP: Final = 900.0
 """Seconds after which nobody comes again with a batch whose transaction was asked about."""
 
@@ -125,6 +127,7 @@ class Partition:
         "_host",
         "_successor",
         "_sync_waiters",
+        "_syncs_again",
         "_verifying",
         "_watchers",
         "is_internal",
@@ -143,6 +146,8 @@ class Partition:
         self._host = host
         self._commit_waiters: deque[Waiter] = deque()
         self._sync_waiters: deque[Waiter] = deque()
+        self._syncs_again = False
+        """Whether a sync that failed is to be tried again soon."""
         self._confirm_waiters: list[Callable[[ApiError | None], None]] = []
         self._failure: ApiError | None = None
         """Why nothing more will be committed here."""
@@ -428,11 +433,27 @@ class Partition:
     def _flushed(self, end_offset: int, done: Future[int]) -> None:
         error = done.exception()
         if error is not None:
-            self.fail(error if isinstance(error, ApiError) else StorageFailed(str(error)))
+            self._not_flushed(error)
             return
         _tell(self._sync_waiters, end_offset)
         if self.leader.appended(end_offset):
             self._committed()
+
+    def _not_flushed(self, error: BaseException) -> None:
+        """A sync failed. It is tried again, unless the directory takes no more writes or the log was cut.
+
+        Whoever waits for it waits on: what they sent is stored, and refusing it would only bring it twice.
+        """
+        if not isinstance(error, StorageFailed) or self.log.is_failed:
+            self.fail(error if isinstance(error, ApiError) else StorageFailed(str(error)))
+        elif not self._syncs_again:
+            self._syncs_again = True
+            asyncio.get_running_loop().call_later(SYNC_AGAIN, self._sync_again)
+
+    def _sync_again(self) -> None:
+        self._syncs_again = False
+        if self._failure is None and self._successor is None:
+            self.sync()
 
     def _committed(self) -> None:
         if self._failure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,28 @@ def test_with_acks_1_a_disk_that_cannot_sync_is_told(tmp_path: Path, monkeypatch
         monkeypatch.setattr(Log, "flush", flush)
         (result,) = produced(12, await answer_of(send(broker, 12, batch(), acks=1)))
         assert result.error_code is ErrorCode.kafka_storage_error
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_sync_that_had_no_descriptor_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int
+) -> None:
+    monkeypatch.setattr("barnabas.broker.partition.SYNC_AGAIN", 0.01)
+    real, failures = Log.flush, iter([OSError(errno.EMFILE, "Too many open files")] * 3)
+
+    def flush(log: Log) -> int:
+        for error in failures:
+            raise log._store.fail(error, "a test")
+        return real(log)
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", flush_messages="1")
+        monkeypatch.setattr(Log, "flush", flush)
+        for base_offset in (0, 3):
+            (result,) = produced(12, await answer_of(send(broker, 12, batch(), acks=acks)))
+            assert (result.error_code, result.base_offset) == (ErrorCode.none, base_offset)
 
     run(tmp_path, story)
 
