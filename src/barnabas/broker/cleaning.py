@@ -105,16 +105,21 @@ class CleanerThread(threading.Thread):
     def run(self) -> None:
         """Wait for log.cleaner.backoff.ms whenever there is nothing to clean."""
         while self._wait():
-            worker = self._start_worker()
-            if worker is None:
-                return
             try:
-                while not self._stopping and self._cleaning.manager().clean_next(worker, limits(self._settings)):
-                    pass
-            except Exception:
+                self._clean()
+            except Exception:  # whatever it was, such as a want of descriptors: the thread must outlive it
                 logger.exception("cleaning failed; it is tried again later")
-            finally:
-                worker.end()
+
+    def _clean(self) -> None:
+        """Clean as long as there is something to clean."""
+        worker = self._start_worker()
+        if worker is None:
+            return
+        try:
+            while not self._stopping and self._cleaning.manager().clean_next(worker, limits(self._settings)):
+                pass
+        finally:
+            worker.end()
 
     def _start_worker(self) -> WorkerProcess | None:
         from barnabas.storage.cleaner.process import WorkerProcess

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from typing import TYPE_CHECKING
 
-from barnabas.broker.cleaning import Cleaning, limits
+from barnabas.broker.cleaning import CleanerThread, Cleaning, limits
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from tests.support.parts import make_topic, running_parts
@@ -13,6 +14,8 @@ from tests.support.parts import make_topic, running_parts
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pytest
 
     from barnabas.broker.partition import Partition
 
@@ -46,6 +49,28 @@ def test_a_compacted_topic_is_cleaned_and_others_are_not(tmp_path: Path) -> None
             log = broker.replicas.find("compacted", 0).log
             await until(lambda: log.cleaned_to == 2)
             assert log.segments[0].size < broker.replicas.find("deleted", 0).log.segments[0].size
+            await cleaning.stop()
+
+    asyncio.run(story())
+
+
+def test_a_thread_that_cannot_start_its_worker_tries_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, failures = CleanerThread._start_worker, iter([OSError(errno.EMFILE, "Too many open files")] * 2)
+
+    def start_worker(thread: CleanerThread) -> object:
+        for error in failures:
+            raise error
+        return real(thread)
+
+    async def story() -> None:
+        async with running_parts(tmp_path, OFTEN) as broker:
+            await make_topic(broker, "compacted", cleanup_policy="compact")
+            write_twice(broker.replicas.find("compacted", 0))
+            monkeypatch.setattr(CleanerThread, "_start_worker", start_worker)
+            cleaning = Cleaning(broker)
+            cleaning.start()
+            log = broker.replicas.find("compacted", 0).log
+            await until(lambda: log.cleaned_to == 2)
             await cleaning.stop()
 
     asyncio.run(story())
