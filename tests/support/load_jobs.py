@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.decode.json import Json
 from barnabas.pipelines.loading import task
 from barnabas.pipelines.loading.job import LoadJob, LoadSettings
+from barnabas.pipelines.loading.stopping import run_beside
 from barnabas.pipelines.positions import Edge
 from barnabas.pipelines.rows import record_schema
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
@@ -163,4 +165,5 @@ def load_from(
     ):
         job = LoadJob(settings, cast("ClusterView", topic), rows, dead, on_progress)
         job.begin()
-        return job.run(lambda: cast("SparkSession", OneProcess()), None)
+        run = partial(job.run, lambda: cast("SparkSession", OneProcess()), None)
+        return run_beside(run, job.stopping, lambda: None)

@@ -88,3 +88,8 @@ def _above(seen: _Seen, everybody: dict[int, _Seen]) -> set[int]:
         found.add(seen.parent)
         seen = everybody[seen.parent]
     return found
+
+
+def pids_of_session(leader: int) -> list[int]:
+    """A process that leads a session, and all that it started and that has not ended."""
+    return [seen.pid for seen in _processes() if seen.session == leader and seen.words]

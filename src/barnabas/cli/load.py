@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ from barnabas.cli.durations import DURATION
 from barnabas.cli.help import Command, option
 from barnabas.cli.numbers import POSITIVE64
 from barnabas.cli.output import json_option, print_json, remark
-from barnabas.cli.spark_failures import in_one_line
+from barnabas.cli.spark_failures import ended_by_signals, in_one_line, verbose_option
 from barnabas.cli.table_options import pairs, table_options
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ LINE_SECONDS: Final = 10.0
     help="The most that one commit adds.  [default: 4000000]",
     section="Job",
 )
+@verbose_option
 @connection_options
 @json_option
 def command(
@@ -128,6 +130,7 @@ def command(
     master: str | None,
     conf: tuple[str, ...],
     max_offsets_per_commit: int,
+    verbose: bool,
     bootstrap_server: str,
     command_config: Path | None,
     as_json: bool,
@@ -145,7 +148,11 @@ def command(
     from barnabas.pipelines.loading.job import load
 
     bar = Bar(topic) if sys.stderr.isatty() else Lines()
-    with bar, in_one_line("The table is as its last commit left it: start the load again."):
+    with (
+        ended_by_signals("Interrupted between two commits: the same load goes on from there."),
+        bar,
+        in_one_line("The table is as its last commit left it: start the load again."),
+    ):
         report = load(
             topic,
             to,
@@ -167,6 +174,8 @@ def command(
             catalog=catalog,
             options=pairs(options),
             on_progress=bar.show,
+            on_step=bar.wait,
+            verbose=verbose,
         )
     show(report, to, as_json=as_json)
 
@@ -191,16 +200,33 @@ class Lines:
 
     def __init__(self) -> None:
         self._last = time.monotonic()
+        self._step: str | None = None
+        self._over = threading.Event()
+        self._reminder = threading.Thread(target=self._remind, daemon=True)
 
     def __enter__(self) -> Lines:
+        self._reminder.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing to clear."""
+        self._over.set()
+        self._reminder.join()
+
+    def wait(self, step: str) -> None:
+        """Say what is waited for."""
+        self._step, self._began = step, time.monotonic()
+        remark(f"{step[0].upper()}{step[1:]}.")
+
+    def _remind(self) -> None:
+        while not self._over.wait(LINE_SECONDS):
+            if (step := self._step) is not None:
+                remark(f"Still {step} ({time.monotonic() - self._began:.0f} s).")
 
     def show(self, progress: Progress) -> None:
         """Say how far it is, if that was long ago."""
-        if time.monotonic() - self._last >= LINE_SECONDS:
+        if progress.records:
+            self._step = None
+        if self._step is None and time.monotonic() - self._last >= LINE_SECONDS:
             self._last = time.monotonic()
             remark(told(progress))
 
@@ -221,7 +247,7 @@ class Bar:
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task(topic, total=None, told="starting Spark")
+        self._task = self._bar.add_task(topic, total=None, told="asking the broker")
 
     def __enter__(self) -> Bar:
         self._bar.start()
@@ -230,9 +256,15 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def wait(self, step: str) -> None:
+        """Say what is waited for."""
+        self._bar.update(self._task, told=step)
+
     def show(self, progress: Progress) -> None:
-        """Draw it anew."""
-        self._bar.update(self._task, total=progress.done + progress.lag, completed=progress.done, told=told(progress))
+        """Draw it anew, once there is something to show."""
+        if progress.records:
+            total = progress.done + progress.lag
+            self._bar.update(self._task, total=total, completed=progress.done, told=told(progress))
 
 
 def told(progress: Progress) -> str:

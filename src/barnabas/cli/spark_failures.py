@@ -1,20 +1,61 @@
-"""What Spark says in pages, in one line: which of them tells what it was depends on who said it."""
+"""How commands that run Spark end before their time: in one line, and with no process left behind.
+
+Spark says in pages why it failed; which line tells what it was depends on who said it.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from barnabas.cli.failures import Failed
+import click
+
+from barnabas.cli.failures import INTERRUPTED, Failed
+from barnabas.cli.help import F, option
+from barnabas.cli.output import remark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+END_SECONDS: Final = 3.0
 GONE: Final = "Spark's Java process has ended."
-NOT_STARTED: Final = (
-    "Spark could not start, and says above why. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is the master "
-    "one that Spark knows?"
-)
+
+
+def verbose_option(command: F) -> F:
+    """`--verbose`."""
+    return option("--verbose", "-v", is_flag=True, help="Show what Spark writes to its log.", section="Job")(command)
+
+
+@contextmanager
+def ended_by_signals(told: str) -> Iterator[None]:
+    """Ctrl-C and SIGTERM interrupt what is done, and are told in a line; Java ends with it, whatever it is doing.
+
+    What does not end in time, or is interrupted a second time, is left as a crash would leave it.
+    """
+
+    def interrupt(number: int, _: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    except KeyboardInterrupt as interruption:
+        from barnabas.pipelines.java import end_java
+        from barnabas.pipelines.loading.stopping import Abandoned
+
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)
+        abandoned = isinstance(interruption, Abandoned)
+        end_java(0 if abandoned else END_SECONDS)
+        remark(told)
+        if abandoned:  # a thread may be in the middle of anything, and would be waited for
+            os._exit(INTERRUPTED)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -36,7 +77,9 @@ def _failure(error: Exception, advice: str) -> Failed | None:
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     if "JAVA_GATEWAY_EXITED" in lines[0]:
-        return Failed(NOT_STARTED)
+        from barnabas.pipelines.errors import SparkNotStarted
+
+        return Failed(str(SparkNotStarted.because("it says above why")))
     from barnabas.pipelines.runner.failures import said_by_python
 
     if told := said_by_python(str(error)):  # by a worker, as that the disk is full

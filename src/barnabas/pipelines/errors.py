@@ -10,7 +10,8 @@ PipelineError
 ├── SinkRefused        rows that cannot be written: a column is missing, has another type, or names no topic
 ├── MarkerRefused      an exactly-once sink cannot prove what it wrote before, so it writes nothing
 ├── ReplayChecked      an epoch of an exactly-once sink was written in part; the next start writes the rest
-└── NotWritten         records did not arrive at a broker
+├── NotWritten         records did not arrive at a broker
+└── SparkNotStarted    Spark's Java process ended before it could be spoken to
 
 Every message says what happened, to what, and what to do about it. Spark shows it as the last line of a Python
 traceback, so it has to stand on its own.
@@ -31,6 +32,7 @@ __all__ = [
     "ReadStalled",
     "ReplayChecked",
     "SinkRefused",
+    "SparkNotStarted",
     "TopicMissing",
 ]
 
@@ -77,3 +79,15 @@ class ReplayChecked(PipelineError):
 
 class NotWritten(PipelineError):
     """Records did not arrive."""
+
+
+class SparkNotStarted(PipelineError):
+    """Spark's Java process ended before it could be spoken to."""
+
+    @classmethod
+    def because(cls, reason: str) -> SparkNotStarted:
+        """The error, with what Java said and what to look at."""
+        return cls(
+            f"Spark could not start: {reason}. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is the master one "
+            "that Spark knows?"
+        )

@@ -23,23 +23,32 @@ PYTHON: Final = "spark.pyspark.python"
 
 
 def spark_session(
-    name: str = "barnabas", *, master: str | None = None, config: Mapping[str, object] | None = None
+    name: str = "barnabas",
+    *,
+    master: str | None = None,
+    config: Mapping[str, object] | None = None,
+    verbose: bool = True,
 ) -> SparkSession:
     """The session of this process, made if there is none; `spark.read.format("barnabas")` works in it.
 
-    `master` and `config` are Spark's; without a master it is the one that spark-submit gave, or `local[*]`.
+    `master` and `config` are Spark's; without a master it is the one that spark-submit gave, or `local[*]`. Without
+    `verbose`, what Spark's Java process writes to standard error is kept, and told if it does not start.
     """
     if (named := (config or {}).get(PYTHON)) is not None:
         os.environ["PYSPARK_PYTHON"] = str(named)
     python = worker_python() if _is_local(master) else sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", python)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
-    builder = SparkSession.builder.appName(name)
-    if master is not None:
-        builder = builder.master(master)
-    for key, value in (config or {}).items():
-        builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
-    spark = builder.getOrCreate()
+    settings: dict[str, str] = {
+        "spark.app.name": name,
+        **({} if master is None else {"spark.master": master}),
+        **{key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()},
+    }
+    if not verbose:
+        from barnabas.pipelines.java import launch_quietly
+
+        launch_quietly(settings)
+    spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     register(spark)
     return spark
 

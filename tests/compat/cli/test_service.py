@@ -8,13 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.cli.service import is_running
 from tests.support.brokers import Barnabas
+from tests.support.processes import free_port
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -160,26 +160,10 @@ def test_nothing_is_left_in_the_working_directory(tmp_path: Path) -> None:
     assert list(here.iterdir()) == []
 
 
-def free_ports(count: int) -> int:
-    """The first of some ports in a row that nobody uses."""
-    for _ in range(100):
-        with socket.socket() as first:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            with ExitStack() as others:
-                try:
-                    for number in range(1, count):
-                        others.enter_context(socket.socket()).bind(("127.0.0.1", port + number))
-                except (OSError, OverflowError):
-                    continue
-                return port
-    raise AssertionError("no ports in a row are free")
-
-
 @pytest.mark.parametrize("repeated", [False, True], ids=["stop", "stop with the words of the start"])
 def test_a_cluster_in_the_background_is_ended_by_one_stop(cli: Cli, tmp_path: Path, repeated: bool) -> None:
     data = tmp_path / "data"
-    words = ("--brokers", "2", "--daemon", "--listen", f"127.0.0.1:{free_ports(2)}", "--data", data)
+    words = ("--brokers", "2", "--daemon", "--listen", f"127.0.0.1:{free_port(2)}", "--data", data)
     started = cli("start", *words)
     pids = [int(pid) for pid in re.findall(r"It is process (\d+)", started.stdout)]
     try:
@@ -197,7 +181,7 @@ def test_a_cluster_in_the_background_is_ended_by_one_stop(cli: Cli, tmp_path: Pa
 
 
 def test_where_one_broker_of_a_cluster_cannot_start_none_is_left_running(cli: Cli, tmp_path: Path) -> None:
-    port = free_ports(2)
+    port = free_port(2)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + 1))
         taken.listen()

@@ -12,7 +12,7 @@ import click
 from barnabas.cli.failures import Failed
 from barnabas.cli.help import Command, F, Group, option
 from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
-from barnabas.cli.spark_failures import in_one_line
+from barnabas.cli.spark_failures import ended_by_signals, in_one_line, verbose_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -192,6 +192,7 @@ def _text(value: object) -> str:
 @option("--every", metavar="TIME", help="Make a batch so often, as 30s or 500ms.", section="When")
 @option("--master", default="local[*,3]", show_default=True, help="Where Spark runs.", section="Spark")
 @option("--conf", metavar="KEY=VALUE", multiple=True, help="A setting of Spark. Repeatable.", section="Spark")
+@verbose_option
 @server_option
 def run(
     files: tuple[Path, ...],
@@ -199,6 +200,7 @@ def run(
     every: str | None,
     master: str,
     conf: tuple[str, ...],
+    verbose: bool,
     bootstrap_server: str | None,
 ) -> None:
     """Run the pipelines of files, all in one Spark application.
@@ -222,8 +224,11 @@ def run(
 
     logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT, stream=sys.stderr)
     logging.getLogger("barnabas").setLevel(logging.INFO)  # and not py4j, which tells of every call that fails
-    with in_one_line("Every sink is as its last batch left it: start the run again."):
-        run_pipelines(pipelines, master=master, config=settings, by_signals=True)
+    with (
+        ended_by_signals("Interrupted: the same run goes on from the last batch of every sink."),
+        in_one_line("Every sink is as its last batch left it: start the run again."),
+    ):
+        run_pipelines(pipelines, master=master, config=settings, by_signals=True, verbose=verbose)
 
 
 def chosen_trigger(every: str | None, *, available_now: bool) -> str | None:

@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.base_error import BarnabasError
@@ -27,6 +27,7 @@ from barnabas.pipelines.loading.plan import ROUND_OFFSETS, Piece, Round, check_p
 from barnabas.pipelines.loading.progress import LoadReport, Progress
 from barnabas.pipelines.loading.reports import Counted, Reporter, Reports, key
 from barnabas.pipelines.loading.same_decoder import check_decoder
+from barnabas.pipelines.loading.stopping import Stopping, run_beside
 from barnabas.pipelines.loading.task import Done, Work, run_task, table_columns
 from barnabas.pipelines.offsets import OffsetRange, between, from_text
 from barnabas.pipelines.positions import AtOffsets, Edge, Position, moves, offsets_at
@@ -35,7 +36,6 @@ from barnabas.pipelines.reading import reader_properties
 from barnabas.pipelines.selection import Selection, can_name_a_topic
 from barnabas.pipelines.tables.contract import Outcome
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict, TopicReplaced
-from barnabas.pipelines.tables.interrupts import uninterrupted
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 from barnabas.pipelines.tables.rules import check_topics
 from barnabas.pipelines.tables.schemas import without
@@ -93,6 +93,8 @@ def load(
     catalog: str = DEFAULT_CATALOG,
     options: Mapping[str, str] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    on_step: Callable[[str], None] | None = None,
+    verbose: bool = True,
 ) -> LoadReport:
     """Load a topic into a table, from where the table stands to where the topic ends now; then come back.
 
@@ -102,9 +104,12 @@ def load(
     `every` it goes on, looking so often (seconds) for more, until it is interrupted. `name` is that of the pipeline,
     which owns the table, `load-TOPIC` unless told otherwise, and the consumer group `group` that shows the progress is
     called the same. `starting_offsets` counts only for a table that is not there yet. `spark` is a session that is
-    there, otherwise one is made for `master` with `spark_config`; `client` has Kafka's client properties.
+    there, otherwise one is made for `master` with `spark_config`, and what its Java process writes to standard error is
+    shown if `verbose`; `client` has Kafka's client properties. `on_step` is told what is waited for, before there is
+    any progress.
 
-    Raises PipelineError, above all its TableErrors, before anything is written or with nothing half-written.
+    Raises PipelineError, above all its TableErrors, before anything is written or with nothing half-written; and
+    KeyboardInterrupt, if it is interrupted, between two commits.
     """
     if every is not None and every <= 0:
         raise InvalidOption(f"a load looks for more every so often, and {every:g} s is no time to wait: give 30s")
@@ -128,10 +133,15 @@ def load(
         view.topic_ids([topic])
         table = stack.enter_context(table_of(to, format, partition_by=partition_by))
         dead = stack.enter_context(table_of(dead_letters_location(to), table.format))
-        job = LoadJob(settings, view, table, dead, on_progress or (lambda _: None))
+        job = LoadJob(settings, view, table, dead, on_progress or (lambda _: None), on_step or (lambda _: None))
         job.begin()
-        own = cache(partial(_own_session, stack, pipeline, master, spark_config or {}))
-        return job.run(own if spark is None else lambda: spark, every)
+        sessions = Sessions(spark, pipeline, master or MASTER, spark_config or {}, verbose=verbose)
+
+        def run() -> LoadReport:
+            with sessions:
+                return job.run(sessions.get, every)
+
+        return run_beside(run, job.stopping, sessions.drop_tasks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,7 +188,9 @@ class LoadJob:
         table: Table,
         dead: Table,
         on_progress: Callable[[Progress], None],
+        on_step: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self.stopping = Stopping()
         self._settings = settings
         self._pipeline = settings.pipeline
         self._decoder = settings.decoder
@@ -186,6 +198,7 @@ class LoadJob:
         self._table = table
         self._dead = dead
         self._on_progress = on_progress
+        self._on_step = on_step
         self._topic_ids: dict[str, str] = {}
         self._shown: dict[TopicPartition, int] = {}
         """What the group was told."""
@@ -235,12 +248,13 @@ class LoadJob:
                 pass
             if every is None:
                 break
-            time.sleep(max(0.0, began + every - time.monotonic()))
+            self.stopping.pause(max(0.0, began + every - time.monotonic()))
         seconds = time.monotonic() - self._began
         return LoadReport(self._records, self._dead_letters, self._size, self._commits, seconds)
 
     def _round(self, session: Callable[[], SparkSession], upto: Mapping[TopicPartition, int] | None) -> bool:
-        """Load and commit once; whether there was anything."""
+        """Load and commit once; whether there was anything. Raises Stopped."""
+        self.stopping.check()
         stands = self._look()
         self._deliver()
         known, start, end = stands.known, stands.start, stands.end
@@ -249,9 +263,14 @@ class LoadJob:
         self._show_in_group(known)
         if not between(start, end):
             return False
-        spark = session()
+        if not self._commits:
+            self._on_step("starting Spark")
+        with self.stopping.abandonable():
+            spark = session()
+        self.stopping.check()
         if not self._commits:
             self._began = time.monotonic()
+            self._on_step(f"waiting for Spark to read the first records of {self._settings.topic}")
         planned = plan_round(start, end, known, spark.sparkContext.defaultParallelism, self._settings.most)
         lag = sum(max(0, end[place] - start[place]) for place in end)
         with self._ticking(spark, lag) as reports:
@@ -260,7 +279,7 @@ class LoadJob:
             if self._decoder.evolves:
                 results, schema = self._agreed(spark, results, reports)
         self._check_topic()
-        with uninterrupted():
+        with self.stopping.uninterrupted():
             self._commit(planned, results, schema, after=stands.version)
         self._show_in_group({each.place: each.end for each in planned.ranges})
         return True
@@ -393,7 +412,8 @@ class LoadJob:
         if not new or time.monotonic() < self._next_showing:
             return
         try:
-            self._view.commit(self._settings.group, new, patience=GROUP_SECONDS)
+            with self.stopping.abandonable():
+                self._view.commit(self._settings.group, new, patience=GROUP_SECONDS)
         except BarnabasError as error:
             log.warning("the group %s does not show the progress: %s", self._settings.group, error)
             self._next_showing = time.monotonic() + GROUP_SECONDS
@@ -431,13 +451,46 @@ class LoadJob:
         )
 
 
-def _own_session(stack: ExitStack, pipeline: str, master: str | None, config: Mapping[str, object]) -> SparkSession:
+class Sessions:
+    """The session of a load: the given one, or one that is made when it is asked for and ends with the load."""
+
+    def __init__(
+        self,
+        given: SparkSession | None,
+        pipeline: str,
+        master: str,
+        config: Mapping[str, object],
+        *,
+        verbose: bool,
+    ) -> None:
+        self._spark = given
+        self._is_given = given is not None
+        alone = ALONE if master.startswith("local") else {}
+        self._make = partial(_session, pipeline, master, {**SPARK, **alone, **config}, verbose)
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._spark is not None and not self._is_given:
+            self._spark.stop()
+
+    def get(self) -> SparkSession:
+        """The session."""
+        if self._spark is None:
+            self._spark = self._make()
+        return self._spark
+
+    def drop_tasks(self) -> None:
+        """Let tasks that run now come to nothing."""
+        if self._spark is not None:
+            self._spark.sparkContext.cancelAllJobs()
+
+
+def _session(pipeline: str, master: str, config: Mapping[str, object], verbose: bool) -> SparkSession:
     from barnabas.pipelines.session import spark_session
 
-    alone = ALONE if (master or MASTER).startswith("local") else {}
-    spark = spark_session(pipeline, master=master or MASTER, config={**SPARK, **alone, **config})
-    stack.callback(spark.stop)
-    return spark
+    return spark_session(pipeline, master=master, config=config, verbose=verbose)
 
 
 def _starting(text: str) -> Position:

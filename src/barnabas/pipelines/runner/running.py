@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.loading.job import ALONE
+from barnabas.pipelines.loading.stopping import Stopping, run_beside
 from barnabas.pipelines.quiet import QUIET
 from barnabas.pipelines.runner.failures import understood
 from barnabas.pipelines.runner.queries import SinkQuery
@@ -35,23 +37,38 @@ def run_pipelines(
     master: str | None = None,
     config: Mapping[str, object] | None = None,
     by_signals: bool = False,
+    verbose: bool = True,
 ) -> None:
     """Run pipelines that were checked until all have read everything. Raises QueryFailed.
 
-    Without a session one is made, with `master` and `config`, and ended with the run. With `by_signals`, SIGTERM and
-    SIGINT stop the queries between batches.
+    Without a session one is made, with `master` and `config`, and ended with the run; what its Java process writes to
+    standard error is shown if `verbose`. With `by_signals`, SIGTERM and SIGINT stop the queries between batches.
     """
     check_tables(pipelines)
-    name = "-".join(each.name for each in pipelines)
-    session = spark or spark_session(name, master=master, config={**QUIET, **_local_defaults(master), **(config or {})})
+    session = spark or _own_session(pipelines, master, config or {}, verbose=verbose)
     try:
         queries = [SinkQuery(session, pipeline, sink) for pipeline in pipelines for sink in pipeline.sinks]
-        # Only now: Spark takes SIGINT for itself when its context is made.
         with stopped_by_signals() if by_signals else nullcontext(threading.Event()) as stop:
             supervise(queries, stop)
     finally:
-        if spark is None:
+        # Whoever is interrupted in the middle of a batch ends at once, and the session with the process.
+        if spark is None and not isinstance(sys.exception(), KeyboardInterrupt):
             session.stop()
+
+
+def _own_session(
+    pipelines: Sequence[Pipeline], master: str | None, config: Mapping[str, object], *, verbose: bool
+) -> SparkSession:
+    name = "-".join(each.name for each in pipelines)
+    settings = {**QUIET, **_local_defaults(master), **config}
+    log.info("starting Spark")
+    stopping = Stopping()
+
+    def start() -> SparkSession:
+        with stopping.abandonable():
+            return spark_session(name, master=master, config=settings, verbose=verbose)
+
+    return run_beside(start, stopping, lambda: None)
 
 
 def check_tables(pipelines: Sequence[Pipeline]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_a_run_although_spark_has_a_handler_of_its_own(
+def test_a_signal_stops_a_run_and_spark_gets_no_handler_of_its_own(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
@@ -33,7 +34,8 @@ def test_a_signal_stops_a_run_although_spark_has_a_handler_of_its_own(
         raise AssertionError("the batch that is under way would be cut off")
 
     def session(*_: Any, **__: Any) -> MagicMock:
-        signal.signal(signal.SIGINT, sparks_own)
+        if threading.current_thread() is threading.main_thread():  # as PySpark does when it makes a context
+            signal.signal(signal.SIGINT, sparks_own)
         return MagicMock()
 
     def supervise(_: Sequence[SinkQuery], stop: Event) -> None:
@@ -45,7 +47,7 @@ def test_a_signal_stops_a_run_although_spark_has_a_handler_of_its_own(
     try:
         running.run_pipelines([], by_signals=True)
         assert stops == [True]
-        assert signal.getsignal(signal.SIGINT) is sparks_own, "who had it gets it back"
+        assert signal.getsignal(signal.SIGINT) is before[signal.SIGINT], "who had it gets it back"
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

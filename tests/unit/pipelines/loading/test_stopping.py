@@ -1,0 +1,91 @@
+"""A load that is interrupted ends between two commits."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from barnabas.pipelines.loading import stopping as module
+from barnabas.pipelines.loading.stopping import Abandoned, Stopped, Stopping, run_beside
+
+WAIT = 30.0
+
+
+def interrupt_main() -> None:
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_what_a_load_gives_and_raises_reaches_who_waits() -> None:
+    assert run_beside(lambda: 7, Stopping(), lambda: None) == 7
+    with pytest.raises(ZeroDivisionError):
+        run_beside(lambda: 1 // 0, Stopping(), lambda: None)
+
+
+def test_a_commit_that_is_under_way_is_finished_and_no_other_is_begun() -> None:
+    stopping, done = Stopping(), []
+    dropped = threading.Event()
+
+    def load() -> None:
+        with stopping.uninterrupted():
+            interrupt_main()
+            while not stopping._asked.wait(WAIT):
+                pass
+            done.append("first")
+        assert dropped.wait(WAIT), "tasks that run are dropped"
+        with stopping.uninterrupted():
+            done.append("second")
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        run_beside(load, stopping, dropped.set)
+    assert done == ["first"] and not isinstance(raised.value, Abandoned)
+
+
+def test_a_second_ctrl_c_leaves_at_once() -> None:
+    stopping, over = Stopping(), threading.Event()
+
+    def load() -> None:
+        with stopping.uninterrupted():
+            interrupt_main()
+            stopping._asked.wait(WAIT)
+            interrupt_main()
+            over.wait(WAIT)
+
+    with pytest.raises(Abandoned):
+        run_beside(load, stopping, lambda: None)
+    over.set()
+
+
+def test_a_load_that_waits_for_something_else_is_left_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STOP_SECONDS", 0.05)
+    over = threading.Event()
+
+    def load() -> None:
+        interrupt_main()
+        over.wait(WAIT)
+
+    with pytest.raises(Abandoned):
+        run_beside(load, Stopping(), lambda: None)
+    over.set()
+
+
+def test_nobody_waits_for_spark_to_start() -> None:
+    stopping, over = Stopping(), threading.Event()
+
+    def load() -> None:
+        with stopping.abandonable():
+            interrupt_main()
+            over.wait(WAIT)
+
+    with pytest.raises(Abandoned):
+        run_beside(load, stopping, lambda: None)
+    over.set()
+
+
+def test_a_pause_ends_with_a_stop() -> None:
+    stopping = Stopping()
+    stopping.pause(0)
+    stopping.ask()
+    with pytest.raises(Stopped):
+        stopping.pause(WAIT)
