@@ -47,6 +47,11 @@ def test_times_are_rounded_outwards() -> None:
     }
     assert found["maxValues"]["at"] == "2026-02-01T00:00:00.000Z"
     assert found["maxValues"]["there"] == "2026-01-31T00:00:00.000"
+    last = datetime.max.replace(tzinfo=UTC)
+    found = of(at=pa.array([last], pa.timestamp("us", "UTC")), there=[datetime.max])
+    assert found["minValues"] == {"at": "9999-12-31T23:59:59.999Z", "there": "9999-12-31T23:59:59.999"}
+    assert found["maxValues"] == {}, "Python knows no later moment to round up to"
+    assert of(there=[datetime.max.replace(microsecond=999_000)])["maxValues"] == {"there": "9999-12-31T23:59:59.999"}
     far = pa.array([2**62], pa.int64()).cast(pa.timestamp("us", "UTC"))
     assert of(at=far) == {"numRecords": 1, "minValues": {}, "maxValues": {}, "nullCount": {"at": 0}}
 

@@ -23,6 +23,8 @@ COLUMNS: Final = 32
 TEXT_LENGTH: Final = 32
 HIGHEST: Final = "\U0010ffff"
 _MILLISECOND: Final = dt.timedelta(milliseconds=1)
+_LAST_MILLISECOND: Final = dt.datetime.max.replace(microsecond=999_000)
+"""Of the year 9999; Python knows no moment after it to round up to."""
 
 
 def delta_statistics(footer: Any) -> dict[str, Any]:
@@ -88,7 +90,9 @@ def _upper(value: Any) -> Any:
         return None if HIGHEST in value else value[:TEXT_LENGTH] + HIGHEST
     if isinstance(value, dt.datetime):
         past = _past_millisecond(value)
-        return _moment(value + (_MILLISECOND - past if past else past))
+        if not past:
+            return _moment(value)
+        return _moment(value + (_MILLISECOND - past)) if value.replace(tzinfo=None) <= _LAST_MILLISECOND else None
     return None if isinstance(value, float) else _plain(value)
 
 
