@@ -40,6 +40,8 @@ class MemoryTopic:
 
     def __init__(self, partitions: int = 1) -> None:
         self.values: list[list[bytes | None]] = [[] for _ in range(partitions)]
+        self.firsts: dict[int, int] = {}
+        """Where partitions begin whose first records were removed."""
         self.id = "topic-one"
 
     def send(self, *values: bytes | None, partition: int = 0) -> None:
@@ -52,7 +54,7 @@ class MemoryTopic:
         return [TopicPartition(NAME, number) for number in range(len(self.values))]
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return dict.fromkeys(partitions, 0)
+        return {place: self.firsts.get(place.partition, 0) for place in partitions}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return {place: len(self.values[place.partition]) for place in partitions}
@@ -145,6 +147,7 @@ def load_from(
     decoder: Decoder | None = None,
     starting: Position = Edge.EARLIEST,
     partition_by: Sequence[str] = (),
+    fail_on_data_loss: bool = True,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> LoadReport:
     """What `barnabas load --available-now` does."""
@@ -157,7 +160,7 @@ def load_from(
         decoder=decoder or Json(),
         starting=starting,
         most=1_000_000,
-        fail_on_data_loss=True,
+        fail_on_data_loss=fail_on_data_loss,
     )
     with (
         open_table(to, format, partition_by=partition_by) as rows,

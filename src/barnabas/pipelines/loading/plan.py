@@ -60,7 +60,19 @@ def grouped(ranges: Sequence[OffsetRange], most: int) -> list[Piece]:
 
 
 def check_position(stored: Offsets, first: Offsets, last: Offsets, *, fail_on_data_loss: bool) -> None:
-    """Raise OffsetOutOfRange or DataLost if the topic does not have what comes next any more."""
+    """Raise OffsetOutOfRange or DataLost if the topic does not have what comes next any more.
+
+    A table knows all partitions that there were when it was made. So one that it does not know was added to the topic
+    since, and is to be loaded from its offset 0.
+    """
+    if fail_on_data_loss:
+        for place in sorted(first.keys() - stored.keys()):
+            if first[place] > 0:
+                raise DataLost(
+                    f"{place} was added to the topic since the table was made, and it begins at offset {first[place]} "
+                    f"now: {first[place]} offsets were removed before they were loaded. To go on without them, give "
+                    "--allow-data-loss."
+                )
     for place, offset in sorted(stored.items()):
         if place not in last:
             raise DataLost(f"{place} is in the table up to offset {offset}, and the topic has no such partition now")

@@ -141,22 +141,22 @@ def check_topic_checkpoint(cluster: CommittedOffsets, checkpoint: Log, group: st
 def where_to_begin(
     partitions: Sequence[TopicPartition],
     position: Position | None,
-    earliest: Offsets,
     edge: Offsets,
     *,
     by_pattern: bool,
 ) -> dict[TopicPartition, int]:
-    """Where a run begins: where the table says; what came since the table was made at its beginning; else at `edge`.
+    """Where a run begins: where the table says; what came since the table was made at offset 0; else at `edge`.
 
     What came since are partitions of topics that the table knows. Of a source that has a pattern it is also topics: the
-    table was given all that there were at its first start, so one that it does not know was made later.
+    table was given all that there were at its first start, so one that it does not know was made later. What was
+    removed of them before it was read is lost, and the source says so.
     """
     if position is None:
         return {each: edge[each] for each in partitions}
     known = position.offsets
     topics = {partition.topic for partition in known}
     went_on = by_pattern and (not topics or any(each.topic in topics for each in partitions))
-    return {each: known.get(each, (earliest if went_on or each.topic in topics else edge)[each]) for each in partitions}
+    return {each: known.get(each, 0 if went_on or each.topic in topics else edge[each]) for each in partitions}
 
 
 def check_kept_by_offsets(position: Position | None, table: str) -> None:

@@ -133,9 +133,8 @@ class TableQuery:
 
     def _begun(self, source: TopicSource, position: Position | None) -> dict[TopicPartition, int]:
         partitions = self._cluster.partitions(selection_of(source))
-        earliest = self._cluster.earliest(partitions)
-        edge = earliest if source.start == "earliest" else self._cluster.latest(partitions)
-        return where_to_begin(partitions, position, earliest, edge, by_pattern=source.pattern is not None)
+        edge = self._cluster.earliest if source.start == "earliest" else self._cluster.latest
+        return where_to_begin(partitions, position, edge(partitions), by_pattern=source.pattern is not None)
 
     def _pin(
         self,

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from barnabas.pipelines.decode.contract import without
 from barnabas.pipelines.loading.dead_letters import deliver, promise
+from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.runner.keeping import BatchKey, key_of
 from barnabas.pipelines.runner.letters import to_letters
 from barnabas.pipelines.tables.contract import Outcome
@@ -87,7 +88,20 @@ class TableBatches:
         destination = self._table.destination()
         destination.check_partition_columns(self._schema)
         done = written(frame, destination, None if self._dead is None else self._dead.destination())
-        self._commit(key, done, after=0 if note is None else note.version)
+        known = {} if note is None else note.offsets
+        self._commit(self._with_begun(key, known), done, after=0 if note is None else note.version)
+
+    def _with_begun(self, key: BatchKey, known: Offsets) -> BatchKey:
+        """The key with where partitions begin that gave no records yet: one that a table does not know is a new one."""
+        if not self._by_offsets:
+            return key
+        noted = {*known, *(each.place for each in key.ranges)}
+        empty = [
+            OffsetRange(*place, offset, offset)
+            for place, offset in sorted(self._begun.items())
+            if place not in noted and place.topic in key.topic_ids
+        ]
+        return BatchKey([*key.ranges, *empty], key.topic_ids)
 
     def _commit(self, key: BatchKey, done: Written, *, after: int) -> None:
         outbox = None if self._dead is None else promise(self._dead, self._pipeline, key.ranges, done.dead_files)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.errors import DataLost, PipelineError
 from barnabas.pipelines.loading import plan
 from barnabas.pipelines.reading import _RangeReader
 from barnabas.pipelines.tables.opening import open_table
@@ -57,3 +57,21 @@ def test_an_error_names_the_range_and_the_way_out_of_a_load(tmp_path: Path, monk
     )
     with pytest.raises(PipelineError, match=expected):
         load_from(topic, str(tmp_path / "t"), monkeypatch)
+
+
+def test_records_of_a_new_partition_that_were_removed_before_they_were_loaded_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "t")
+    topic = MemoryTopic(partitions=2)
+    topic.send(b'{"n": 1}', b'{"n": 2}')
+    topic.firsts = {0: 1}
+    assert load_from(topic, place, monkeypatch).records == 1, "what was removed before the first start is nobody's loss"
+    topic.values.append([])
+    topic.send(b'{"n": 3}', b'{"n": 4}', partition=2)
+    topic.firsts[2] = 1
+    with pytest.raises(DataLost, match=r"t-2 was added .* 1 offsets were removed before they were loaded"):
+        load_from(topic, place, monkeypatch)
+    assert load_from(topic, place, monkeypatch, fail_on_data_loss=False).records == 1
+    topic.firsts = {0: 2, 1: 0, 2: 2}
+    assert load_from(topic, place, monkeypatch).records == 0

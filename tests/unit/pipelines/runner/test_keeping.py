@@ -155,20 +155,21 @@ def test_a_pipeline_without_state_leaves_a_table_of_one_with_state_alone() -> No
         check_kept_by_offsets(filled(), "t")
 
 
-def test_a_run_begins_where_the_table_says_and_new_partitions_at_their_beginning() -> None:
+def test_a_run_begins_where_the_table_says_and_new_partitions_at_offset_0() -> None:
+    """Also if the first offsets were removed since: the source sees the loss then."""
     partitions = [FIRST, SECOND]
-    earliest, latest = {FIRST: 2, SECOND: 1}, {FIRST: 100, SECOND: 50}
-    assert where_to_begin(partitions, None, earliest, latest, by_pattern=False) == latest
-    assert where_to_begin(partitions, filled(p0=7), earliest, latest, by_pattern=False) == {FIRST: 7, SECOND: 1}
+    latest = {FIRST: 100, SECOND: 50}
+    assert where_to_begin(partitions, None, latest, by_pattern=False) == latest
+    assert where_to_begin(partitions, filled(p0=7), latest, by_pattern=False) == {FIRST: 7, SECOND: 0}
 
 
 def test_topics_that_a_pattern_finds_later_are_read_from_their_beginning() -> None:
     other = TopicPartition("others", 0)
-    earliest, latest = {FIRST: 2, other: 1}, {FIRST: 100, other: 50}
-    begins = partial(where_to_begin, earliest=earliest, edge=latest)
+    latest = {FIRST: 100, other: 50}
+    begins = partial(where_to_begin, edge=latest)
     one = Position("p", IDS, {FIRST: 7}, 1)
     assert begins([FIRST, other], None, by_pattern=True) == latest
-    assert begins([FIRST, other], one, by_pattern=True) == {FIRST: 7, other: 1}
-    assert begins([other], Position("p", {}, {}, 1), by_pattern=True) == {other: 1}, "there were none at the start"
+    assert begins([FIRST, other], one, by_pattern=True) == {FIRST: 7, other: 0}
+    assert begins([other], Position("p", {}, {}, 1), by_pattern=True) == {other: 0}, "there were none at the start"
     assert begins([other], one, by_pattern=True) == {other: 50}, "a source that was added to the file"
     assert begins([FIRST, other], one, by_pattern=False) == {FIRST: 7, other: 50}, "a topic that was added to the file"

@@ -30,21 +30,35 @@ SCHEMA = pa.schema([("n", pa.int64())])
 NO_FRAME = cast("Any", None)
 
 
-def batches(table: Table, folder: Path, *, begun: int, end: int) -> TableBatches:
-    """The sink of a query whose batch 0 has these offsets."""
+def batches(table: Table, folder: Path, *, begun: int, end: int, quiet: int | None = None) -> TableBatches:
+    """The sink of a query whose batch 0 has these offsets; a second partition gives no records."""
     noted = folder / "checkpoint" / "offsets" / "0"
     noted.parent.mkdir(parents=True)
     noted.write_text(f'v1\n{{}}\n{{"orders":{{"0":{end}}}}}')
     checkpoint = Checkpoint(cast("Any", None), str(folder / "checkpoint"))
-    return TableBatches(
-        table, None, "p", checkpoint, SCHEMA, begun={PLACE: begun}, topic_ids=lambda _: IDS, by_offsets=True
-    )
+    begins = {PLACE: begun} | ({} if quiet is None else {TopicPartition("orders", 1): quiet})
+    return TableBatches(table, None, "p", checkpoint, SCHEMA, begun=begins, topic_ids=lambda _: IDS, by_offsets=True)
 
 
 def test_a_batch_without_records_is_no_commit(tmp_path: Path) -> None:
     with open_table(str(tmp_path / "table"), "parquet") as table:
         batches(table, tmp_path, begun=5, end=5)(NO_FRAME, 0)
         assert table.position("p") is None
+
+
+def test_the_first_commit_notes_where_partitions_begin_that_gave_nothing_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that one that the table does not know is a new one, all of whose records are to be read."""
+    monkeypatch.setattr(table_sink, "written", lambda *_: Written([]))
+    quiet = TopicPartition("orders", 1)
+    with open_table(str(tmp_path / "table"), "parquet") as table:
+        sink = batches(table, tmp_path, begun=5, end=9, quiet=500)
+        sink(NO_FRAME, 0)
+        sink(NO_FRAME, 0)
+        position = table.position("p")
+        assert position is not None
+        assert (position.offsets, position.version) == ({PLACE: 9, quiet: 500}, 1)
 
 
 def test_a_job_whose_batch_another_one_brought_meanwhile_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
