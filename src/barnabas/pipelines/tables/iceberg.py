@@ -1,7 +1,8 @@
 """Apache Iceberg by pyiceberg, without a JVM: rows, snapshot properties and a table property are one catalog commit.
 
-The table property `barnabas.note` has the last note, and each snapshot the one it was made with. The catalog swaps the
-table's metadata only if nobody else did, and a snapshot has to follow the one that was seen. pyiceberg's own retries
+The table property `barnabas.note` has the last note, and each snapshot the one it was made with: a table that somebody
+rolled back is as far as its snapshot says (`iceberg_metadata.noted`). The catalog swaps the table's metadata only if
+nobody else did, and a snapshot has to follow the one that was seen. pyiceberg's own retries
 would add the rows again, so they are off: after a conflict the table is loaded again, looked at, and then decided upon.
 
 A table is `namespace.table` in a catalog of pyiceberg's configuration, or a folder such as `lake/orders`: then the
@@ -46,15 +47,24 @@ from pyiceberg.types import DateType, TimestampType, TimestamptzType
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
 from barnabas.pipelines.tables.destinations import Destination, check_apart, files_below, is_remote, local_path
 from barnabas.pipelines.tables.errors import SchemaConflict, TableError, UnusableTarget
-from barnabas.pipelines.tables.iceberg_metadata import NOTE, TIDY, last_metadata, metadata_in, unneeded_metadata
-from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
+from barnabas.pipelines.tables.iceberg_columns import extended_mapping, file_schema, is_read_as_written, rows_of
+from barnabas.pipelines.tables.iceberg_metadata import (
+    NOTE,
+    NOTED,
+    TIDY,
+    last_metadata,
+    metadata_in,
+    noted,
+    unneeded_metadata,
+)
+from barnabas.pipelines.tables.notes import Note, upkeep_note
 from barnabas.pipelines.tables.reaching import spare_signals, unreachable
 from barnabas.pipelines.tables.rewriting import rewrite, small_files
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
 from barnabas.pipelines.tables.table import Conflict, Seen, Table, owned, same_partitioning
 from barnabas.pipelines.tables.targets import DEFAULT_CATALOG, check_iceberg, is_in_catalog
-from barnabas.pipelines.tables.writing import read_footer
+from barnabas.pipelines.tables.writing import FILE_BYTES, read_footer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -62,9 +72,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyiceberg.io.pyarrow import DataFileStatistics
+    from pyiceberg.table import FileScanTask, Transaction
     from pyiceberg.table import Table as Loaded
-    from pyiceberg.table import Transaction
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.name_mapping import NameMapping
 
     from barnabas.pipelines.tables.contract import PartitionValues
 
@@ -93,6 +104,8 @@ class IcebergTable(Table):
         """Look into the catalog. Raises UnusableTarget, SchemaConflict."""
         self.location = location
         self._place: str | None = None
+        self._wanted: Schema | None = None
+        """The columns of a table that is to be made, where they are known before its first rows."""
         check_iceberg(location, catalog, options or {})
         if is_in_catalog(location):
             self._name = tuple(location.split("."))
@@ -102,7 +115,9 @@ class IcebergTable(Table):
             self._name = ("default", Path(self._place).name)
         table = self._reached()
         self.partition_by = (
-            tuple(partition_by) if table is None else same_partitioning(_partitions(table), partition_by, self.location)
+            tuple(partition_by)
+            if table is None
+            else same_partitioning(_partitions(table, location), partition_by, location)
         )
 
     def claim(self) -> None:
@@ -118,9 +133,10 @@ class IcebergTable(Table):
         if table is None:
             self._refuse_strangers()
             return Seen(None, None)
-        if NOTE not in table.properties:
+        note = noted(table, self.location)
+        if note is None:
             check_owner(None, "", self.location)
-        return Seen(from_text(table.properties[NOTE]), table)
+        return Seen(note, table)
 
     def _refuse_strangers(self) -> None:
         root = self._root()
@@ -148,7 +164,7 @@ class IcebergTable(Table):
     def _evolve(self, schema: pa.Schema) -> None:
         table = self._load()
         if table is None:
-            _numbered(plain_schema(schema))
+            self._wanted = _numbered(plain_schema(schema))
             return
         known = plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
         wider = merged(known, plain_schema(schema), self.location)
@@ -157,15 +173,19 @@ class IcebergTable(Table):
         _numbered(wider)
         try:
             with table.transaction() as transaction:
+                known_names = table.name_mapping()
                 with transaction.update_schema() as update:
                     update.union_by_name(wider)
-                _map_names(transaction)
+                _map_names(transaction, known_names)
         except CommitFailedException as error:
             raise Conflict(str(error)) from error
 
     def destination(self) -> Destination:
         """Files lie in the table's `data` folder; the table's partitioning is in its metadata, not in their names."""
-        table = self._load()
+        return self._destination(self._load())
+
+    def _destination(self, table: Loaded | None) -> Destination:
+        columns = self._wanted if table is None else table.schema()
         return Destination(
             self._root() if table is None else table.location(),
             folder="data",
@@ -173,7 +193,7 @@ class IcebergTable(Table):
             partition_by=self.partition_by,
             drops_partition_columns=False,
             whole_paths=True,
-            field_ids=None if table is None else schema_to_pyarrow(table.schema()),
+            field_ids=None if columns is None else schema_to_pyarrow(columns),
             io_properties=dict(self._catalog.properties if table is None else table.io.properties),
             durable=True,
         )
@@ -198,19 +218,21 @@ class IcebergTable(Table):
         """
         note, table = self._look()
         owned(note, self.location)
+        tasks = {task.file.file_path: task for task in _whole_files(table)}
         files = [
-            DataFile(path, file.record_count, file.file_size_in_bytes, _values(self.partition_by, file))
-            for path, file in _whole_files(table).items()
+            DataFile(path, task.file.record_count, task.file.file_size_in_bytes, _values(self.partition_by, task.file))
+            for path, task in tasks.items()
+            if task.file.spec_id == table.spec().spec_id
         ]
         small = small_files(files, target_bytes)
         if not small:
             return Compaction(0, 0)
-        schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        destination = self.destination()
-        written = rewrite(small, destination, plain_schema(schema), target_bytes)
+        destination = self._destination(table)
+        columns = plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
+        written = rewrite(small, destination, columns, target_bytes, lambda file: rows_of(table, tasks[file.path]))
         self._insisting(
             partial(self._replace, small, written, destination),
-            lambda: _has(_whole_files(self._existing()), written) or None,
+            lambda: _has(_by_path(self._existing()), written) or None,
             upkeep="its files were merged",
         )
         return Compaction(len(small), len(written))
@@ -218,15 +240,17 @@ class IcebergTable(Table):
     def _replace(self, small: Sequence[DataFile], written: Sequence[DataFile], destination: Destination) -> bool:
         """Put files in the place of others, in the table as it is now."""
         note, table = self._look()
-        there = _whole_files(table)
+        there = _by_path(table)
         if _has(there, written):  # the outcome of an earlier try was not seen
             return True
         if not _has(there, small):
             raise TableError(f"{self.location}: another job has replaced files that were being merged: try again")
         try:
             with table.transaction() as transaction:
-                _put_note(transaction, upkeep_note(owned(note, self.location)))
-                with transaction.update_snapshot().overwrite() as update:
+                renewed = upkeep_note(owned(note, self.location))
+                update = transaction.update_snapshot(snapshot_properties={NOTE: renewed.to_text()}).overwrite()
+                _put_note(transaction, renewed, update.snapshot_id)
+                with update:
                     for file in small:
                         update.delete_data_file(there[file.path])
                     for file in written:
@@ -277,20 +301,23 @@ class IcebergTable(Table):
         return found
 
     def _append(self, table: Loaded | None, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
-        destination = self.destination()
+        destination = self._destination(table)
+        if table is not None:
+            files = [known for file in files for known in _with_known_columns(file, table, destination)]
         try:
             with self._created(schema) if table is None else table.transaction() as transaction:
-                _put_note(transaction, note)
                 if table is None:
-                    _map_names(transaction)
-                with transaction.update_snapshot(snapshot_properties={NOTE: note.to_text()}).fast_append() as update:
+                    _map_names(transaction, None)
+                update = transaction.update_snapshot(snapshot_properties={NOTE: note.to_text()}).fast_append()
+                _put_note(transaction, note, update.snapshot_id)
+                with update:
                     for file in files:
                         update.append_data_file(_described(file, transaction, destination))
         except (CommitFailedException, CommitStateUnknownException, TableAlreadyExistsError) as error:
             raise Conflict(str(error)) from error
 
     def _created(self, schema: pa.Schema) -> Any:
-        numbered = _numbered(schema)
+        numbered = _numbered(schema)  # as in `_evolve`: the same columns get the same ids
         self._catalog.create_namespace_if_not_exists(self._name[:-1])
         return self._catalog.create_table_transaction(
             self._name, numbered, self._root(), self._spec(numbered), properties=NO_RETRIES
@@ -400,14 +427,25 @@ def _beside(location: str) -> tuple[Catalog, str]:
     return catalog, str(place)
 
 
-def _partitions(table: Loaded) -> list[str]:
-    schema = table.schema()
-    return [schema.find_field(field.source_id).name for field in table.spec().fields]
+def _partitions(table: Loaded, location: str) -> list[str]:
+    """The columns that a table is partitioned by. Raises UnusableTarget if it is not by their own values."""
+    columns = {column.field_id: column.name for column in table.schema().fields}
+    for field in table.spec().fields:
+        if field.source_id not in columns or not isinstance(field.transform, IdentityTransform):
+            raise UnusableTarget(
+                f"{location} is partitioned by {field.transform}({table.schema().find_column_name(field.source_id)}), "
+                "and a load writes only partitions of a column's own values: load into another table."
+            )
+    return [columns[field.source_id] for field in table.spec().fields]
 
 
-def _whole_files(table: Loaded) -> dict[str, IcebergFile]:
+def _whole_files(table: Loaded) -> list[FileScanTask]:
     """The data files of which no row was deleted; others are left to the engine that wrote delete files for them."""
-    return {task.file.file_path: task.file for task in table.scan().plan_files() if not task.delete_files}
+    return [task for task in table.scan().plan_files() if not task.delete_files]
+
+
+def _by_path(table: Loaded) -> dict[str, IcebergFile]:
+    return {task.file.file_path: task.file for task in _whole_files(table)}
 
 
 def _has(there: Collection[str], files: Sequence[DataFile]) -> bool:
@@ -445,9 +483,13 @@ def _described(file: DataFile, transaction: Transaction, destination: Destinatio
 
 def _statistics(footer: Any, metadata: TableMetadata) -> DataFileStatistics:
     """What a footer knows of a file's columns; a column with times that Python does not know has no bounds."""
-    schema = metadata.schema()
-    plan = compute_statistics_plan(schema, metadata.properties)
-    names = parquet_path_to_id_mapping(schema)
+    columns = file_schema(footer, metadata)
+    # A column may have been renamed, or be gone, since the file was written.
+    plan = {
+        **compute_statistics_plan(columns, metadata.properties),
+        **compute_statistics_plan(metadata.schema(), metadata.properties),
+    }
+    names = parquet_path_to_id_mapping(columns)
     try:
         return data_file_statistics_from_parquet_metadata(footer, plan, names)
     except OverflowError:
@@ -458,13 +500,22 @@ def _statistics(footer: Any, metadata: TableMetadata) -> DataFileStatistics:
         return data_file_statistics_from_parquet_metadata(footer, without_times, names)
 
 
-def _put_note(transaction: Transaction, note: Note) -> None:
+def _with_known_columns(file: DataFile, table: Loaded, destination: Destination) -> list[DataFile]:
+    """The file or, if readers would take its columns for others, its rows in new ones that say which ones they are."""
+    if is_read_as_written(read_footer(destination, file), table.metadata):
+        return [file]
+    columns = plain_schema(schema_to_pyarrow(table.schema(), include_field_ids=False))
+    return rewrite([file], destination, columns, FILE_BYTES)
+
+
+def _put_note(transaction: Transaction, note: Note, snapshot: int) -> None:
+    """Say how far the table is once it is at this snapshot."""
     known = transaction.table_metadata.properties
     unset = {name: value for name, value in TIDY.items() if name not in known}
-    transaction.set_properties({NOTE: note.to_text(), **NO_RETRIES, **unset})
+    transaction.set_properties({NOTE: note.to_text(), NOTED: str(snapshot), **NO_RETRIES, **unset})
 
 
-def _map_names(transaction: Transaction) -> None:
+def _map_names(transaction: Transaction, known: NameMapping | None) -> None:
     """Let readers find columns by name in files that were written before their columns had ids."""
-    names = transaction.table_metadata.schema().name_mapping.model_dump_json()
+    names = extended_mapping(known, transaction.table_metadata.schema()).model_dump_json()
     transaction.set_properties({NAME_MAPPING: names})

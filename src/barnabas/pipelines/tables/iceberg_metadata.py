@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.tables.destinations import local_path
-from barnabas.pipelines.tables.errors import UnusableTarget
+from barnabas.pipelines.tables.errors import TableError, UnusableTarget
 from barnabas.pipelines.tables.notes import Note, from_text
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 NOTE: Final = "barnabas.note"
 """The table property that has the note of the last commit."""
+NOTED: Final = "barnabas.snapshot"
+"""The table property that names the snapshot for which that note is true: the one that came with it."""
 TIDY: Final = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -65,6 +67,37 @@ def metadata_in(folder: Path) -> list[Metadata]:
             )
         )
     return found
+
+
+def noted(table: Loaded, location: str) -> Note | None:
+    """How far the table is at its current snapshot; None in a table of somebody else. Raises TableError if unknown.
+
+    That is what the newest snapshot of ours says among those that led to the current one; those of others between them
+    changed rows, and not which records are in the table. After a rollback it is not the last note that was made. A
+    snapshot that somebody expired may be missing on the way; a table from before `barnabas.snapshot` is trusted then.
+    """
+    if NOTE not in table.properties:
+        return None
+    last = from_text(table.properties[NOTE])
+    anchor = table.properties.get(NOTED)
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        if str(snapshot.snapshot_id) == anchor:
+            return last
+        if snapshot.summary is not None and (text := snapshot.summary.additional_properties.get(NOTE)) is not None:
+            return replace(from_text(text), version=last.version)  # numbers of commits are not used twice
+        parent = snapshot.parent_snapshot_id
+        if str(parent) == anchor:
+            return last
+        snapshot = None if parent is None else table.snapshot_by_id(parent)
+    if anchor is None:
+        return last
+    current = table.metadata.current_snapshot_id
+    raise TableError(
+        f"{location} is at snapshot {current}, and the snapshots between it and those of its load were expired: nobody "
+        "can say whether it was rolled back, and so which records are in it. If all are that were ever loaded, set "
+        f"the table property {NOTED} to {current}; otherwise load into another table."
+    )
 
 
 def last_metadata(found: Sequence[Metadata], folder: Path) -> Metadata:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from barnabas.pipelines.tables.schemas import fitted
 from barnabas.pipelines.tables.writing import TableWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from barnabas.pipelines.tables.contract import DataFile
     from barnabas.pipelines.tables.destinations import Destination
@@ -27,13 +28,21 @@ def small_files(files: Iterable[DataFile], target_bytes: int) -> list[DataFile]:
 
 
 def rewrite(
-    files: Sequence[DataFile], destination: Destination, schema: pa.Schema, target_bytes: int
+    files: Sequence[DataFile],
+    destination: Destination,
+    schema: pa.Schema,
+    target_bytes: int,
+    read: Callable[[DataFile], Iterable[pa.RecordBatch]] | None = None,
 ) -> list[DataFile]:
-    """The rows of these files in new ones, each partition's together."""
+    """The rows of these files in new ones, each partition's together.
+
+    Columns are told by their names, unless a format tells them otherwise, and has to `read` files itself.
+    """
+    read = partial(_rows, destination=destination, schema=schema) if read is None else read
     with TableWriter(destination, file_bytes=target_bytes) as writer:
         for file in files:
-            for batch in _rows(file, destination, schema):
-                writer.write(batch)
+            for batch in read(file):
+                writer.write(fitted(batch, schema))
         return writer.finish()
 
 
@@ -44,7 +53,7 @@ def _place(file: DataFile) -> str:
 def _rows(file: DataFile, destination: Destination, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with destination.open_file(file.path) as stream:
         for batch in pq.ParquetFile(stream).iter_batches(BATCH_ROWS):
-            yield fitted(_with_values(batch, file, schema), schema)
+            yield _with_values(batch, file, schema)
 
 
 def _with_values(batch: pa.RecordBatch, file: DataFile, schema: pa.Schema) -> pa.RecordBatch:
