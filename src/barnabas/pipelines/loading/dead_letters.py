@@ -37,8 +37,8 @@ def check_letters(table: Position | None, dead: Position | None, topic_ids: Mapp
     else:
         return
     raise ForeignTable(
-        f"{location} has dead letters of a table that was here before ({found}): move it away, or remove it, and start "
-        "again."
+        f"{location} has dead letters of a table that was here before, or of a version that it was restored from "
+        f"({found}): move it away, or remove it, and start again."
     )
 
 

@@ -2,7 +2,11 @@
 
 The app transaction (app id: the pipeline, version: the number of its commit) outlives Delta's own clean-up of the log,
 and Delta refuses two concurrent commits of one app. A later one from a fresh handle it would take, so the stored note
-is looked at first. The note lies in the commit's info; the log is kept for a year, and `expire` writes the note anew.
+is looked at first (`delta_history`). The note lies in the commit's info; the log is kept for a year, and `expire`
+writes the note anew.
+
+Columns are known by their names. A table whose columns were given other names than they have in its files (Delta's
+column mapping) is not written to: deltalake would look for the rows' columns in vain.
 
 deltalake's own retries are off: after a conflict the table is opened again, looked at, and then decided upon.
 """
@@ -24,6 +28,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from barnabas.pipelines.tables.contract import Compaction, DataFile, Size
+from barnabas.pipelines.tables.delta_history import NOTE, DeltaHistory
 from barnabas.pipelines.tables.delta_store import delta_store, files_of
 from barnabas.pipelines.tables.destinations import (
     Destination,
@@ -34,7 +39,7 @@ from barnabas.pipelines.tables.destinations import (
     partition_text,
 )
 from barnabas.pipelines.tables.errors import SchemaConflict, TableError, UnusableTarget
-from barnabas.pipelines.tables.notes import Note, from_text, upkeep_note
+from barnabas.pipelines.tables.notes import Note, upkeep_note
 from barnabas.pipelines.tables.reaching import unreachable
 from barnabas.pipelines.tables.rules import check_owner
 from barnabas.pipelines.tables.schemas import merged, plain_schema
@@ -47,12 +52,12 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
-NOTE: Final = "barnabas"
 LOG_KEPT: Final = {
     "delta.logRetentionDuration": "interval 365 days",
     "delta.deletedFileRetentionDuration": "interval 365 days",
 }
 """How long the log says what was committed, and which files were removed: `expire` decides when those go."""
+MAPPING_MODE: Final = "delta.columnMapping.mode"
 _OURS: Final = re.compile(r"(.+=[^/]*/)*part-[0-9a-f-]{36}\.parquet|_delta_log/.*")
 """What tasks of a load leave that did not get to its first commit."""
 
@@ -85,7 +90,7 @@ class DeltaLakeTable(Table):
         """Nothing is held."""
 
     def _look(self) -> Seen:
-        """The newest note in the log, which has to be that of the app transaction."""
+        """The note that is true of its rows; the newest one in the log has to be that of the app transaction."""
         return self._insisting(self._look_once, upkeep="it was looked at")
 
     def _look_once(self) -> Seen:
@@ -93,12 +98,13 @@ class DeltaLakeTable(Table):
         if table is None:
             self._refuse_strangers()
             return Seen(None, None)
-        for limit in (1, 20, None):
-            for commit in table.history(limit):
-                if NOTE in commit:
-                    return Seen(self._checked(from_text(commit[NOTE]), table), table)
-        check_owner(None, "", self.location)
-        return Seen(None, table)
+        history = DeltaHistory(table, self.location, self._options)
+        newest = history.newest_note()
+        if newest is None:
+            check_owner(None, "", self.location)
+            return Seen(None, table)
+        self._check_log(newest, table)
+        return Seen(history.note(), table)
 
     def schema(self) -> pa.Schema | None:
         """The table's columns."""
@@ -114,6 +120,7 @@ class DeltaLakeTable(Table):
         table = self._open()
         if table is None:
             return
+        _check_mapping(table, self.location)
         known = plain_schema(_schema(table))
         wider = merged(known, plain_schema(schema), self.location)
         new = [field for field in wider if field.name not in known.names or field.type != known.field(field.name).type]
@@ -152,8 +159,10 @@ class DeltaLakeTable(Table):
 
     def _compact(self, target_bytes: int) -> Compaction:
         owned(self.last_note(), self.location)
+        table = self._existing()
+        _check_mapping(table, self.location)
         try:
-            metrics = self._existing().optimize.compact(target_size=target_bytes)
+            metrics = table.optimize.compact(target_size=target_bytes)
         except CommitFailedError as error:
             raise Conflict(str(error)) from error
         return Compaction(metrics["numFilesRemoved"], metrics["numFilesAdded"])
@@ -203,6 +212,7 @@ class DeltaLakeTable(Table):
             raise Conflict(str(error)) from error
 
     def _write(self, table: DeltaTable, note: Note, files: Sequence[DataFile], schema: pa.Schema | None) -> None:
+        _check_mapping(table, self.location)
         try:
             table.create_write_transaction(
                 list(self._actions(files)),
@@ -234,7 +244,7 @@ class DeltaLakeTable(Table):
             raise TableError(f"there is no table at {self.location}")
         return table
 
-    def _checked(self, note: Note, table: DeltaTable) -> Note:
+    def _check_log(self, note: Note, table: DeltaTable) -> None:
         stored = table.transaction_version(note.pipeline)
         if stored is not None and stored < note.version:
             raise Conflict("its log has grown since it was opened")
@@ -243,7 +253,6 @@ class DeltaLakeTable(Table):
                 f'{self.location} has commit {stored} of "{note.pipeline}", but its log says only how far commit '
                 f"{note.version} came: the log was cut. Load into another table."
             )
-        return note
 
     def _refuse_strangers(self) -> None:
         there: Iterable[str]
@@ -287,6 +296,16 @@ def _check_types(schema: pa.Schema) -> None:
                 f'Delta has no type for the column "{field.name}", which is {field.type}: use --format parquet or '
                 "iceberg."
             ) from error
+
+
+def _check_mapping(table: DeltaTable, location: str) -> None:
+    """Raise UnusableTarget if columns have other names in files than in the table."""
+    mode = table.metadata().configuration.get(MAPPING_MODE) or "none"
+    if mode != "none":
+        raise UnusableTarget(
+            f"{location} has {MAPPING_MODE} = {mode}: its columns have other names in its files, which deltalake does "
+            "not write. Load into another table."
+        )
 
 
 def _properties(note: Note) -> CommitProperties:

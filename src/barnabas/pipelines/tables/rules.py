@@ -41,7 +41,8 @@ def advance(
         if place in stored and each.start != stored[place]:
             raise Fenced(
                 f"{location} stands at offset {stored[place]} of {place}, and a job brought {each}: another job writes "
-                f'to this table as "{position.pipeline}". Stop one of them; nothing of this batch was added.'
+                f'to this table as "{position.pipeline}", or the table was restored to another version. Stop the other '
+                "one, or start again; nothing of this batch was added."
             )
     return {**stored, **{place: each.end for place, each in whole.items()}}
 

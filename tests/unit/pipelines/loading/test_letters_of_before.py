@@ -28,7 +28,9 @@ def test_a_table_that_was_removed_leaves_letters_that_are_not_added_to(
     load_from(topic, str(place), monkeypatch, format=kind)
     shutil.rmtree(place)
     topic.id = id
-    with pytest.raises(ForeignTable, match=r"t_dead has dead letters of a table that was here before \(the table is"):
+    with pytest.raises(
+        ForeignTable, match=r"t_dead has dead letters of a table that was here before, .* \(the table is"
+    ):
         load_from(topic, str(place), monkeypatch, format=kind)
     assert not list(place.rglob("*.parquet")), "nothing is written before that is found"
     assert content(kind, tmp_path / "t_dead").num_rows == 1

@@ -190,7 +190,7 @@ def test_letters_of_a_table_that_was_there_before_are_refused(begins: Begins, ro
         if rows_too:
             table.commit("p", one(0, 3), T_IDS, [], NUMBERS)
     found = "they reach to offset 9 of t-0, and the table does not" if rows_too else "the table is not there"
-    with pytest.raises(ForeignTable, match=f"has dead letters of a table that was here before .{found}"):
+    with pytest.raises(ForeignTable, match=f"has dead letters of a table that was here before, .*{found}"):
         begins(Cluster(t=20), "t", start="earliest")
 
 
