@@ -6,6 +6,7 @@ group, so nothing is left behind at the broker; print.epoch shows the epoch; --t
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 BATCH: Final = 500
 WAIT: Final = 0.5
+CREATES: Final = "allow.auto.create.topics"
 
 
 class Printer(Protocol):
@@ -164,13 +166,13 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     from barnabas.clients.consumer import Consumer
 
     reach(options["bootstrap_server"])
-    look_for_topic(options)
-    consumer: Consumer[bytes, bytes] = Consumer(options["bootstrap_server"], config=properties)
     interrupted = False
     try:
-        with consumer:
-            begin(consumer, options)
-            run(consumer, show, options)
+        if is_there(options, properties):
+            consumer: Consumer[bytes, bytes] = Consumer(options["bootstrap_server"], config=properties)
+            with consumer:
+                begin(consumer, options)
+                run(consumer, show, options)
     except KeyboardInterrupt:
         interrupted = True
     except BrokenPipeError:
@@ -296,20 +298,36 @@ def consumer_properties(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def look_for_topic(options: dict[str, Any]) -> None:
-    """Say that a topic is not there, which would look like one without records; raises Failed where nothing can come.
+def is_there(options: dict[str, Any], properties: dict[str, Any]) -> bool:
+    """Whether the topic is there; waits for one that is not, for --timeout-ms. Raises Failed where nothing can come.
 
-    Where brokers make topics on request, waiting for it does.
+    A topic that is missing would look like one without records. Waiting does not make it, unless the property
+    allow.auto.create.topics says so: then the consumer does.
     """
-    from barnabas.clients.topic_list import list_topics
-
     topic = options["topic"]
-    listed = None if topic is None else list_topics(options["bootstrap_server"])
-    if listed is None or any(each.name == topic for each in listed):
-        return
+    if topic is None or _is_listed(options):
+        return True
     if options["until_end"] or options["partition"] is not None:
         raise Failed(f"There is no topic {topic}: `barnabas topics --list` shows what is there.")
-    remark(f"There is no topic {topic} yet: waiting for it.")
+    if properties.setdefault(CREATES, "false") == "true":
+        remark(f"There is no topic {topic} yet: waiting for it.")
+        return True
+    remark(f"There is no topic {topic} yet: waiting for it. `barnabas topics --create --topic {topic}` makes it.")
+    given = options["timeout_ms"]
+    deadline = math.inf if given is None or given < 0 else time.monotonic() + given / 1000
+    while time.monotonic() < deadline:
+        time.sleep(min(WAIT, max(0.0, deadline - time.monotonic())))
+        if _is_listed(options):
+            properties.setdefault("auto.offset.reset", "earliest")  # all that is in it came after the start
+            return True
+    return False
+
+
+def _is_listed(options: dict[str, Any]) -> bool:
+    from barnabas.clients.topic_list import list_topics
+
+    listed = list_topics(options["bootstrap_server"])
+    return listed is None or any(each.name == options["topic"] for each in listed)
 
 
 def begin(consumer: Consumer[bytes, bytes], options: dict[str, Any]) -> None:

@@ -96,6 +96,12 @@ LINE_SECONDS: Final = 10.0
     help="Whether values begin with a schema registry's id: auto, confluent or none.",
     section="Values",
 )
+@option(
+    "--mark-tombstones",
+    is_flag=True,
+    help="Add a column _tombstone, true where a record has no value.",
+    section="Values",
+)
 @option("--name", metavar="NAME", help="The pipeline, which owns the table.  [default: load-TOPIC]", section="Job")
 @option("--group", metavar="GROUP", help="The group that shows the progress.  [default: as --name]", section="Job")
 @option("--master", metavar="URL", help="Spark's master.  [default: this machine, all cores]", section="Job")
@@ -125,6 +131,7 @@ def command(
     decode: str,
     schema: str | None,
     framing: str,
+    mark_tombstones: bool,
     name: str | None,
     group: str | None,
     master: str | None,
@@ -162,6 +169,7 @@ def command(
             decode=decode,
             schema=schema,
             framing=framing,
+            mark_tombstones=mark_tombstones,
             partition_by=[column.strip() for column in (partition_by or "").split(",") if column.strip()],
             starting_offsets=starting_offsets,
             every=None if every is None else every.total_seconds(),
@@ -219,7 +227,7 @@ class Lines:
 
     def _remind(self) -> None:
         while not self._over.wait(LINE_SECONDS):
-            if (step := self._step) is not None:
+            if (step := self._step) is not None and time.monotonic() - self._began > LINE_SECONDS / 2:
                 remark(f"Still {step} ({time.monotonic() - self._began:.0f} s).")
 
     def show(self, progress: Progress) -> None:

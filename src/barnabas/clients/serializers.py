@@ -121,9 +121,16 @@ class Avro:
     def _parsed(self, schema: str | Mapping[str, Any] | Path) -> Any:
         try:
             text = schema.read_text(encoding="utf-8") if hasattr(schema, "read_text") else schema
+            if isinstance(text, str) and _names_a_file(text):
+                raise InvalidClientConfig(f'{text} is the name of a file, not a schema: give Path("{text}")')
             return self._avro.parse_schema(_json_or_name(text) if isinstance(text, str) else text)
         except (ValueError, KeyError, self._avro.schema.SchemaParseException) as error:
             raise InvalidClientConfig(f"not an Avro schema: {error}") from error
+
+
+def _names_a_file(text: str) -> bool:
+    """Whether a text that is to be a schema looks like the name of a file with one."""
+    return "\n" not in text and "{" not in text and text.strip().endswith((".avsc", ".avro", ".json"))
 
 
 def _json_or_name(text: str) -> Any:

@@ -187,6 +187,19 @@ def test_a_topic_that_is_not_there_is_told(run: Run, unused_topic: str) -> None:
     waited = run("consume", "--topic", unused_topic, "--timeout-ms", "100")
     assert waited.returncode == 0
     assert f"There is no topic {unused_topic} yet: waiting for it." in waited.stderr
+    assert unused_topic not in run("topics", "--list").stdout.split(), "looking for it does not make it"
+
+
+def test_a_topic_that_is_made_later_is_read_from_its_beginning(
+    bootstrap: str, run: Run, unused_topic: str, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "barnabas.cli.main", "consume", "--topic", unused_topic, "--max-messages", "1"]
+    with Process("consume", [*command, "--bootstrap-server", bootstrap], tmp_path / "consume.log") as consume:
+        consume.wait_for_output("waiting for it")
+        run("topics", "--create", "--topic", unused_topic)
+        run("produce", "--topic", unused_topic, stdin="first\n")
+        assert consume.wait() == 0
+        assert "first" in consume.output().splitlines()
 
 
 def test_a_group_goes_on_where_it_stopped(new_topic: TopicMaker, run: Run) -> None:

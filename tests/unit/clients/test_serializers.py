@@ -73,6 +73,11 @@ def test_what_is_no_avro_schema_is_refused(schema: str) -> None:
         Avro(schema)
 
 
+def test_the_name_of_a_file_is_not_taken_for_an_avro_schema() -> None:
+    with pytest.raises(InvalidClientConfig, match=r"flight.avsc is the name of a file, not a schema: give Path\("):
+        Avro("flight.avsc")
+
+
 def test_protobuf_wants_its_own_class() -> None:
     with pytest.raises(TypeError, match="expected a Int64Value, not StringValue"):
         Protobuf[Any](Int64Value).serialize(StringValue(value="x"))

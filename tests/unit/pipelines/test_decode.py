@@ -24,6 +24,7 @@ from barnabas.pipelines.decode.framing import Framing
 from barnabas.pipelines.decode.json import Json
 from barnabas.pipelines.decode.protobuf import Protobuf
 from barnabas.pipelines.decode.text import Plain
+from barnabas.pipelines.decode.tombstones import MarkedTombstones
 from barnabas.pipelines.errors import InvalidOption
 from tests.support.decoding import DECODERS, ORDER_AVSC, avro_bytes, batch, order_descriptors
 
@@ -132,7 +133,35 @@ def test_avro() -> None:
     framed = b"\x00\x00\x00\x00\x05" + data
     found = DECODERS["avro"].decode(batch([data, framed, data[:-3], data + b"!"]))
     assert columns(found) == [{**value, "tags": [("n", 1)]}] * 2
+    assert reasons(found)[102] == (
+        "ValueError: it ends in the middle of a field: cut off, or written with another schema"
+    )
     assert set(reasons(found)) == {102, 103}
+
+
+@pytest.mark.parametrize("kind", DECODERS)
+def test_tombstones_can_be_told_from_empty_values(kind: str) -> None:
+    empty = {"json": b"{}", "bytes": b"", "string": b""}.get(kind)
+    values = [None, b"\xff\xfe broken", None] if empty is None else [None, b"\xff\xfe broken", empty, None]
+    plain = DECODERS[kind].decode(batch(values))
+    marked = MarkedTombstones(DECODERS[kind]).decode(batch(values))
+    assert marked.dead == plain.dead
+    assert marked.rows.drop_columns(["_tombstone"]) == plain.rows
+    nulls = [index for index, value in enumerate(values) if value is None]
+    told = {row["_offset"] - 100: row["_tombstone"] for row in marked.rows.to_pylist()}
+    assert {index for index, is_one in told.items() if is_one} == set(nulls)
+    assert None not in told.values()
+
+
+def test_a_field_that_is_called_like_the_mark_of_tombstones_gets_another_name() -> None:
+    table = pa.schema([*METADATA, pa.field("a", pa.int64()), pa.field("_tombstone", pa.bool_())])
+    decoder = MarkedTombstones(Json()).bound(table)
+    found = decoder.decode(batch([b'{"a": 1, "_tombstone": 5}', None]))
+    assert columns(found) == [
+        {"a": 1, "_tombstone_value": 5, "_tombstone": False},
+        {"a": None, "_tombstone_value": None, "_tombstone": True},
+    ]
+    assert decoder.schema == found.rows.schema and (decoder.kind, decoder.evolves) == ("json", True)
 
 
 @pytest.mark.parametrize(

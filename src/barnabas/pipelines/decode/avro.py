@@ -69,7 +69,10 @@ class Avro(ByRecord):
     def _read(self, data: bytes) -> Sequence[Any]:
         if self._serde is None:
             self._serde = Serde(self._text)
-        value = self._serde.deserialize(data)
+        try:
+            value = self._serde.deserialize(data)
+        except EOFError:  # fastavro says no more
+            raise ValueError("it ends in the middle of a field: cut off, or written with another schema") from None
         if not self._is_record:
             return (_plain(value),)
         return [_plain(value[field.name]) for field in self._value]

@@ -20,6 +20,7 @@ from barnabas.model.base_error import BarnabasError
 from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.decode.contract import METADATA, Decoder
+from barnabas.pipelines.decode.tombstones import MarkedTombstones
 from barnabas.pipelines.errors import InvalidOption, PipelineError
 from barnabas.pipelines.loading.agreement import agree
 from barnabas.pipelines.loading.dead_letters import check_letters, deliver, promise
@@ -80,6 +81,7 @@ def load(
     decode: str | Decoder = "bytes",
     schema: str | None = None,
     framing: str = "auto",
+    mark_tombstones: bool = False,
     partition_by: Sequence[str] = (),
     starting_offsets: str = "earliest",
     every: float | None = None,
@@ -100,7 +102,8 @@ def load(
 
     `to`, `format`, `partition_by`, `catalog` and `options` say which table (`tables.opening.open_table`): without a
     format it is the one of the table that is there, and plain Parquet for a new one; `decode`,
-    `schema` and `framing` how values become columns (`decode.choosing.choose_decoder`), or a decoder of your own. With
+    `schema` and `framing` how values become columns (`decode.choosing.choose_decoder`), or a decoder of your own;
+    `mark_tombstones` adds a column that is true where a record has no value. With
     `every` it goes on, looking so often (seconds) for more, until it is interrupted. `name` is that of the pipeline,
     which owns the table, `load-TOPIC` unless told otherwise, and the consumer group `group` that shows the progress is
     called the same. `starting_offsets` counts only for a table that is not there yet. `spark` is a session that is
@@ -116,12 +119,13 @@ def load(
     if not can_name_a_topic(topic):
         raise InvalidOption(f"{topic!r} cannot be the name of a topic; `barnabas topics --list` shows what there is")
     pipeline = name or f"load-{topic}"
+    decoder = choose_decoder(decode, schema, framing) if isinstance(decode, str) else decode
     settings = LoadSettings(
         topic=topic,
         pipeline=pipeline,
         group=group or pipeline,
         client={**reader_properties(client or {}), "bootstrap.servers": bootstrap_servers},
-        decoder=choose_decoder(decode, schema, framing) if isinstance(decode, str) else decode,
+        decoder=MarkedTombstones(decoder) if mark_tombstones else decoder,
         starting=_starting(starting_offsets),
         most=max_offsets_per_commit,
         fail_on_data_loss=fail_on_data_loss,
@@ -291,20 +295,25 @@ class LoadJob:
         letters = self._dead.position(
             self._pipeline
         )  # before the table's, or those of another job could be ahead of it
+        self._check_table()
         position = self._table.position(self._pipeline)
         first, last = self._view.earliest(partitions), self._view.latest(partitions)
         if position is None:
             check_letters(None, letters, self._topic_ids, self._dead.location)
             return Standing(None, offsets_at(self._settings.starting, partitions, self._view), last)
-        if set(position.topic_ids) != {self._settings.topic}:
-            raise ForeignTable(
-                f"{self._table.location} holds the topic {', '.join(position.topic_ids)}, not {self._settings.topic}: "
-                "load into another table."
-            )
         check_topics(position, self._topic_ids, self._table.location)
         check_position(position.offsets, first, last, fail_on_data_loss=self._settings.fail_on_data_loss)
         check_letters(position, letters, self._topic_ids, self._dead.location)
         return Standing(position, {**first, **position.offsets}, last)
+
+    def _check_table(self) -> None:
+        """Raise ForeignTable if the table is of another topic: said first, since it is then of another pipeline too."""
+        note = self._table.last_note()
+        if note is not None and note.topic_ids and set(note.topic_ids) != {self._settings.topic}:
+            raise ForeignTable(
+                f"{self._table.location} holds the topic {', '.join(note.topic_ids)}, not {self._settings.topic}: "
+                "load into another table."
+            )
 
     def _ends(self) -> dict[TopicPartition, int]:
         return self._view.latest(self._view.partitions(Selection(topics=(self._settings.topic,))))

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.pipelines.decode.contract import METADATA
 from barnabas.pipelines.loading.job import LoadJob
-from barnabas.pipelines.tables.errors import Fenced, TopicReplaced
+from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.tables.errors import Fenced, ForeignTable, TopicReplaced
 from barnabas.pipelines.tables.opening import open_table
 from tests.support.load_jobs import MemoryTopic, load_from
 from tests.support.tables import content
@@ -130,3 +132,15 @@ def test_a_topic_that_is_made_again_meanwhile_is_not_loaded_under_the_old_id(
         load_from(topic, str(tmp_path / "t"), monkeypatch)
     with open_table(str(tmp_path / "t"), "parquet") as table:
         assert table.position("p") is None
+
+
+@pytest.mark.parametrize("kind", ["parquet", *KINDS])
+def test_a_table_of_another_topic_is_refused_for_its_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It is also of another pipeline, since a load is called after its topic; under that name it would not fit better."""
+    ranges = [OffsetRange("other", 0, 0, 0)]
+    with open_table(str(tmp_path / "t"), kind) as table:
+        table.commit("load-other", ranges, {"other": "id"}, [], METADATA)
+    with pytest.raises(ForeignTable, match="holds the topic other, not t: load into another table"):
+        load_from(MemoryTopic(), str(tmp_path / "t"), monkeypatch, format=kind)
