@@ -1,4 +1,4 @@
-"""Telling the controller which replicas lie in a log directory that has failed, so that others lead and count.
+"""Telling the controller which replicas have failed, alone or with their directory, so that others lead and count.
 
 The controller keeps that in memory only, so it is told again when another broker comes to office. A broker that is
 alone has nobody to lead instead of it, and goes on as well as it can.
@@ -39,7 +39,7 @@ class FailedLogs:
         """Look now and then, until this is cancelled."""
         while True:
             await asyncio.sleep(_EVERY)
-            if self._replicas.logs.failed_directories:
+            if self._replicas.logs.have_failed:
                 try:
                     await self.report()
                 except BarnabasError as error:

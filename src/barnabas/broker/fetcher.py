@@ -180,7 +180,8 @@ class ReplicaFetcher:
         if len(ready) < len(self._followers):
             apart = [each for each in self._followers.values() if not each.agrees and each.not_before <= now]
             await self._open([follower.log for follower in apart if not follower.log.is_open])
-            await self._compare([follower for follower in apart if self._is_followed(follower)])
+            sound = [follower for follower in apart if self._is_followed(follower) and not follower.log.is_failed]
+            await self._compare(sound)
             ready = self._ready(now)
         if unsynced := [follower for follower in ready.values() if follower.log.flush_required]:
             await self._flush(unsynced)

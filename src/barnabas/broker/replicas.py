@@ -182,7 +182,7 @@ class ReplicaManager:
         return self._metadata.image.brokers
 
     def unusable(self) -> frozenset[tuple[str, int]]:
-        """The partitions that this broker has a replica of, but in a log directory that has failed."""
+        """The partitions that this broker has a replica of, but whose log, or log directory, has failed."""
         return frozenset(
             (topic.name, partition.index)
             for topic in self._metadata.image.topics.values()
@@ -191,7 +191,7 @@ class ReplicaManager:
         )
 
     def is_unusable(self, topic: str, index: int) -> bool:
-        """Whether this broker's replica of a partition lies in a log directory that has failed."""
+        """Whether this broker's replica of a partition, or the log directory that it lies in, has failed."""
         log = self.logs.get(TopicPartition(topic, index))
         return (log is None or log.is_failed) and (topic, index) not in self._under_construction
 

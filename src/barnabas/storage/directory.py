@@ -65,6 +65,8 @@ class LogDirectory:
         """Why nothing more is written here."""
         self.doubtful = False
         """Whether it has failed in a way that only reading its logs again mends."""
+        self.torn: set[TopicPartition] = set()
+        """Logs whose end was missing when they were loaded: they are not used."""
         self.loaded = False
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: int | None = None

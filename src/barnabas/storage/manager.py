@@ -126,6 +126,11 @@ class LogManager:
         """The directories that take no more writes, and why."""
         return {Path(path): store.failed for path, store in self._directories.items() if store.failed is not None}
 
+    @property
+    def have_failed(self) -> bool:
+        """Whether a directory takes no more writes, or a log cannot be used."""
+        return any(store.failed is not None or store.torn for store in self._directories.values())
+
     def stored_cluster_id(self) -> str | None:
         """The cluster id in meta.properties, of the first directory that has one."""
         for path in self._directories:

@@ -25,6 +25,7 @@ from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.flushing import Flusher
 from barnabas.storage.producer_state import ProducerStates, Snapshots
+from barnabas.storage.recovery import TornLog
 from barnabas.storage.segments import NOTHING, Segments, aborted_transactions
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class LogReader:
         "log_end_offset",
         "log_start_offset",
         "recovery_point",
+        "torn",
         "tp",
         "truncations",
         "upkeep",
@@ -103,6 +105,8 @@ class LogReader:
         """Transactions whose markers were not known to be committed, in the order of their markers."""
         self.has_aborted = False
         """Whether a transaction was ever aborted; known once the log is open."""
+        self.torn: str | None = None
+        """Why the log cannot be used, where its end was missing when it was loaded."""
         self.cleaned_to: int | None = None
         """Where the part begins that compaction has not seen; None when it never ran."""
         self.upkeep = threading.Lock()
@@ -152,8 +156,8 @@ class LogReader:
 
     @property
     def is_failed(self) -> bool:
-        """Whether its log directory takes no more writes."""
-        return self._store.failed is not None
+        """Whether its log directory takes no more writes, or the log itself cannot be used."""
+        return self._store.failed is not None or self.torn is not None
 
     @property
     def is_open(self) -> bool:
@@ -236,10 +240,17 @@ class LogReader:
 
     def _load_closed(self) -> Segments:
         expected = self.recovery_point
+        if self.torn is not None:
+            raise StorageFailed(self.torn)
         try:
             segments = self._load(clean=True)
         except OSError as error:
             raise self._store.fail(error, f"loading {self._path}") from error
+        except TornLog as error:
+            self.torn = str(error)
+            self._store.torn.add(self.tp)
+            logger.error("%s", error)
+            raise
         if self.log_end_offset != expected:
             logger.warning(
                 "%s ends at offset %d, though it was closed at %d", self._path, self.log_end_offset, expected

@@ -1,10 +1,11 @@
 """Bringing a log from its files into memory.
 
-After a clean stop nothing is read again but the ends. After any other, the segments from the recovery point on are read
-batch by batch, and the CRC of each is checked: the first bad byte ends the log. What comes after it is removed, indexes
-and producer state are rebuilt, and a warning says what was cut. A log is always a prefix of what was written: a segment
-that does not begin where the one before it ends (its tail was lost with the power) is cut, too, except where Kafka's
-cleaner has been: it leaves gaps between segments, and ours does not.
+After a clean stop nothing is read again but the ends; a log whose end is missing is not served, so that no offset is
+given out twice. After any other stop, the segments from the recovery point on are read batch by batch, and the CRC of
+each is checked: the first bad byte ends the log. What comes after it is removed, indexes and producer state are rebuilt,
+and a warning says what was cut. A log is always a prefix of what was written: a segment that does not begin where the
+one before it ends (its tail was lost with the power) is cut, too, except where Kafka's cleaner has been: it leaves gaps
+between segments, and ours does not.
 
 Before any of that, leftovers.py clears what a crash left half-done.
 """
@@ -14,9 +15,10 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from barnabas.model.errors import CorruptMessage, InvalidRecord
+from barnabas.model.errors import CorruptMessage, InvalidRecord, StorageFailed
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.epochs import LeaderEpochs
@@ -25,7 +27,7 @@ from barnabas.storage.leftovers import clear_leftovers
 from barnabas.storage.producer_state import ProducerStates, Snapshots
 from barnabas.storage.replaying import ended_after, load_producers, replay
 from barnabas.storage.scan import Scan
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, Tail
 from barnabas.storage.segments import segment_number
 
 if TYPE_CHECKING:
@@ -36,6 +38,10 @@ if TYPE_CHECKING:
     from barnabas.storage.producer_state import CompletedTransaction
 
 logger = logging.getLogger(__name__)
+
+
+class TornLog(StorageFailed):
+    """Records that were on disk when the log was closed are missing."""
 
 
 @dataclass(slots=True)
@@ -74,13 +80,9 @@ def load(
     segments = [Segment(directory.pool, path, base, sizes[base], config, now_ms) for base in sorted(sizes)]
     snapshots = Snapshots(files, path, snapshot_offsets)
     epochs = _load_epochs(directory, path, segments)
-    if clean and segments:
-        try:
-            ensure_indexes(segments[-1])
-            segments[-1].next_offset()
-        except CorruptMessage as error:
-            logger.warning("recovering %s although the last stop was clean: %s", path, error)
-            clean, recovery_point = False, segments[-1].base_offset
+    if clean and (damage := _check_end(path, segments, log_start_offset, recovery_point)) is not None:
+        logger.warning("recovering %s although the last stop was clean: %s", path, damage)
+        clean, recovery_point = False, segments[-1].base_offset
 
     producers = None
     flushed = len(segments) if clean else max(segment_number(segments, recovery_point), 0)
@@ -104,6 +106,14 @@ def load(
             segments[0].make_file()
         epochs.clear()
         snapshots.remove_after(-1)
+    if end_offset < recovery_point:
+        logger.error(
+            "%s ends at offset %d, though everything before %d was on disk: records are lost, and their offsets are "
+            "given out again",
+            path,
+            end_offset,
+            recovery_point,
+        )
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     recovery_point = end_offset if clean else min(recovery_point, end_offset)
     for segment, following in pairwise(segments):
@@ -124,6 +134,42 @@ def load(
     ended = ended_after(segments, snapshots, committed, end_offset) if producers.have_markers else []
     producers.expire(now_ms - directory.producer_expiration_ms)
     return LoadedLog(segments, log_start_offset, end_offset, recovery_point, epochs, producers, snapshots, ended)
+
+
+def _check_end(path: str, segments: Sequence[Segment], log_start_offset: int, closed_at: int) -> str | None:
+    """See whether a log that was closed at offset `closed_at` still ends there; returns what is wrong behind its end.
+
+    Raises TornLog when records before that are missing.
+    """
+    if not segments:
+        end_offset, damage = log_start_offset, "it has no segment"
+    else:
+        last = segments[-1]
+        try:
+            ensure_indexes(last)
+            position, end_offset = last.tail()
+            if position == last.size and end_offset >= closed_at:
+                return None
+        except CorruptMessage:
+            pass
+        position, end_offset = _whole_part(last)
+        damage = f"byte {position} of {last.path} is where its last whole batch ends, and the file has {last.size}"
+    if end_offset >= closed_at:
+        return damage if segments else None
+    raise TornLog(
+        f"{path} was closed at offset {closed_at}, but its records end at {end_offset}: {damage}. The partition is "
+        "not served, so that no offset is given out twice. Put the files back from a copy; where the partition has "
+        f"other replicas, stop the broker and remove {path}; or stop the broker and give up what is missing with "
+        f"`barnabas log mend --accept-loss {Path(path).parent}`"
+    )
+
+
+def _whole_part(segment: Segment) -> Tail:
+    """Where the batches end that can be trusted, whatever the indexes say."""
+    position, offset = 0, segment.base_offset
+    for batch in Scan(segment):
+        position, offset = batch.position + batch.header.size, batch.header.last_offset + 1
+    return Tail(position, offset)
 
 
 def _load_epochs(directory: LogDirectory, path: str, segments: Sequence[Segment]) -> LeaderEpochs:

@@ -67,6 +67,13 @@ class BatchRange(NamedTuple):
     last_offset: int
 
 
+class Tail(NamedTuple):
+    """Where the batches of a segment end: behind the last one's bytes, and after its last offset."""
+
+    position: int
+    offset: int
+
+
 class Timestamped(NamedTuple):
     """A timestamp and the last offset of the batch that brought it."""
 
@@ -354,11 +361,14 @@ class Segment:
 
     def next_offset(self) -> int:
         """The offset after the last batch; the base when there is none. Reads the file's tail."""
-        position = self.offset_index.last()[1]
-        last = self.base_offset - 1
-        for found in self.ranges(min(position, self.size), self.size):
-            last = found.last_offset
-        return last + 1
+        return self.tail().offset
+
+    def tail(self) -> Tail:
+        """Where the last whole batch ends. Reads the batches from the last index entry on."""
+        position, offset = min(self.offset_index.last()[1], self.size), self.base_offset
+        for found in self.ranges(position, self.size):
+            position, offset = found.position + found.size, found.last_offset + 1
+        return Tail(position, offset)
 
     def seal(self) -> None:
         """End the segment, whose indexes are finished: nothing is written to it any more. Cannot fail."""

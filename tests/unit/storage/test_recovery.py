@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.model.errors import StartupError
+from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log import Log
 from tests.support.logs import (
@@ -175,13 +175,56 @@ def test_a_missing_or_damaged_index_is_made_anew_after_a_clean_stop(log: Log, ba
     assert file(log, base, suffix).read_bytes() == content
 
 
-def test_a_torn_log_is_noticed_even_after_a_clean_stop(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "tear",
+    [
+        lambda data: data[:-1],
+        lambda data: data[:-SIZE],
+        lambda data: data[: SIZE // 2],
+        lambda data: b"",
+        lambda data: data[: 2 * SIZE] + bytes(len(data) - 2 * SIZE),
+    ],
+)
+def test_a_log_whose_end_is_missing_after_a_clean_stop_is_not_served(log: Log, tear: Callable[[bytes], bytes]) -> None:
+    log.close()
+    path = file(log, 54)
+    whole = path.read_bytes()
+    path.write_bytes(tear(whole))
+    again = reopened(log)
+    for _ in range(2):
+        with pytest.raises(
+            StorageFailed, match=r"closed at offset 60, but its records end at 5.*barnabas log mend --accept-loss"
+        ):
+            append(again, batch())
+    assert again.is_failed
+    again.close()
+    assert path.read_bytes() == tear(whole)
+    path.write_bytes(whole)
+    assert append(reopened(again), batch()) == [60]
+
+
+def test_a_log_without_its_segments_is_not_served(log: Log) -> None:
+    log.close()
+    for path in log.directory.glob("*.log"):
+        path.unlink()
+    with pytest.raises(StorageFailed, match="closed at offset 60, but its records end at 0: it has no segment"):
+        append(reopened(log), batch())
+
+
+@pytest.mark.parametrize("garbage", [bytes(SIZE), b"\xff" * 10, b"\x00" * 70])
+def test_what_follows_the_end_after_a_clean_stop_is_cut(
+    log: Log, caplog: pytest.LogCaptureFixture, garbage: bytes
+) -> None:
     before = stored(log)
     log.close()
-    damage(file(log, 54), 2 * SIZE, bytes(SIZE))
+    path = file(log, 54)
+    whole = path.read_bytes()
+    path.write_bytes(whole + garbage)
     again = reopened(log)
-    assert stored(again) == before[:29]
+    assert stored(again) == before
+    assert path.read_bytes() == whole
     assert "although the last stop was clean" in caplog.text
+    assert append(again, batch()) == [60]
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
