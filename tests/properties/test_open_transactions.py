@@ -63,8 +63,9 @@ class Transactions(RuleBasedStateMachine):
 
     @rule(producer=PRODUCERS, count=st.integers(1, 3))
     def write(self, producer: int, count: int) -> None:
-        """Its batches have no sequence, as those of a group's coordinator; sequences are tested elsewhere."""
-        [first] = append(self.log, batch(count, producer_id=producer, sequence=-1, transactional=True))
+        """Its batches are in no sequence, as those of a group's coordinator; sequences are tested elsewhere."""
+        data = batch(count, producer_id=producer, sequence=0, transactional=True)
+        first = self.log.append(data, 0, NOW, in_sequence=False).base_offset
         self.entries.append(Entry(producer, first, first + count - 1, None))
 
     @rule(producer=PRODUCERS, end=st.sampled_from([ControlType.COMMIT, ControlType.ABORT]))

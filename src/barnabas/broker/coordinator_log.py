@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.model.errors import MessageTooLarge
-from barnabas.protocol.records.batch import HEADER, HEADER_SIZE, NO_PRODUCER_ID, BatchHeader, read_header
+from barnabas.protocol.records.batch import HEADER, HEADER_SIZE, NO_PRODUCER_ID, NO_SEQUENCE, BatchHeader, read_header
 from barnabas.protocol.records.builder import NO_PRODUCER_EPOCH, build_batch
 from barnabas.protocol.records.compression import decompress
 from barnabas.protocol.records.control import ControlType, control_type
@@ -87,6 +87,7 @@ def append(
         codec=codec,
         producer_id=NO_PRODUCER_ID if producer is None else producer[0],
         producer_epoch=NO_PRODUCER_EPOCH if producer is None else producer[1],
+        base_sequence=NO_SEQUENCE if producer is None else 0,  # as Kafka's coordinator has it, for every batch
         transactional=producer is not None,
     )
     limit = partition.log.config.max_message_bytes
@@ -94,7 +95,7 @@ def append(
         raise MessageTooLarge(
             f"{len(records)} records make a batch of {len(batch)} bytes, max.message.bytes is {limit}"
         )
-    return partition.append(batch, HEADER.unpack_from(batch), now_ms).last_offset + 1
+    return partition.append(batch, HEADER.unpack_from(batch), now_ms, in_sequence=False).last_offset + 1
 
 
 def replay_log(log: Log, reader: Replayed, buffer_bytes: int, is_wanted: Callable[[], bool]) -> int:

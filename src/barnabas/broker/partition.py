@@ -227,10 +227,12 @@ class Partition:
         header = validation.check_plain(batch, config, now_ms)
         return None if header is None else self.append(batch, header, now_ms)
 
-    def append(self, batch: bytes | memoryview, header: HeaderFields, now_ms: int) -> AppendInfo:
-        """Store a batch that `check` let pass."""
+    def append(
+        self, batch: bytes | memoryview, header: HeaderFields, now_ms: int, in_sequence: bool = True
+    ) -> AppendInfo:
+        """Store a batch that `check` let pass; see Log.append."""
         log, leader = self.log, self.leader
-        info = log.append(batch, leader.leader_epoch, now_ms, header)
+        info = log.append(batch, leader.leader_epoch, now_ms, header, in_sequence)
         if log.config.flush_messages != NEVER and log.flush_required:
             self.sync()
         elif not info[4] and leader.appended(log.log_end_offset):  # by its place: this is where names cost

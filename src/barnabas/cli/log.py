@@ -1,6 +1,6 @@
-"""`barnabas log`: look into log files, check them, see what was cleaned or set aside. No broker is asked.
+"""`barnabas log`: look into log files, check and mend them, see what was cleaned or set aside. No broker is asked.
 
-All but `strays --remove` only read.
+All but `mend` and `strays --remove` only read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ CLEANER_COLUMNS: Final = ("PARTITION", "FIRST-DIRTY", "DIRTY", "CLEANED-AT", "SE
         ("what is in a segment?", "barnabas log dump ./data/orders-0/00000000000000000000.log"),
         ("what did compaction do?", "barnabas log cleaner ./data"),
         ("what is set aside?", "barnabas log strays ./data"),
+        ("make right what an earlier version wrote", "barnabas log mend ./data"),
     ],
 )
 def command() -> None:
-    """Look into log files, check them, and see what was cleaned or set aside."""
+    """Look into log files, check and mend them, and see what was cleaned or set aside."""
 
 
 @command.command(
@@ -96,7 +97,8 @@ def check(ctx: click.Context, directories: tuple[Path, ...], as_json: bool) -> N
     """Check data directories, or single partitions: checksums, offsets, indexes, checkpoints.
 
     Nothing is changed. An error is a promise that the files break; a warning is something that the next start repairs
-    or that deserves a look. The exit code is 1 if there is an error.
+    or that deserves a look; a note is something that is right and good to know. The exit code is 1 if there is an
+    error.
     """
     from barnabas.cli import service
     from barnabas.storage.check import check as check_directory
@@ -135,6 +137,52 @@ def check(ctx: click.Context, directories: tuple[Path, ...], as_json: bool) -> N
             }
         )
     if not all(report.ok for report in reports):
+        ctx.exit(1)
+
+
+@command.command(
+    cls=Command,
+    short_help="Mend data directories of a stopped broker.",
+    examples=[
+        ("before the data goes to Apache Kafka", "barnabas log mend ./data"),
+        ("go on without records that are lost", "barnabas log mend --accept-loss ./data"),
+    ],
+)
+@click.argument(
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@option(
+    "--accept-loss",
+    is_flag=True,
+    help="Let logs whose end is missing after a clean stop go on behind it.",
+    section="What",
+)
+@click.pass_context
+def mend(ctx: click.Context, directories: tuple[Path, ...], accept_loss: bool) -> None:
+    """Mend the data directories of a broker that is stopped, and say what was done.
+
+    Offsets that were committed in transactions get the sequence number that Apache Kafka gives them; earlier versions
+    of Barnabas wrote none, and Kafka's cleaner stops at such a partition.
+
+    A log whose end is missing after a clean stop is not served. With --accept-loss it is: what is gone stays gone, its
+    offsets are not given out again, and the log goes on behind them. The exit code is 1 if a log was left as it is.
+    """
+    from barnabas.storage.mending import mend as mend_directory
+
+    left = False
+    for directory in directories:
+        count = 0
+        for mended in mend_directory(directory, accept_loss=accept_loss):
+            count += 1
+            left = left or not mended.done
+            click.echo(f"{directory}: {mended.partition}: {mended.what}")
+        if not count:
+            remark(f"{directory}: there is nothing to mend.")
+    if left:
         ctx.exit(1)
 
 

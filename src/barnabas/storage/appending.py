@@ -63,11 +63,17 @@ class GrowingLog(DurableLog):
             segments.make_file()
 
     def append(
-        self, batch: bytes | memoryview, leader_epoch: int, now_ms: int, header: HeaderFields | None = None
+        self,
+        batch: bytes | memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        header: HeaderFields | None = None,
+        in_sequence: bool = True,
     ) -> AppendInfo:
         """As leader: give one batch its place and write it.
 
         `header` is what validation.check returned; it is the batch's own, or with LogAppendTime goes in its place.
+        Batches that a coordinator writes in a client's transaction are not `in_sequence`: all of them begin at 0.
         A batch that can be written to is given its place where it lies, which saves putting two buffers together.
         """
         store = self._store
@@ -89,7 +95,7 @@ class GrowingLog(DurableLog):
             if producer_id >= 0:
                 special = attributes & (TRANSACTIONAL | CONTROL)
                 producer = None if special else self._producers.next_of(producer_id, producer_epoch, sequence)
-                if producer is None and (found := self._find_repeated(segments, header)) is not None:
+                if producer is None and (found := self._find_repeated(segments, header, in_sequence)) is not None:
                     append_time = found.timestamp if attributes & LOG_APPEND_TIME else -1
                     return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)
             if not isinstance(batch, memoryview) or batch.readonly:
@@ -125,10 +131,13 @@ class GrowingLog(DurableLog):
             self.log_end_offset = last + 1
             return tuple.__new__(AppendInfo, (base, last, append_time, self.log_start_offset, False))
 
-    def _find_repeated(self, segments: Segments, header: HeaderFields) -> Duplicate | None:
+    def _find_repeated(self, segments: Segments, header: HeaderFields, in_sequence: bool) -> Duplicate | None:
         """The batch that this one repeats, if it does. Raises ApiError for one that must not follow."""
         _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
         if attributes & CONTROL:
+            return None
+        if not in_sequence:
+            self._producers.check_epoch(producer_id, epoch)
             return None
         transactional = bool(attributes & TRANSACTIONAL)
         try:

@@ -161,27 +161,29 @@ class ProducerStates:
             return entry
         return None
 
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuse a batch of an earlier epoch."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise InvalidProducerEpoch(f"producer {producer_id} uses epoch {epoch}, but {entry.epoch} has taken over")
+
     def check(
         self, producer_id: int, epoch: int, base_sequence: int, offset_delta: int, transactional: bool
     ) -> Duplicate | None:
-        """Whether a batch may be stored; returns the first one when it is a repetition.
-
-        A batch that a coordinator writes in a client's transaction has no sequence.
-        """
+        """Whether a batch may be stored; returns the first one when it is a repetition."""
+        self.check_epoch(producer_id, epoch)
         entry = self._entries.get(producer_id)
         if entry is None:
             return None
         if epoch == entry.epoch:
-            if base_sequence not in (entry.next_sequence, NO_SEQUENCE):
+            if base_sequence != entry.next_sequence:
                 duplicate = entry.find(base_sequence, offset_delta)
                 if duplicate is not None:
                     return duplicate
                 raise OutOfOrderSequence(
                     f"producer {producer_id} sent sequence {base_sequence} where {entry.next_sequence} should follow"
                 )
-        elif epoch < entry.epoch:
-            raise InvalidProducerEpoch(f"producer {producer_id} uses epoch {epoch}, but {entry.epoch} has taken over")
-        elif base_sequence not in (0, NO_SEQUENCE):
+        elif base_sequence != 0:
             raise OutOfOrderSequence(
                 f"producer {producer_id} begins its epoch {epoch} with sequence {base_sequence} instead of 0"
             )
@@ -209,6 +211,16 @@ class ProducerStates:
         entry.add(last_sequence, base_offset + offset_delta, offset_delta, timestamp)
         if transactional:
             self._open.setdefault(producer_id, base_offset)
+
+    def give_sequences(self) -> bool:
+        """Let batches without a sequence number begin at 0, as those of coordinators do; False if all have one."""
+        changed = False
+        for entry in self._entries.values():
+            for number, (last_sequence, last_offset, delta, timestamp) in enumerate(entry.batches):
+                if last_sequence == NO_SEQUENCE:
+                    entry.batches[number] = delta, last_offset, delta, timestamp
+                    changed = True
+        return changed
 
     def recall(self, headers: Iterable[BatchHeader]) -> None:
         """Fill up what is remembered with the batches before the snapshot, oldest first."""

@@ -2,10 +2,10 @@
 
 After a clean stop nothing is read again but the ends; a log whose end is missing is not served, so that no offset is
 given out twice. After any other stop, the segments from the recovery point on are read batch by batch, and the CRC of
-each is checked: the first bad byte ends the log. What comes after it is removed, indexes and producer state are rebuilt,
-and a warning says what was cut. A log is always a prefix of what was written: a segment that does not begin where the
-one before it ends (its tail was lost with the power) is cut, too, except where Kafka's cleaner has been: it leaves gaps
-between segments, and ours does not.
+each is checked: the first bad byte ends the log. What comes after it is removed, indexes and producer state are
+rebuilt, and a warning says what was cut. A log is always a prefix of what was written: a segment that does not begin
+where the one before it ends (its tail was lost with the power) is cut, too, except where Kafka's cleaner has been: it
+leaves gaps between segments, and ours does not.
 
 Before any of that, leftovers.py clears what a crash left half-done.
 """
@@ -152,7 +152,7 @@ def _check_end(path: str, segments: Sequence[Segment], log_start_offset: int, cl
                 return None
         except CorruptMessage:
             pass
-        position, end_offset = _whole_part(last)
+        position, end_offset = whole_part(last)
         damage = f"byte {position} of {last.path} is where its last whole batch ends, and the file has {last.size}"
     if end_offset >= closed_at:
         return damage if segments else None
@@ -164,7 +164,7 @@ def _check_end(path: str, segments: Sequence[Segment], log_start_offset: int, cl
     )
 
 
-def _whole_part(segment: Segment) -> Tail:
+def whole_part(segment: Segment) -> Tail:
     """Where the batches end that can be trusted, whatever the indexes say."""
     position, offset = 0, segment.base_offset
     for batch in Scan(segment):

@@ -11,10 +11,12 @@ from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequ
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
 from barnabas.broker.handlers import transactions as handlers
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.conversion import zero
 from tests.support.images import CALLER
+from tests.support.logs import headers
 from tests.support.transactor import ID, transacting
 from tests.support.wire import build
 
@@ -152,3 +154,16 @@ async def test_transactions_are_listed_and_described(tmp_path: Path) -> None:
         assert (found.transaction_state, found.topics[0].topic, found.topics[0].partitions) == ("Ongoing", "t", (0,))
         assert missing.error_code is ErrorCode.transactional_id_not_found
         assert empty.error_code is ErrorCode.invalid_request
+
+
+async def test_offsets_of_a_transaction_are_written_with_the_sequence_that_kafka_writes(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as transactor:
+        assert await transactor.init() is ErrorCode.none
+        log = transactor.broker.replicas.find(CONSUMER_OFFSETS, 0).log
+        for offset in (3, 4):
+            for _ in range(2):
+                assert await transactor.commit_offset(offset) is ErrorCode.none
+            await transactor.commit()
+            assert transactor.offset() == offset
+        commits = [header for header in headers(log) if header.is_transactional and not header.is_control]
+        assert [header.base_sequence for header in commits] == [0, 0, 0, 0]

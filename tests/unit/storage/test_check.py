@@ -229,7 +229,8 @@ WARNINGS: list[Damage] = [
     (f"orders-0/{SEGMENT}.index.swap", lambda d: b"", "left over"),
     ("orders-0/notes.txt", lambda d: b"", "does not belong here"),
     ("elsewhere/file", lambda d: b"", "not a partition's directory"),
-    ("empty-0/leader-epoch-checkpoint", lambda d: b"", "holds no segment"),
+    ("empty-0/leader-epoch-checkpoint", lambda d: b"", "is missing: the partition does not know its topic's id"),
+    ("empty-0/00000000000000000060.snapshot", lambda d: snapshot(), "holds no segment, though it was written to"),
 ]
 
 
@@ -295,3 +296,84 @@ def test_findings_of_one_file_are_cut(root: Path) -> None:
 
 def test_what_is_no_directory_is_an_error(tmp_path: Path) -> None:
     assert [finding.what for finding in check(tmp_path / "nowhere").errors] == ["is not a directory"]
+
+
+def test_a_partition_that_was_never_written_is_no_finding(root: Path) -> None:
+    (root / "empty-0").mkdir()
+    (root / "empty-0" / "partition.metadata").write_text("version: 0\ntopic_id: om2_OlAOSjy1zpOO6eubKA")
+    (root / "led-0").mkdir()
+    (root / "led-0" / "partition.metadata").write_text("version: 0\ntopic_id: om2_OlAOSjy1zpOO6eubKA")
+    (root / "led-0" / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    assert check(root).findings == []
+
+
+def remove_segment(partition: Path, base: str) -> None:
+    for path in partition.glob(f"{base}.*"):
+        path.unlink()
+
+
+def with_third_segment(root: Path) -> Path:
+    """The partition, which has a segment in the middle now."""
+    partition = root / "orders-0"
+    write_segment(partition, 43, [batch(43, epoch=1), batch(46, epoch=1)])
+    assert check(root).findings == []
+    return partition
+
+
+def test_a_segment_that_is_gone_is_an_error(root: Path) -> None:
+    remove_segment(with_third_segment(root), SECOND)
+    for where in (root, root / "orders-0"):
+        (found,) = check(where).errors
+        assert found.what.startswith("a segment is missing: offsets 30 to 42, before 00000000000000000043.log")
+
+
+def test_where_the_cleaner_has_been_offsets_are_missing(root: Path) -> None:
+    partition = with_third_segment(root)
+    trace = (partition / f"{SECOND}.index").read_bytes()
+    remove_segment(partition, SECOND)
+    for cleaned, errors in ((42, 1), (43, 0)):
+        (root / "cleaner-offset-checkpoint").write_text(f"0\n1\norders 0 {cleaned}\n")
+        assert [len(check(where).errors) for where in (root, partition)] == [errors, errors]
+    (partition / f"{SECOND}.index").write_bytes(trace)
+    (found,) = check(root).errors
+    assert found.what.endswith(f"{SECOND}.index is left of it")
+
+
+def test_after_a_clean_stop_the_first_segment_is_missed(root: Path) -> None:
+    remove_segment(root / "orders-0", SEGMENT)
+    assert check(root).errors == []  # retention may have removed it, and the checkpoint is older
+    (root / ".kafka_cleanshutdown").write_text("")
+    (found,) = check(root).errors
+    assert found.what == "the log starts at 0, but its first segment begins at 30: one before it is missing"
+
+
+@pytest.mark.parametrize("sequence", [0, -1])
+def test_commits_in_transactions_have_no_order(root: Path, sequence: int) -> None:
+    partition = root / "__consumer_offsets-0"
+    (root / "orders-0").rename(partition)
+    for path in root.glob("*-checkpoint"):
+        path.write_text("0\n0\n")
+    records = [Record(number, 0, b"k", b"v") for number in range(4)]
+    commits = [
+        build_batch(
+            records,
+            base_offset=offset,
+            leader_epoch=1,
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        for offset in (50, 54)
+    ]
+    log = partition / f"{SECOND}.log"
+    log.write_bytes(log.read_bytes() + b"".join(commits))
+    report = check(root)
+    assert (report.errors, report.warnings) == ([], [])
+    assert report.summary().endswith(": 0 errors, 0 warnings")
+    if sequence == 0:
+        assert report.findings == []
+    else:
+        (note,) = report.findings
+        assert str(note).startswith(f"note: {root}: 2 batches of __consumer_offsets have no sequence number")
+        assert "`barnabas log mend`" in note.what

@@ -311,11 +311,22 @@ class TestMarkers:
             states.check_marker(7, 2, 2, True)
 
 
-def test_a_coordinator_writes_without_sequences() -> None:
+def test_a_coordinators_batches_are_held_against_the_epoch_alone() -> None:
     states = ProducerStates()
-    for _ in range(3):
-        assert send(states, 0, -1, 2, transactional=True) is None
-    assert states.ends() == {7: (5, 0)}
-    assert send(states, 1, -1, transactional=True) is None
+    for offset in (0, 3):
+        states.check_epoch(7, 1)
+        states.record(7, 1, 0, offset, 2, NOW, True)
+    assert states.ends() == {7: (5, 1)}
+    states.check_epoch(7, 2)
     with pytest.raises(InvalidProducerEpoch):
-        send(states, 0, -1, transactional=True)
+        states.check_epoch(7, 0)
+
+
+def test_batches_without_a_sequence_get_that_of_a_coordinator() -> None:
+    states = ProducerStates()
+    states.record(7, 1, -1, 0, 2, NOW, True)
+    states.record(8, 1, 5, 3, 2, NOW, False)
+    assert states.give_sequences()
+    assert not states.give_sequences()
+    again = ProducerStates.decode(states.encode(), 6)
+    assert [(each.producer_id, each.last_sequence) for each in again.describe()] == [(7, 2), (8, 7)]

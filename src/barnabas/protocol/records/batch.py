@@ -97,6 +97,14 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
+    def lacks_sequence(self) -> bool:
+        """Whether this is data of a producer without a sequence number.
+
+        Kafka's coordinators write 0 in every batch of a client's transaction; earlier versions of ours wrote nothing.
+        """
+        return self.base_sequence == NO_SEQUENCE and self.producer_id >= 0 and not self.attributes & CONTROL
+
+    @property
     def last_sequence(self) -> int:
         """The sequence number of the last record; sequences wrap to 0 after 2**31 - 1."""
         if self.base_sequence == NO_SEQUENCE:

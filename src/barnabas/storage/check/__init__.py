@@ -4,9 +4,10 @@ Every format is read here once more, from its description alone, so that a mista
 reader. Nothing is changed, and memory stays small: a segment is read once, batch by batch, and its indexes are followed
 alongside.
 
-An *error* is a promise that the files break: damage, offsets that overlap, an index that would lead a reader astray, a
-checkpoint beyond the log's end. A *warning* is something that the next start repairs or that deserves a look. The
-directory should be at rest; beside a running broker, the newest segment may be caught in the middle of a write.
+An *error* is a promise that the files break: damage, offsets that overlap, an index that would lead a reader astray,
+a checkpoint beyond the log's end, offsets that no segment has. A *warning* is something that the next start repairs
+or that deserves a look, a *note* something that is right and good to know. The directory should be at rest; beside a
+running broker, the newest segment may be caught in the middle of a write.
 """
 
 from __future__ import annotations
@@ -14,17 +15,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from barnabas.storage.check.partition import PartitionCheck
+from barnabas.storage.check.partition import OFFSETS_TOPIC, Extent, PartitionCheck
 from barnabas.storage.check.report import Finding, Report, Severity
 from barnabas.storage.check.text import read_checkpoint, read_number, read_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 __all__ = ["Finding", "Report", "Severity", "check"]
 
 _PARTITION: Final = re.compile(r"(.+)-(\d+)(\.[^.]+-future)?")
+_CHECKPOINTS: Final = ("recovery-point", "log-start", "replication", "cleaner")
 _GOING: Final = re.compile(r".+-(delete|stray)")
 
 
@@ -38,14 +40,26 @@ def check(path: Path, watched: Callable[[int], None] = lambda size: None, *, in_
     if not path.is_dir():
         report.error(path, None, "is not a directory")
     elif (path / "leader-epoch-checkpoint").exists() or any(path.glob("[0-9]*.log")):
-        PartitionCheck(path, report).check()
+        cleaned = _read_offsets(path.parent / "cleaner-offset-checkpoint", Report())
+        match = _PARTITION.fullmatch(path.absolute().name)
+        key = (match[1], int(match[2])) if match is not None else ("", 0)
+        PartitionCheck(path, report, cleaned_to=cleaned.get(key)).check()
     else:
         _check_root(path, report)
+    if report.unsequenced:
+        report.note(
+            path,
+            None,
+            f"{report.unsequenced} batches of {OFFSETS_TOPIC} have no sequence number, as Barnabas wrote them before. "
+            "Barnabas reads them, Apache Kafka cannot clean them: before you move the data to it, stop the broker and "
+            "give them one with `barnabas log mend`",
+        )
     return report
 
 
 def _check_root(root: Path, report: Report) -> None:
-    ends: dict[tuple[str, int], int] = {}
+    offsets = {name: _read_offsets(root / f"{name}-offset-checkpoint", report) for name in _CHECKPOINTS}
+    found: dict[tuple[str, int], Extent] = {}
     for entry in sorted(root.iterdir()):
         if not entry.is_dir() or _GOING.fullmatch(entry.name):
             continue
@@ -53,13 +67,14 @@ def _check_root(root: Path, report: Report) -> None:
         if match is None:
             report.warn(entry, None, "is not a partition's directory")
             continue
-        end = PartitionCheck(entry, report).check()
+        key = match[1], int(match[2])
+        extent = PartitionCheck(entry, report, cleaned_to=offsets["cleaner"].get(key)).check()
         if match[3] is None:
-            ends[match[1], int(match[2])] = end
-    for name in ("recovery-point", "log-start", "replication", "cleaner"):
-        path = root / f"{name}-offset-checkpoint"
-        if path.exists():
-            _check_offsets(path, name, ends, report)
+            found[key] = extent
+    for name, of_partitions in offsets.items():
+        _check_ends(root / f"{name}-offset-checkpoint", of_partitions, found, report)
+    if (root / ".kafka_cleanshutdown").exists():
+        _check_starts(root, offsets["log-start"], found, report)
     properties = root / "meta.properties"
     if not properties.exists():
         report.warn(properties, None, "is missing: the directory does not know its broker")
@@ -67,20 +82,43 @@ def _check_root(root: Path, report: Report) -> None:
         report.error(properties, None, "does not hold a version")
 
 
-def _check_offsets(path: Path, name: str, ends: dict[tuple[str, int], int], report: Report) -> None:
-    seen = set()
-    for topic, *numbers in read_checkpoint(path, 3, report):
+def _read_offsets(path: Path, report: Report) -> dict[tuple[str, int], int]:
+    """The offsets that a checkpoint has for partitions."""
+    offsets: dict[tuple[str, int], int] = {}
+    for topic, *numbers in read_checkpoint(path, 3, report) if path.exists() else ():
         partition, offset = map(read_number, numbers)
         if partition is None or offset is None:
             report.error(path, None, f"{topic} {' '.join(numbers)!r} is not a topic, a partition and an offset")
             continue
-        if (topic, partition) in seen:
+        if (topic, partition) in offsets:
             report.error(path, None, f"{topic}-{partition} stands there twice")
-        seen.add((topic, partition))
-        end = ends.get((topic, partition))
-        if end is not None and offset > end:
-            what = f"{topic}-{partition} is at {offset}, but its log ends at {end}"
-            if name == "replication":
+        offsets[topic, partition] = offset
+    return offsets
+
+
+def _check_ends(
+    path: Path, offsets: Mapping[tuple[str, int], int], found: Mapping[tuple[str, int], Extent], report: Report
+) -> None:
+    """No checkpoint is beyond the end of a log."""
+    for (topic, partition), offset in offsets.items():
+        extent = found.get((topic, partition))
+        if extent is not None and offset > extent.end:
+            what = f"{topic}-{partition} is at {offset}, but its log ends at {extent.end}"
+            if path.name.startswith("replication"):
                 report.warn(path, None, what)
             else:
                 report.error(path, None, what)
+
+
+def _check_starts(
+    root: Path, starts: Mapping[tuple[str, int], int], found: Mapping[tuple[str, int], Extent], report: Report
+) -> None:
+    """After a clean stop, no log begins later than its checkpoint says."""
+    for (topic, partition), offset in starts.items():
+        extent = found.get((topic, partition))
+        if extent is not None and offset < extent.base:
+            report.error(
+                root / f"{topic}-{partition}",
+                None,
+                f"the log starts at {offset}, but its first segment begins at {extent.base}: one before it is missing",
+            )

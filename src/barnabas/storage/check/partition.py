@@ -39,6 +39,8 @@ _MAX_RELATIVE: Final = 2**31 - 1
 _LAST_CODEC: Final = 4
 _CONTROL: Final = 0x20
 
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
 
 class _Epochs(NamedTuple):
     """The leader epochs of a partition and the offsets at which they start, both rising."""
@@ -52,27 +54,40 @@ class _Epochs(NamedTuple):
         return self.numbers[index - 1] if index else None
 
 
-class PartitionCheck:
-    """One partition's directory."""
+class Extent(NamedTuple):
+    """Where the segments of a partition begin and end."""
 
-    def __init__(self, path: Path, report: Report) -> None:
+    base: int
+    end: int
+
+
+class PartitionCheck:
+    """One partition's directory; `cleaned_to` is how far it was compacted, None if it never was."""
+
+    def __init__(self, path: Path, report: Report, *, cleaned_to: int | None = None) -> None:
         self._path = path
         self._report = report
+        self._cleaned_to = cleaned_to
+        self._is_offsets = path.absolute().name.startswith(f"{OFFSETS_TOPIC}-")
         self._bases: list[int] = []
         self._files: set[str] = set()
         self._epochs = _Epochs([], [])
         self._producers: dict[int, tuple[int, int]] = {}
         self._last_epoch = -1
 
-    def check(self) -> int:
-        """Check everything; returns the log's end offset."""
+    def check(self) -> Extent:
+        """Check everything."""
         self._report.partitions += 1
         self._list_files()
         self._check_metadata()
         self._check_epochs()
+        if not self._bases and (self._files or any(self._epochs.starts)):
+            self._report.warn(self._path, None, "holds no segment, though it was written to")
         end = 0
         for number, base in enumerate(self._bases):
             following = self._bases[number + 1] if number + 1 < len(self._bases) else None
+            if number and base > end:
+                self._check_gap(end, base)
             end = self._check_segment(base, following)
         if self._epochs.starts and self._epochs.starts[-1] > end:
             self._report.error(
@@ -83,7 +98,21 @@ class PartitionCheck:
         for name in sorted(self._files):
             if name.endswith(".snapshot"):
                 self._check_snapshot(self._path / name, end)
-        return end
+        return Extent(self._bases[0] if self._bases else 0, end)
+
+    def _check_gap(self, end: int, base: int) -> None:
+        """Between two segments there may be offsets that compaction has removed, and no others.
+
+        A compacted segment is replaced with all of its files, so that where some are left, the log file was lost.
+        """
+        traces = [name for name in sorted(self._files) if end <= int(name.partition(".")[0]) < base]
+        if self._cleaned_to is None or base > self._cleaned_to or traces:
+            left = f"; {traces[0]} is left of it" if traces else ""
+            self._report.error(
+                self._path,
+                None,
+                f"a segment is missing: offsets {end} to {base - 1}, before {base:020d}.log, are in none{left}",
+            )
 
     def _list_files(self) -> None:
         for entry in sorted(self._path.iterdir()):
@@ -96,8 +125,6 @@ class PartitionCheck:
                 self._report.warn(entry, None, "is left over from work that was not finished")
             elif not _OTHER_FILE.fullmatch(entry.name):
                 self._report.warn(entry, None, "does not belong here")
-        if not self._bases and not self._report.in_use:
-            self._report.warn(self._path, None, "holds no segment")
         for name in self._files:
             stem, _, kind = name.partition(".")
             if kind not in ("log", "snapshot") and int(stem) not in self._bases:
@@ -115,7 +142,7 @@ class PartitionCheck:
     def _check_epochs(self) -> None:
         path = self._path / "leader-epoch-checkpoint"
         if not path.exists():
-            if not self._report.in_use:
+            if not self._report.in_use and (self._bases or self._files):
                 self._report.warn(path, None, "is missing")
             return
         for row in read_checkpoint(path, 2, self._report):
@@ -206,6 +233,9 @@ class PartitionCheck:
         self, path: Path, position: int, attributes: int, producer: int, epoch: int, sequence: int, delta: int
     ) -> None:
         if producer < 0 or attributes & _CONTROL:
+            return
+        if self._is_offsets and epoch >= 0 and sequence <= 0:  # a coordinator writes 0 in each; ours once wrote nothing
+            self._report.unsequenced += sequence < 0
             return
         if epoch < 0 or sequence < 0:
             self._report.error(path, position, f"producer {producer} has epoch {epoch} and sequence {sequence}")

@@ -18,6 +18,7 @@ class Severity(Enum):
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 class Finding(NamedTuple):
@@ -44,6 +45,8 @@ class Report:
     batches: int = 0
     records: int = 0
     size: int = 0
+    unsequenced: int = 0
+    """Batches of `__consumer_offsets` that earlier versions of Barnabas wrote, without a sequence number."""
     in_use: bool = False
     """Whether a broker has the directory: then files that it writes when it stops are not missed."""
     watched: Callable[[int], None] = field(default=lambda size: None, repr=False, compare=False)
@@ -55,17 +58,22 @@ class Report:
         return [finding for finding in self.findings if finding.severity is Severity.ERROR]
 
     @property
+    def warnings(self) -> list[Finding]:
+        """The findings that are warnings."""
+        return [finding for finding in self.findings if finding.severity is Severity.WARNING]
+
+    @property
     def ok(self) -> bool:
-        """Whether there is no error; warnings are allowed."""
+        """Whether there is no error; warnings and notes are allowed."""
         return not self.errors
 
     def summary(self) -> str:
         """One line of counts."""
-        errors = len(self.errors)
+        errors, warnings = len(self.errors), len(self.warnings)
         more = f" ({self.left_out} more left out)" if self.left_out else ""
         return (
             f"{self.partitions} partitions, {self.segments} segments, {self.batches} batches, {self.records} records, "
-            f"{self.size} bytes: {errors} errors, {len(self.findings) - errors} warnings{more}"
+            f"{self.size} bytes: {errors} errors, {warnings} warnings{more}"
         )
 
     def error(self, path: Path, position: int | None, what: str) -> None:
@@ -75,6 +83,10 @@ class Report:
     def warn(self, path: Path, position: int | None, what: str) -> None:
         """Note a warning."""
         self._add(Finding(path, position, what, Severity.WARNING))
+
+    def note(self, path: Path, position: int | None, what: str) -> None:
+        """Note something that is as it should be, and still good to know."""
+        self._add(Finding(path, position, what, Severity.NOTE))
 
     def _add(self, finding: Finding) -> None:
         recent = self.findings[-_FINDINGS_PER_FILE:]

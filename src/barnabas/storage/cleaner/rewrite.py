@@ -108,6 +108,19 @@ class Rewriter:
 
     def rewrite(self, header: BatchHeader, data: bytes, at: int, *, is_last: bool) -> Rewritten | None:
         """What to write of the batch that begins at `at` of `data`; None if it goes. `is_last`: of its segment."""
+        if header.lacks_sequence:
+            return self._with_sequence(header, data, at, is_last)
+        return self._rewrite(header, data, at, is_last)
+
+    def _with_sequence(self, header: BatchHeader, data: bytes, at: int, is_last: bool) -> Rewritten | None:
+        """A batch that a coordinator wrote without a sequence number, as earlier versions did, gets Kafka's."""
+        right = header._replace(base_sequence=0)
+        kept = self._rewrite(right, data, at, is_last)
+        if kept is None or kept.data is not None:
+            return kept
+        return kept._replace(data=seal(right, memoryview(data)[at + HEADER_SIZE : at + header.size]))
+
+    def _rewrite(self, header: BatchHeader, data: bytes, at: int, is_last: bool) -> Rewritten | None:
         if header.is_control:
             kept = self._control(header, data, at)
         elif self._transactions.is_aborted(header):
