@@ -138,7 +138,7 @@ def test_a_topic_that_is_made_again_meanwhile_is_not_loaded_under_the_old_id(
 def test_a_table_of_another_topic_is_refused_for_its_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """It is also of another pipeline, since a load is called after its topic; under that name it would not fit better."""
+    """It is also of another pipeline, since a load is called after its topic; that name would not help."""
     ranges = [OffsetRange("other", 0, 0, 0)]
     with open_table(str(tmp_path / "t"), kind) as table:
         table.commit("load-other", ranges, {"other": "id"}, [], METADATA)
