@@ -66,6 +66,19 @@ class LogAndList(RuleBasedStateMachine):
             self.start = self.log.log_start_offset
         self.start = min(self.start, self.log.log_end_offset)
 
+    @rule(before=st.integers(1, 5))
+    def truncate_before_start(self, before: int) -> None:
+        offset = max(self.start - before, 0)
+        if offset < self.start:
+            self.log.truncate_to(offset)
+            self.model, self.start = [], offset
+
+    @rule(after=st.integers(0, 5))
+    def start_anew(self, after: int) -> None:
+        offset = self.end + after
+        self.log.truncate_fully(offset)
+        self.model, self.start = [], offset
+
     @rule(share=st.floats(0, 1))
     def delete(self, share: float) -> None:
         offset = self.start + round(share * (self.end - self.start))

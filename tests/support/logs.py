@@ -64,9 +64,15 @@ class UnsyncedFiles(FileSystem):
 
 
 def store(path: Path, files: FileSystem | None = None, *, open_files: int = 64) -> LogDirectory:
-    """A log directory; what its logs want done in the background is not done."""
-    pool = FilePool(files or UnsyncedFiles(), open_files)
-    return LogDirectory(str(path), pool, ManualClock(NOW), producer_expiration_ms=86_400_000, background=lambda _: None)
+    """A log directory without checkpoints; what its logs want done in the background is not done."""
+    return LogDirectory(
+        str(path),
+        FilePool(files or UnsyncedFiles(), open_files),
+        ManualClock(NOW),
+        producer_expiration_ms=86_400_000,
+        background=lambda _: None,
+        lower_checkpoints=lambda _: None,
+    )
 
 
 def new_log(path: Path, config: LogConfig | None = None, files: FileSystem | None = None) -> Log:

@@ -53,6 +53,7 @@ class LogDirectory:
         *,
         producer_expiration_ms: int,
         background: Callable[[Callable[[], None]], None],
+        lower_checkpoints: Callable[[Log], None],
     ) -> None:
         self.path = path
         self.pool = pool
@@ -61,6 +62,8 @@ class LogDirectory:
         self.producer_expiration_ms = producer_expiration_ms
         self.background = background
         """Has something done soon, in another thread."""
+        self.lower_checkpoints = lower_checkpoints
+        """Lets no checkpoint on disk say more of a log than the log itself does; waits for the disk."""
         self.failed: str | None = None
         """Why nothing more is written here."""
         self.doubtful = False

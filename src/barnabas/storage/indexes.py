@@ -179,9 +179,9 @@ class _Index:
     def _keep_while(self, keep: Callable[[tuple[int, int]], bool]) -> None:
         """Drop all entries from the first that is not to be kept."""
         self.write()
-        entries = self._read(0, self.entries) if self.entries else []
-        kept = next((at for at, entry in enumerate(entries) if not keep(entry)), len(entries))
-        if kept < len(entries):
+        count = self.entries
+        kept = bisect_left(range(count), True, key=lambda at: not keep(self._read(at, 1)[0]))
+        if kept < count:
             self._cut(kept)
 
     def _cut(self, entries: int) -> None:

@@ -1,9 +1,10 @@
 """One partition's log: batches in order, from the log start offset to the log end offset.
 
-Threads. Appends, truncation and everything else that changes the log happen on the event loop, one at a time under
-`_lock`; retention removes old segments from a thread under the same lock. `flush` runs in a thread and holds no lock
-while it waits for the disk. Methods that wait for the disk say so; the others do not wait, but for the first touch
-after a clean start, when the log is loaded.
+Threads. Appends and everything else that changes the log happen on the event loop, one at a time under `_lock`;
+retention removes old segments from a thread under the same lock. A log is cut in a thread, while nobody leads or
+follows its partition. `flush` runs in a thread, and while it waits for the disk it holds no lock that the event loop
+takes. Methods that wait for the disk say so; the others do not wait, but for the first touch after a clean start, when
+the log is loaded.
 
 A log is described in four parts, each built on the one before: reading, which changes nothing (reading.py), bringing it
 to the disk (durability.py), appending (appending.py), and here how it is made and what is removed from it.
@@ -14,14 +15,16 @@ A write or sync that fails makes the whole log directory fail (see directory.py)
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from barnabas.model.errors import InconsistentTopicId, OffsetOutOfRange
+from barnabas.model.errors import InconsistentTopicId, OffsetOutOfRange, UnknownTopicOrPartition
 from barnabas.model.ids import NO_ID
 from barnabas.storage import checkpoints
 from barnabas.storage.appending import AppendInfo, GrowingLog
 from barnabas.storage.epochs import EpochEnd
 from barnabas.storage.files import ColdRead, FileHandle
+from barnabas.storage.flushing import FlushPlan
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates
 from barnabas.storage.replaying import load_producers
 from barnabas.storage.search import TimestampOffset
@@ -29,7 +32,7 @@ from barnabas.storage.segment import FileSlice, Segment
 from barnabas.storage.segments import ReadResult, Segments
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.model.ids import TopicPartition
@@ -109,49 +112,118 @@ class Log(GrowingLog):
                 self._segments.use(config)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut everything from `offset` on; a batch that holds it goes as a whole. Slices that wait are revoked."""
-        segments = self._open()
-        with self._lock, self._store.writing(f"cutting {self._path}", undone=False):
-            if offset < segments.all[0].base_offset:
-                self._truncate_fully(segments, offset)
-            elif offset < self.log_end_offset:
-                self._truncate(segments, offset)
-            self._epochs.truncate_from_end(offset)
+        """Cut everything from `offset` on; a batch that holds it goes as a whole. A log that starts later starts anew.
 
-    def _truncate(self, segments: Segments, offset: int) -> None:
-        self.truncations += 1
-        end_offset = segments.truncate_to(offset)
-        self._snapshots.remove_after(offset)
-        logger.info("%s: cut the log at offset %d; it ended at %d", self._path, end_offset, self.log_end_offset)
-        self.log_end_offset = end_offset
-        self.recovery_point = min(self.recovery_point, end_offset)
-        if self.cleaned_to is not None:
-            self.cleaned_to = min(self.cleaned_to, end_offset)
-        self.high_watermark = min(self.high_watermark, end_offset)
-        self.log_start_offset = min(self.log_start_offset, end_offset)
-        first_offset = segments.all[0].base_offset
-        self._producers = load_producers(segments.all, self._snapshots, first_offset, end_offset)
-        while self._ended and self._ended[-1].last_offset >= end_offset:
-            self._ended.pop()
-        self._find_unstable()
+        Nobody appends meanwhile. Slices that wait are revoked. Where there is something to cut, this waits for the disk
+        and runs in a thread.
+        """
+        self._open()
+        if offset < self.log_start_offset:
+            self.truncate_fully(offset)
+        elif offset < self.log_end_offset:
+            with self._flush_lock:
+                self._truncate(offset)
+        else:
+            with self._lock:
+                self._epochs.truncate_from_end(offset)
 
     def truncate_fully(self, start_offset: int) -> None:
-        """Drop everything and start again at `start_offset`."""
+        """Drop everything and start anew at `start_offset`. Otherwise as `truncate_to`."""
         segments = self._open()
-        with self._lock, self._store.writing(f"cutting {self._path}", undone=False):
-            self._truncate_fully(segments, start_offset)
+        with self._flush_lock:
+            with self._cutting():
+                self._lower(min(start_offset, segments.all[0].base_offset), start_offset)
+            with self._removing(segments):
+                self._start_anew(segments, start_offset)
 
-    def _truncate_fully(self, segments: Segments, start_offset: int) -> None:
-        self.truncations += 1
+    def _truncate(self, offset: int) -> None:
+        segments = self._open()
+        with self._cutting():
+            end_offset = segments.end_before(offset)
+            self._lower(end_offset, end_offset)
+            producers = self._producers_at(segments, end_offset)
+        with self._removing(segments):
+            if offset < self.log_start_offset:  # retention has removed it meanwhile
+                self._start_anew(segments, offset)
+                return
+            logger.info("%s: cut the log at offset %d; it ended at %d", self._path, end_offset, self.log_end_offset)
+            segments.truncate_to(offset)
+            self._snapshots.remove_after(offset)
+            self._epochs.truncate_from_end(offset)
+            self.log_end_offset = end_offset
+            self._producers = producers
+            while self._ended and self._ended[-1].last_offset >= end_offset:
+                self._ended.pop()
+            self._find_unstable()
+
+    def _start_anew(self, segments: Segments, start_offset: int) -> None:
+        logger.info("%s: dropped all up to %d, to go on at %d", self._path, self.log_end_offset, start_offset)
         segments.start_again(start_offset, self._store.clock.now_ms())
         self._snapshots.remove_after(-1)
         self._epochs.clear()
         self._producers = ProducerStates(start_offset)
         self._ended.clear()
         self.cleaned_to = None
-        logger.info("%s: dropped all, to go on at offset %d", self._path, start_offset)
         self.log_start_offset = self.log_end_offset = self.recovery_point = self.high_watermark = start_offset
         self._find_unstable()
+
+    @contextmanager
+    def _cutting(self, *, undone: bool = True) -> Iterator[None]:
+        """Of a log that is deleted meanwhile, files that are missing say nothing of the disk."""
+        with self._store.writing(f"cutting {self._path}", undone=undone):
+            try:
+                yield
+            except FileNotFoundError:
+                self._check_open()
+                raise
+
+    @contextmanager
+    def _removing(self, segments: Segments) -> Iterator[None]:
+        """Change memory and files. At the end what was cut is gone from the disk, too.
+
+        If it came back with the next crash, it could lie behind what was written in its place.
+        """
+        with self._cutting(undone=False):
+            with self._lock:
+                self._check_open()
+                self.truncations += 1
+                yield
+            plan = FlushPlan(
+                segments=[segments.active],
+                snapshots=[],
+                epochs=self._epochs.entries,
+                epoch_changes=self._epochs.changes,
+                name_changes=segments.changes,
+                truncations=self.truncations,
+            )
+            self._flusher.sync(plan, self._snapshots)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnknownTopicOrPartition(f"{self.tp} was closed")
+
+    def _lower(self, offset: int, log_start_offset: int) -> None:
+        """Before anything is cut: neither in memory nor on disk is more said of the log than is left of it.
+
+        Otherwise a crash after the next appends would take them for known to be on disk, or for committed. Nothing is
+        flushed meanwhile, so the recovery point does not rise again.
+        """
+        with self._lock:
+            self._check_open()
+            self.recovery_point = min(self.recovery_point, offset)
+            self.high_watermark = min(self.high_watermark, offset)
+            self.log_start_offset = min(self.log_start_offset, log_start_offset)
+            if self.cleaned_to is not None:
+                self.cleaned_to = min(self.cleaned_to, offset)
+        self._store.lower_checkpoints(self)
+
+    def _producers_at(self, segments: Segments, end_offset: int) -> ProducerStates:
+        """The producers as of an offset before the log's end. Reads the batches since the last snapshot, if it must."""
+        if self._producers.hold_since(end_offset):
+            self._producers.end_offset = end_offset
+            return self._producers
+        view = segments.all
+        return load_producers(view, self._snapshots, view[0].base_offset, end_offset)
 
     def delete_records_before(self, offset: int) -> int:
         """Move the log start to `offset`, at most to the high watermark; returns where the log starts now."""

@@ -30,7 +30,7 @@ from barnabas.storage.retention import expired_segments
 from barnabas.storage.strays import MOVED, Stray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from barnabas.model.clock import Clock
@@ -43,6 +43,15 @@ _FLUSH_THREADS: Final = 4
 _CLOSE_THREADS: Final = 16
 _METADATA_TOPIC: Final = "__cluster_metadata"
 _NO_GAP_IS_DAMAGE: Final = (1 << 63) - 1
+
+
+_CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
+    RECOVERY_POINTS: lambda log: log.recovery_point,
+    LOG_STARTS: lambda log: log.log_start_offset,
+    HIGH_WATERMARKS: lambda log: log.high_watermark,
+    CLEANED: lambda log: log.cleaned_to,
+}
+"""What each file says of a log; one that was never cleaned is left out."""
 
 
 class _FlushWaiter(NamedTuple):
@@ -77,6 +86,7 @@ class LogManager:
                 clock,
                 producer_expiration_ms=producer_id_expiration_ms,
                 background=self._submit,
+                lower_checkpoints=self._lower_checkpoints,
             )
             for path in directories
         }
@@ -459,19 +469,23 @@ class LogManager:
     def _checkpoint(self, store: LogDirectory) -> None:
         with self._checkpoint_lock:  # who looked earlier must not write later
             logs = list(store.logs.values())
-            self._write(store, RECOVERY_POINTS, {log.tp: log.recovery_point for log in logs})
-            self._write(store, LOG_STARTS, {log.tp: log.log_start_offset for log in logs})
-            self._write(store, HIGH_WATERMARKS, {log.tp: log.high_watermark for log in logs})
-            self._write_cleaned(store)
+            for name, offset_of in _CHECKPOINTS.items():
+                self._write(store, name, _offsets(logs, offset_of))
+
+    def _lower_checkpoints(self, log: Log) -> None:
+        """Write the checkpoints that say more of a log than it does, before it is cut. Those who wait share a write."""
+        store, tp = self.store_of(log), log.tp
+        with self._checkpoint_lock:
+            logs = list(store.logs.values())
+            for name, offset_of in _CHECKPOINTS.items():
+                if self._written.get((store.path, name), {}).get(tp, 0) > (offset_of(log) or 0):
+                    self._write(store, name, _offsets(logs, offset_of))
 
     def checkpoint_cleaned(self, log: Log) -> None:
         """Write up to where logs are clean, after `log` was cleaned. Waits for the disk."""
         with self._checkpoint_lock:
-            self._write_cleaned(self.store_of(log))
-
-    def _write_cleaned(self, store: LogDirectory) -> None:
-        logs = list(store.logs.values())
-        self._write(store, CLEANED, {log.tp: log.cleaned_to for log in logs if log.cleaned_to is not None})
+            store = self.store_of(log)
+            self._write(store, CLEANED, _offsets(list(store.logs.values()), _CHECKPOINTS[CLEANED]))
 
     def store_of(self, log: Log) -> LogDirectory:
         """The log directory that a log is in."""
@@ -550,3 +564,7 @@ class LogManager:
             checkpoints.write_clean_shutdown(store.files, store.path)
         except (StorageFailed, OSError) as error:
             logger.error("%s was not closed cleanly; the next start reads its logs again: %s", store.path, error)
+
+
+def _offsets(logs: Iterable[Log], offset_of: Callable[[Log], int | None]) -> dict[TopicPartition, int]:
+    return {log.tp: offset for log in logs if (offset := offset_of(log)) is not None}

@@ -63,7 +63,12 @@ def mend(path: Path, *, accept_loss: bool, files: FileSystem | None = None) -> I
         raise StartupError(f"{path} is a partition's directory; name the data directory, {path.absolute().parent}")
     pool = FilePool(files or FileSystem(), _OPEN_FILES)
     directory = LogDirectory(
-        str(path.absolute()), pool, ManualClock(0), producer_expiration_ms=_NEVER, background=lambda work: work()
+        str(path.absolute()),
+        pool,
+        ManualClock(0),
+        producer_expiration_ms=_NEVER,
+        background=lambda work: work(),
+        lower_checkpoints=lambda log: None,
     )
     directory.prepare()
     try:

@@ -149,6 +149,10 @@ class ProducerStates:
         """Whether a transaction of one of the producers ever ended."""
         return any(entry.coordinator_epoch != NO_COORDINATOR for entry in self._entries.values())
 
+    def hold_since(self, offset: int) -> bool:
+        """Whether the producers are known to be the same as at an earlier `offset`, because none has written since."""
+        return not self.have_markers and all(last_offset < offset for last_offset, _ in self.ends().values())
+
     def next_of(self, producer_id: int, epoch: int, base_sequence: int) -> ProducerEntry | None:
         """Who sent a batch that simply follows its last one, outside of transactions; None if `check` must look."""
         entry = self._entries.get(producer_id)

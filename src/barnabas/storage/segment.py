@@ -370,6 +370,15 @@ class Segment:
             position, offset = found.position + found.size, found.last_offset + 1
         return Tail(position, offset)
 
+    def end_before(self, offset: int) -> int:
+        """The offset after the last batch that holds nothing of `offset` or later; the base when there is none."""
+        end = self.base_offset
+        for found in self.ranges(self.offset_index.lookup(offset - 1)[1], self.size):
+            if found.last_offset >= offset:
+                break
+            end = found.last_offset + 1
+        return end
+
     def seal(self) -> None:
         """End the segment, whose indexes are finished: nothing is written to it any more. Cannot fail."""
         self.file.unpin()
@@ -413,6 +422,7 @@ class Segment:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the batches that hold `offset` or later ones; the segment can be written to again."""
+        largest = self.largest_timestamp
         found = self.locate(offset, self.size)
         if found is not None:
             self.cut(found.position)
@@ -420,7 +430,7 @@ class Segment:
         self.time_index.truncate_to(offset)
         self.txn_index = self.txn_index.truncate_to(offset)
         self.sealed = self.synced = False
-        self._largest = self._read_largest_timestamp()
+        self._largest = largest if largest.offset < offset else self._read_largest_timestamp()
         self._since_index = 0
 
     def cut(self, size: int) -> None:

@@ -205,14 +205,17 @@ class Segments:
 
     # Shrinking
 
-    def truncate_to(self, offset: int) -> int:
-        """Cut everything from `offset` on, which lies in one of the segments; returns the new end offset."""
+    def end_before(self, offset: int) -> int:
+        """Where the log ends once everything from `offset` on is cut, which lies in one of the segments."""
+        return self.all[segment_number(self.all, offset)].end_before(offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut everything from `offset` on, which lies in one of the segments."""
         kept = segment_number(self.all, offset) + 1
         active = self.all[kept - 1]
         self._drop(self.all[kept:])
         active.truncate_to(offset)
         self._set(self.all[:kept])
-        return active.next_offset()
 
     def start_again(self, base_offset: int, now_ms: int) -> None:
         """Drop all segments and begin a new one."""

@@ -9,7 +9,9 @@ import pytest
 
 from barnabas.model.errors import InconsistentTopicId, OffsetOutOfRange
 from barnabas.model.ids import NO_ID
+from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
+from tests.support.faulty_files import FaultyFiles
 from tests.support.logs import (
     NOW,
     TOPIC_ID,
@@ -17,6 +19,7 @@ from tests.support.logs import (
     batch,
     file_names,
     log_in,
+    new_log,
     oldest,
     read_bytes,
     reopened,
@@ -79,6 +82,30 @@ def test_truncation_before_the_first_segment_starts_again_there(log: Log) -> Non
     append(log, batch())
     log.truncate_to(500)
     assert (log.log_start_offset, log.log_end_offset) == (500, 500)
+
+
+def test_truncation_before_the_logs_start_starts_again_there(log: Log) -> None:
+    append(log, *(batch(2) for _ in range(10)))
+    log.high_watermark = 20
+    log.delete_records_before(10)
+    log.truncate_to(5)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    assert (log.recovery_point, log.high_watermark, log.latest_epoch) == (5, 5, -1)
+    assert append(log, batch()) == [5]
+    assert [segment.base_offset for segment in log.segments] == [5]
+
+
+def test_truncation_reads_no_more_than_it_must(tmp_path: Path) -> None:
+    """It takes no longer for a long segment than for a short one, where its producers wrote before the cut."""
+    files = FaultyFiles(tmp_path)
+    log = new_log(tmp_path, LogConfig(index_interval_bytes=1000), files)
+    append(log, batch(1, producer_id=7))
+    append(log, *(batch(1, size=100) for _ in range(2000)))
+    before = files.read_bytes
+    log.truncate_to(1990)
+    assert files.read_bytes - before < 10_000
+    assert [found.producer_id for found in log.producers()] == [7]
+    assert log.log_end_offset == 1990
 
 
 def test_deleted_records_cannot_be_read(small: Log) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 from concurrent.futures import wait
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -17,6 +19,7 @@ from barnabas.model.ids import TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.manager import LogManager
+from barnabas.storage.segments import Segments
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch, stored
 from tests.support.waiting import wait_until
 
@@ -274,6 +277,29 @@ def test_ends_of_transactions_above_the_high_watermark_are_known_without_a_log_s
     assert again is not None
     assert (again.high_watermark, again.log_end_offset) == (2, 3)
     assert [again.last_stable_offset(committed) for committed in (2, 3)] == [0, 3]
+
+
+@pytest.mark.parametrize("cut", [6, 2])
+def test_a_cut_lowers_what_the_checkpoints_say_before_anything_else(
+    start: Callable[..., LogManager], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: int
+) -> None:
+    """Else the next crash would take what is written after it for known to be on disk."""
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.flush()
+    log.high_watermark = log.cleaned_to = 18
+    log.delete_records_before(4)
+    manager.checkpoint()
+    monkeypatch.setattr(Segments, "truncate_to", Mock(side_effect=OSError(errno.EIO, "the disk fails now")))
+    monkeypatch.setattr(Segments, "start_again", Mock(side_effect=OSError(errno.EIO, "the disk fails now")))
+    with pytest.raises(StorageFailed):
+        log.truncate_to(cut)
+    said = [
+        (tmp_path / "data" / f"{name}-offset-checkpoint").read_text().split()[-1]
+        for name in ("recovery-point", "log-start", "replication", "cleaner")
+    ]
+    assert list(map(int, said)) == ([6, 4, 6, 6] if cut == 6 else [0, 2, 0, 0])
 
 
 def test_waiting_for_a_flush(start: Callable[..., LogManager]) -> None:

@@ -1,0 +1,133 @@
+"""A follower's log is cut or starts anew, and is written to again: whenever that ends, a log of one piece is left.
+
+The process ends, or the power goes off, in each file operation in turn. What is found then is the old log up to where
+the cut left it, or what was kept and a part of what came after; never what was cut behind what came in its place.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from barnabas.model.log_config import LogConfig
+from barnabas.protocol.records.batch import read_header
+from barnabas.storage.check import check
+from tests.support.faulty_files import FaultyFiles, PowerLoss
+from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, batch, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from barnabas.storage.log import Log
+
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=200, file_delete_delay_ms=0)
+
+
+class Story(NamedTuple):
+    """What is done to a log that starts at 12 and ends at 40."""
+
+    cut: Callable[[Log], None]
+    begin: int
+    """Where it goes on."""
+
+
+STORIES = {
+    "inside a segment": Story(lambda log: log.truncate_to(21), 20),
+    "to the log's start": Story(lambda log: log.truncate_to(12), 12),
+    "before the log's start": Story(lambda log: log.truncate_to(4), 4),
+    "after its end": Story(lambda log: log.truncate_fully(90), 90),
+}
+
+
+def fill(log: Log, epoch: int, count: int) -> None:
+    for number in range(count):
+        data = batch(2, size=60, producer_id=epoch, sequence=2 * number)
+        log.append(data, leader_epoch=epoch, now_ms=NOW)
+
+
+class Life:
+    """A log of epoch 1 on disk, of which nothing is to be seen before offset 12."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.files = FaultyFiles(root)
+        log = self.start()
+        fill(log, 1, 20)
+        log.high_watermark = 40
+        log.delete_records_before(12)
+        self.manager.retention_pass(NOW)
+        log.flush()
+        self.manager.checkpoint()
+        self.log = log
+        self.old = stored(log)
+
+    def start(self) -> Log:
+        self.manager = StepManager(self.root, self.files).start({TP.topic: CONFIG})
+        return self.manager.create(TP, TOPIC_ID, CONFIG)
+
+    def tell(self, story: Story) -> None:
+        story.cut(self.log)
+        assert self.log.log_end_offset == story.begin
+        fill(self.log, 2, 5)
+        self.manager.checkpoint()
+
+    def check(self, story: Story) -> None:
+        log = self.start()
+        found = stored(log)
+        epochs = [read_header(data).leader_epoch for data in found]
+        cut = epochs.index(2) if 2 in epochs else len(found)
+        old, new = found[:cut], found[cut:]
+        assert all(read_header(data).leader_epoch == 2 for data in new), "the old comes after the new"
+        if new:
+            kept = [data for data in self.old if read_header(data).last_offset < story.begin < 40]
+            assert old == kept
+            assert read_header(new[0]).base_offset == max(story.begin, log.log_start_offset)
+            assert log.log_end_offset > story.begin
+            assert log.high_watermark <= max(story.begin, log.log_start_offset)
+        else:
+            first = self.old.index(old[0]) if old else 0
+            assert old == self.old[first : first + len(old)]
+        for data in found:
+            header = read_header(data)
+            assert log.epoch_at(max(header.base_offset, log.log_start_offset)) == header.leader_epoch
+        assert check(self.root).errors == []
+
+
+@contextmanager
+def life() -> Iterator[Life]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield Life(Path(directory))
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_a_log_that_is_cut_when_everything_ends_is_of_one_piece(story: Story) -> None:
+    with life() as whole:
+        before = whole.files.operations
+        whole.tell(story)
+        operations = whole.files.operations - before
+    for done in range(operations):
+        for power_stays in (True, False):
+            with life() as ended:
+                ended.files.crash_in = done
+                with pytest.raises(PowerLoss):
+                    ended.tell(story)
+                if power_stays:
+                    ended.files.kill()
+                else:
+                    ended.files.power_loss(seed=done)
+                ended.check(story)
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_what_was_written_and_flushed_after_a_cut_survives(story: Story) -> None:
+    for seed in range(3):
+        with life() as ended:
+            ended.tell(story)
+            ended.log.flush()
+            expected = stored(ended.log)
+            ended.files.power_loss(seed)
+            assert stored(ended.start()) == expected
