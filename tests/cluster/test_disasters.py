@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 
 from tests.support.clusters import Cluster
 from tests.support.senders import Sender, everything
@@ -38,6 +40,42 @@ def test_a_broker_that_lost_its_disk_copies_everything(tmp_path: Path, role: str
             cluster.nodes[other].kill()
         wait_until(lambda: cluster.partition("kept").leader == victim, "the one that had lost everything to lead")
         assert everything(cluster, "kept", 400) == list(range(400))
+
+
+def test_a_log_that_starts_after_its_new_leaders_end_starts_anew(tmp_path: Path) -> None:
+    """After an unclean election the new leader may end before others begin; they are in sync when they have it all."""
+    with Cluster(tmp_path) as cluster:
+        cluster.create("holes", 1, 2, min_insync_replicas="1")
+        place = TopicPartition("holes", 0)
+        sender = Sender(cluster, "holes")
+        sender.send(50)
+        sender.finish()
+        ahead = cluster.leader("holes")
+        (behind,) = set(cluster.partition("holes").replicas) - {ahead}
+        cluster.wait_for_isr("holes", {ahead, behind})
+        cluster.nodes[behind].kill()
+        sender.send(150)
+        sender.finish()
+        place.offset = 100
+        assert cluster.admin.delete_records([place])[place].result(60).low_watermark == 100
+        cluster.nodes[ahead].kill()
+        cluster.start(behind)
+
+        def elected() -> bool:
+            with suppress(KafkaException):
+                cluster.admin.elect_leaders(ElectionType.UNCLEAN, [place]).result(30)
+            return cluster.partition("holes").leader == behind
+
+        wait_until(elected, "the broker that is behind to lead")
+        cluster.start(ahead)
+        cluster.wait_for_isr("holes", {ahead, behind})
+        later = Sender(cluster, "holes")
+        later.send(70)
+        later.finish()
+        assert sorted(later.acknowledged) == list(range(70))
+        cluster.nodes[behind].kill()
+        cluster.leader("holes", other_than=behind)
+        assert everything(cluster, "holes", 120) == [*range(50), *range(70)]
 
 
 def test_brokers_go_on_with_an_old_copy_of_a_lost_tree(tmp_path: Path) -> None:

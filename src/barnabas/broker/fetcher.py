@@ -1,6 +1,6 @@
 """Following: one task per leader fetches for all partitions that this broker follows there.
 
-    compare    partitions that do not agree yet: where does our last epoch end at the leader's? cut what it lacks
+    compare    partitions that do not agree yet: where does our last epoch end at the leader's? have cut what it lacks
     fetch      all that agree, in one request of a session; write what comes, and go on from there
     flush      where flush.messages is reached, before the leader is told: it may count on what it hears of
 
@@ -31,7 +31,7 @@ from barnabas.protocol import bounds, replica_fetch
 from barnabas.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor, Future
 
     from barnabas.broker.follower import Follower
@@ -57,9 +57,10 @@ _NOT_YET: Final = frozenset(
         ErrorCode.unknown_leader_epoch,
         ErrorCode.unknown_topic_id,
         ErrorCode.unknown_topic_or_partition,
+        ErrorCode.offset_out_of_range,
     }
 )
-"""Errors of a leader that the controller has not told yet: soon it knows."""
+"""Errors that soon are none: of a leader that the controller has not told yet, or whose log has moved on meanwhile."""
 _OUT_OF_RANGE: Final = ErrorCode.offset_out_of_range.value
 _NOT_YET_WAIT: Final = 0.02
 """Seconds until the first new attempt then; every further one takes twice as long, up to replica.fetch.backoff.ms."""
@@ -112,6 +113,8 @@ class ReplicaFetcher:
         executor: Executor,
         throttle: ReplicationThrottle,
         flush_through: Callable[[Log, int], Future[int]],
+        cut: Callable[[Follower, int], None],
+        start_anew: Callable[[Follower, int], None],
     ) -> None:
         self.leader_id = leader_id
         self._channel = channel
@@ -122,6 +125,8 @@ class ReplicaFetcher:
         self._executor = executor
         self._throttle = throttle
         self._flush_through = flush_through
+        self._cut = cut
+        self._start_anew = start_anew
         self._followers: dict[Place, Follower] = {}
         self._session = Session()
         self._changed = asyncio.Event()
@@ -223,16 +228,23 @@ class ReplicaFetcher:
         if logs:
             await asyncio.get_running_loop().run_in_executor(self._executor, open_all, logs)
 
-    async def _compare(self, followers: Iterable[Follower]) -> None:
+    async def _compare(self, followers: Sequence[Follower]) -> None:
         asked: dict[tuple[str, int], tuple[Follower, int]] = {}
         for follower in followers:
             epoch = follower.log.latest_epoch
+            if follower.starts_anew:
+                continue
             if epoch < 0:
-                follower.compare_without_epochs()
+                self._cut_from(follower, follower.compare_without_epochs())
             else:
                 asked[follower.tp] = follower, epoch
-        if not asked:
-            return
+        if asked:
+            await self._ask_for_epochs(asked)
+        for follower in followers:
+            if follower.starts_anew and self._is_followed(follower):
+                await self._start_where_leader_does(follower)
+
+    async def _ask_for_epochs(self, asked: dict[tuple[str, int], tuple[Follower, int]]) -> None:
         response = await self._ask(
             ApiKey.OFFSET_FOR_LEADER_EPOCH,
             4,
@@ -260,7 +272,7 @@ class ReplicaFetcher:
                 if not self._is_followed(follower):
                     continue
                 if part.error_code is ErrorCode.none:
-                    follower.compare(epoch, part.leader_epoch, part.end_offset)
+                    self._cut_from(follower, follower.compare(epoch, part.leader_epoch, part.end_offset))
                 else:
                     self._put_off(follower, part.error_code)
 
@@ -301,7 +313,7 @@ class ReplicaFetcher:
             if follower is None or not self._is_followed(follower):
                 continue
             if fetched.error == _OUT_OF_RANGE:
-                await self._start_again(follower)
+                await self._find_range(follower)
             else:
                 self._take(follower, fetched, now_ms)
 
@@ -311,7 +323,7 @@ class ReplicaFetcher:
         else:
             follower.refusals = 0
             try:
-                follower.take(fetched, now_ms)
+                self._cut_from(follower, follower.take(fetched, now_ms))
                 if fetched.records and self._throttle.is_for(follower.log, follower.tp.partition):
                     self._throttle.record(len(fetched.records), asyncio.get_running_loop().time())
             except CorruptMessage as error:
@@ -321,11 +333,21 @@ class ReplicaFetcher:
                 logger.error("%s cannot go on: %s", follower, error)
                 self._put_off(follower, error.code)
 
-    async def _start_again(self, follower: Follower) -> None:
+    def _cut_from(self, follower: Follower, offset: int | None) -> None:
+        if offset is not None:
+            self._cut(follower, offset)
+
+    async def _find_range(self, follower: Follower) -> None:
         """The leader has nothing where we are: ask where its log begins and ends."""
         start, end = [await self._offset(follower, timestamp) for timestamp in (_EARLIEST, _LATEST)]
         if self._is_followed(follower) and start is not None and end is not None:
-            follower.start_again(start, end)
+            self._put_off(follower, ErrorCode.offset_out_of_range)
+            self._cut_from(follower, follower.out_of_range(start, end))
+
+    async def _start_where_leader_does(self, follower: Follower) -> None:
+        start = await self._offset(follower, _EARLIEST)
+        if start is not None and self._is_followed(follower) and not follower.may_start_at(start):
+            self._start_anew(follower, start)
 
     async def _offset(self, follower: Follower, timestamp: int) -> int | None:
         response = await self._ask(

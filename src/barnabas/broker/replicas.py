@@ -1,16 +1,18 @@
 """The partitions that this broker has a replica of: it leads some, follows others, and keeps the logs of both.
 
 What to do comes from the cluster's image, while the broker stands (`standing`). Logs that are missing are made in a
-thread, one change after the other, since a topic may be deleted and made again meanwhile; a partition is led or
-followed when its log is there. A log that the image does not give this broker, now or when it begins to act, is set
-aside; whether it may be removed is not for the image to say (`strays`).
+thread, one change after the other, since a topic may be deleted and made again meanwhile; and what a follower's leader
+does not have is cut in a thread. While its log is made or cut a partition is neither led nor followed. After that, what
+the image says by then is done. All other partitions are led or followed at once. A log that the image does not give
+this broker, now or when it begins to act, is set aside; whether it may be removed is not for the image to say
+(`strays`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from barnabas.broker.follower import Follower
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
     from barnabas.storage.manager import LogManager
 
 logger = logging.getLogger(__name__)
+
+_MADE_TOGETHER: Final = 100
+"""Logs that are made before they are led or followed."""
 
 
 class LeadershipWatcher(NamedTuple):
@@ -82,7 +87,8 @@ class ReplicaManager:
         self._executor = executor
         self._making: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
-        self._under_construction: set[tuple[str, int]] = set()
+        self._unsettled: dict[tuple[str, int], UUID] = {}
+        """The partitions whose logs are being made or cut, with their topics' ids."""
         self._metadata = metadata
         self._broker_id = broker_id
         self._settings = settings
@@ -141,8 +147,8 @@ class ReplicaManager:
         image = self._metadata.partition(topic, index)
         if image is None:
             return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-        if (topic, index) in self._under_construction:
-            return NotLeaderOrFollower(f"{topic}-{index} is just being made: try again")
+        if (topic, index) in self._unsettled:
+            return NotLeaderOrFollower(f"the log of {topic}-{index} is just being made or cut: try again")
         if image.leader == self._broker_id and not self._acting:
             return NotLeaderOrFollower(f"this broker waits to be told whether it leads {topic}-{index}: try again")
         if image.leader == self._broker_id:
@@ -193,7 +199,7 @@ class ReplicaManager:
     def is_unusable(self, topic: str, index: int) -> bool:
         """Whether this broker's replica of a partition, or the log directory that it lies in, has failed."""
         log = self.logs.get(TopicPartition(topic, index))
-        return (log is None or log.is_failed) and (topic, index) not in self._under_construction
+        return (log is None or log.is_failed) and (topic, index) not in self._unsettled
 
     def followers(self) -> Iterable[Follower]:
         """Every partition that this broker follows."""
@@ -210,15 +216,18 @@ class ReplicaManager:
                 if self._broker_id not in partition.replicas:
                     self._give_up(topic, partition, before)
                     continue
-                log = self.logs.get(TopicPartition(topic.name, partition.index))
-                if log is None or log.topic_id != topic.topic_id or self._making:
-                    is_new = before is not None and before.partition(topic.name, partition.index) is None
+                tp = TopicPartition(topic.name, partition.index)
+                if self._unsettled.get(tp) == topic.topic_id:
+                    continue  # when its log is there, the newest image counts
+                log = self.logs.get(tp)
+                if log is None or log.topic_id != topic.topic_id or tp in self._unsettled:
+                    is_new = before is not None and before.partition(*tp) is None
                     wanted.append(Wanted(topic, partition, is_new))
+                    self._unsettled[tp] = topic.topic_id
                 else:
                     self._take(topic, partition, log)
-        if wanted:
-            self._under_construction.update((each.topic.name, each.partition.index) for each in wanted)
-            self._run(self._make(wanted))
+        for first in range(0, len(wanted), _MADE_TOGETHER):
+            self._run(self._make(wanted[first : first + _MADE_TOGETHER]))
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -226,7 +235,7 @@ class ReplicaManager:
         task.add_done_callback(self._making.discard)
 
     async def settled(self) -> None:
-        """Wait until the logs of every partition that was announced are there."""
+        """Wait until the log of every partition that was announced is there, and none is being cut."""
         while self._making:
             await asyncio.wait(self._making)
 
@@ -238,22 +247,61 @@ class ReplicaManager:
             def create() -> list[Log | ApiError]:
                 return [self._create(each, configs[each.topic.name]) for each in wanted]
 
-            made = await asyncio.get_running_loop().run_in_executor(self._executor, create)
+            try:
+                made = await asyncio.get_running_loop().run_in_executor(self._executor, create)
+            finally:
+                for topic, partition, _ in wanted:
+                    self._is_settled(TopicPartition(topic.name, partition.index), topic.topic_id)
             for (topic, partition, _), log in zip(wanted, made, strict=True):
-                self._under_construction.discard((topic.name, partition.index))
                 if isinstance(log, ApiError):
                     logger.error("cannot serve %s-%d: %s", topic.name, partition.index, log)
-                    continue
-                image = self._metadata.partition(topic.name, partition.index)
-                same_topic = self._metadata.topic_by_id(topic.topic_id) is not None
-                if not self._acting:
-                    continue
-                if not same_topic or image is None or self._broker_id not in image.replicas:
-                    self._set_aside(log)  # the topic was deleted, or its replicas moved, meanwhile
                 else:
-                    self._take(topic, image, log)
+                    self._settle(log, topic.topic_id)
             if self.strays is not None:
                 self.strays.look()  # those of earlier topics with these names
+
+    def _is_settled(self, tp: TopicPartition, topic_id: UUID) -> None:
+        if self._unsettled.get(tp) == topic_id:  # and not a later topic's of the same name
+            del self._unsettled[tp]
+
+    def _settle(self, log: Log, topic_id: UUID) -> None:
+        """A log was made or cut: do with it what the image says by now."""
+        tp = log.tp
+        topic, image = self._metadata.topic_by_id(topic_id), self._metadata.partition(*tp)
+        if not self._acting or self.logs.get(tp) is not log:
+            return
+        if topic is None or image is None or self._broker_id not in image.replicas:
+            self._set_aside(log)  # the topic was deleted, or its replicas moved, meanwhile
+        else:
+            self._take(topic, image, log)
+
+    def cut(self, follower: Follower, offset: int) -> None:
+        """Cut what a follower's leader does not have from its log, in a thread, and follow anew after that."""
+        self._unfollow_while(follower, lambda: follower.log.truncate_to(offset))
+
+    def start_anew(self, follower: Follower, offset: int) -> None:
+        """Empty a follower's log, in a thread, to go on at `offset`, and follow anew after that."""
+        self._unfollow_while(follower, lambda: follower.log.truncate_fully(offset))
+
+    def _unfollow_while(self, follower: Follower, work: Callable[[], None]) -> None:
+        if self._followers.get(follower.tp) is follower:
+            self._stop_following(follower.tp)
+            self._unsettled[follower.tp] = follower.topic_id
+            self._run(self._change(follower, work))
+
+    async def _change(self, follower: Follower, work: Callable[[], None]) -> None:
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, work)
+        except Exception as error:
+            pause = self._settings.number("replica.fetch.backoff.ms") / 1000
+            surprise = None if isinstance(error, ApiError) else error
+            logger.error(
+                "%s could not cut its log, trying again in %g s: %s", follower, pause, error, exc_info=surprise
+            )
+            await asyncio.sleep(pause)
+        finally:
+            self._is_settled(follower.tp, follower.topic_id)
+        self._settle(follower.log, follower.topic_id)
 
     def _create(self, wanted: Wanted, config: LogConfig) -> Log | ApiError:
         topic, partition, is_new = wanted

@@ -136,6 +136,8 @@ class Replication:
                 executor=self._executor,
                 throttle=self._throttle,
                 flush_through=self._replicas.flush_through,
+                cut=self._replicas.cut,
+                start_anew=self._replicas.start_anew,
             )
         fetcher.add(follower)
 

@@ -1,4 +1,4 @@
-"""When a follower tells its leader what it has, where flush.messages is set."""
+"""When a follower tells its leader what it has, where flush.messages is set; and where it goes on otherwise."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from uuid import UUID
 
 from kio.schema.fetch.v17 import request as fetch_request
 from kio.schema.fetch.v17 import response as fetch_response
+from kio.schema.list_offsets.v7 import request as offsets_request
+from kio.schema.list_offsets.v7 import response as offsets_response
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.broker.fetcher import ReplicaFetcher
@@ -17,9 +19,10 @@ from barnabas.broker.follower import Follower
 from barnabas.broker.replication_throttle import ReplicationThrottle
 from barnabas.model.clock import ManualClock
 from barnabas.model.config.broker import BrokerConfig
-from barnabas.model.errors import StorageFailed
+from barnabas.model.errors import ErrorCode, StorageFailed
 from barnabas.model.log_config import LogConfig
 from barnabas.net.channel import Channel
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.conversion import zero
 from tests.support.logs import TP, batch, new_log
 
@@ -76,12 +79,25 @@ class Disk:
         return done
 
 
-def run(tmp_path: Path, config: LogConfig, story: Callable[[Leader, Disk, Log], Awaitable[None]]) -> None:
-    """Follow an empty partition of a leader with one record."""
+def unexpected(follower: Follower, offset: int) -> None:
+    """Nothing is to be cut here."""
+    raise AssertionError(f"{follower} is to be cut at {offset}")
+
+
+def run(
+    tmp_path: Path,
+    config: LogConfig,
+    story: Callable[[Leader, Disk, Log], Awaitable[None]],
+    chosen: Leader | None = None,
+    *,
+    start_anew: Callable[[Follower, int], None] = unexpected,
+    backoff_ms: int = 10,
+) -> None:
+    """Follow an empty partition, of a leader with one record unless it is another."""
 
     async def main() -> None:
-        settings = BrokerConfig.load({"log.dirs": str(tmp_path), "replica.fetch.backoff.ms": "10"})
-        leader, disk, log = Leader(), Disk(), new_log(tmp_path, config)
+        settings = BrokerConfig.load({"log.dirs": str(tmp_path), "replica.fetch.backoff.ms": str(backoff_ms)})
+        leader, disk, log = chosen or Leader(), Disk(), new_log(tmp_path, config)
         with ThreadPoolExecutor(1) as executor:
             fetcher = ReplicaFetcher(
                 2,
@@ -93,6 +109,8 @@ def run(tmp_path: Path, config: LogConfig, story: Callable[[Leader, Disk, Log], 
                 executor=executor,
                 throttle=ReplicationThrottle(1, settings, leads=False),
                 flush_through=disk.flush_through,
+                cut=unexpected,
+                start_anew=start_anew,
             )
             fetcher.add(Follower(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0))
             try:
@@ -153,3 +171,64 @@ def test_before_that_many_messages_nothing_is_synced(tmp_path: Path) -> None:
         assert disk.syncs.empty()
 
     run(tmp_path, LogConfig(flush_messages=2), story)
+
+
+class Elsewhere(Leader):
+    """A leader that has nothing at any offset that it is asked for; its log begins and ends somewhere."""
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__()
+        self._ends = {-2: start, -1: end}
+
+    async def ask(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
+    ) -> memoryview:
+        """Answer a Fetch or a ListOffsets."""
+        answer = BytesIO()
+        if key == ApiKey.LIST_OFFSETS:
+            asked = entity_reader(offsets_request.ListOffsetsRequest)(bytes(body[0]), 0)[0].topics[0].partitions[0]
+            entity_writer(offsets_response.ListOffsetsResponse)(answer, self._offset(self._ends[asked.timestamp]))
+        else:
+            request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
+            self.asked.put_nowait(request.topics[0].partitions[0].fetch_offset)
+            entity_writer(fetch_response.FetchResponse)(answer, self._out_of_range())
+        return memoryview(b"\0" + answer.getvalue())
+
+    @staticmethod
+    def _offset(offset: int) -> Any:
+        part: Any = zero(offsets_response.ListOffsetsPartitionResponse, offset=offset)
+        topic: Any = zero(offsets_response.ListOffsetsTopicResponse, partitions=(part,))
+        return zero(offsets_response.ListOffsetsResponse, topics=(topic,))
+
+    @staticmethod
+    def _out_of_range() -> Any:
+        part: Any = zero(fetch_response.PartitionData, error_code=ErrorCode.offset_out_of_range)
+        topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(part,))
+        return zero(fetch_response.FetchResponse, responses=(topic,))
+
+
+def test_a_log_that_ends_before_the_leaders_begins_starts_where_that_does(tmp_path: Path) -> None:
+    asked: list[tuple[Follower, int]] = []
+
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        while not asked:
+            await asyncio.sleep(0.001)
+        assert [(follower.log, offset) for follower, offset in asked[:1]] == [(log, 3)]
+
+    run(
+        tmp_path,
+        LogConfig(),
+        story,
+        Elsewhere(3, 5),
+        start_anew=lambda follower, offset: asked.append((follower, offset)),
+    )
+
+
+def test_a_follower_that_the_leader_has_nothing_for_asks_ever_more_rarely(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        began = asyncio.get_running_loop().time()
+        for _ in range(4):
+            assert await leader.asked.get() == 0
+        assert asyncio.get_running_loop().time() - began >= 0.02 + 0.04 + 0.08
+
+    run(tmp_path, LogConfig(), story, Elsewhere(0, 5), backoff_ms=1000)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from barnabas.machines.controller.requests import NewTopic
 from barnabas.model.errors import NotLeaderOrFollower, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
 from barnabas.model.ids import TopicPartition
+from barnabas.storage.log import Log
 from tests.support.parts import append, make_topic, run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from barnabas.broker.context import Broker
@@ -207,3 +212,133 @@ def with_partition(image: ClusterImage, topic: TopicImage, partition: PartitionI
 
 def with_other_broker(image: ClusterImage) -> ClusterImage:
     return replace(image, brokers={**image.brokers, 2: replace(image.brokers[1], broker_id=2)})
+
+
+class Disk:
+    """Holds up whoever asks it to wait, until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.busy = threading.Event()
+        self._free = threading.Event()
+
+    def wait(self, *_: object) -> None:
+        """What a thread does meanwhile."""
+        self.busy.set()
+        assert self._free.wait(timeout=30)
+
+    def go_on(self) -> None:
+        self._free.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def followed_elsewhere(broker: Broker, name: str = "t") -> tuple[TopicImage, PartitionImage]:
+    """A topic with ten batches, whose leader is another broker."""
+    topic = await make_topic(broker, name)
+    for _ in range(10):
+        append(broker.replicas.find(name, 0), [NOW])
+    elsewhere = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1, partition_epoch=1)
+    broker.metadata.replace(with_partition(broker.metadata.image, topic, elsewhere))
+    return topic, elsewhere
+
+
+def test_a_partition_whose_log_is_being_cut_is_led_when_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        topic, elsewhere = await followed_elsewhere(broker)
+        disk = Disk()
+        follower = broker.replicas.followed("t", 0)
+        assert follower is not None
+        monkeypatch.setattr(follower.log._store, "lower_checkpoints", disk.wait)
+        broker.replicas.cut(follower, 4)
+        await until(disk.busy.is_set)
+        assert broker.replicas.followed("t", 0) is None
+        here = replace(elsewhere, leader=1, leader_epoch=2, partition_epoch=2)
+        broker.metadata.replace(with_partition(broker.metadata.image, topic, here))
+        with pytest.raises(NotLeaderOrFollower, match="made or cut"):
+            broker.replicas.find("t", 0)
+        disk.go_on()
+        await broker.replicas.settled()
+        partition = broker.replicas.find("t", 0)
+        assert (partition.log.log_end_offset, partition.leader.epoch_start_offset) == (4, 4)
+        assert partition.leader.leader_epoch == 2
+
+    run(tmp_path, story)
+
+
+def test_a_log_that_is_cut_is_followed_again_also_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        await followed_elsewhere(broker)
+        first = broker.replicas.followed("t", 0)
+        assert first is not None
+        with monkeypatch.context() as failing:
+            failing.setattr(Log, "truncate_to", Mock(side_effect=StorageFailed("no descriptors")))
+            broker.replicas.cut(first, 4)
+            await broker.replicas.settled()
+        second = broker.replicas.followed("t", 0)
+        assert second is not None
+        assert (second is first, second.log.log_end_offset) == (False, 10)
+        broker.replicas.start_anew(first, 0)  # what was decided before is of no account
+        broker.replicas.start_anew(second, 3)
+        await broker.replicas.settled()
+        third = broker.replicas.followed("t", 0)
+        assert third is not None
+        assert (third.log.log_start_offset, third.log.log_end_offset) == (3, 3)
+
+    run(tmp_path, story, replica_fetch_backoff_ms="10")
+
+
+def test_a_topic_that_is_deleted_while_its_log_is_cut_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        await followed_elsewhere(broker)
+        disk = Disk()
+        follower = broker.replicas.followed("t", 0)
+        assert follower is not None
+        monkeypatch.setattr(follower.log._store, "lower_checkpoints", disk.wait)
+        broker.replicas.cut(follower, 4)
+        await until(disk.busy.is_set)
+        await broker.controller.delete_topics(["t"])
+        again = (await broker.controller.create_topics([NewTopic("t", 1, 1)]))["t"]
+        assert not isinstance(again, Exception)
+        disk.go_on()
+        await broker.replicas.settled()
+        partition = broker.replicas.find("t", 0)
+        assert partition.log.topic_id == again.topic_id
+        assert partition.log.log_end_offset == 0
+        assert not broker.logs.failed_directories
+
+    run(tmp_path, story)
+
+
+def test_leadership_changes_at_once_while_other_logs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t")
+        disk, create = Disk(), broker.logs.create
+
+        def create_late(*words: Any, **names: Any) -> Log:
+            disk.wait()
+            return create(*words, **names)
+
+        monkeypatch.setattr(broker.logs, "create", create_late)
+        await broker.controller.create_topics([NewTopic("many", 300, 1)])
+        await until(disk.busy.is_set)
+        elsewhere = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1)
+        image = broker.metadata.image
+        broker.metadata.replace(with_partition(image, topic, elsewhere))
+        assert broker.replicas.followed("t", 0) is not None
+        broker.metadata.replace(with_partition(image, topic, replace(elsewhere, leader=1, leader_epoch=2)))
+        assert broker.replicas.find("t", 0).leader.leader_epoch == 2
+        disk.go_on()
+        await broker.replicas.settled()
+        assert broker.replicas.find("many", 299)
+
+    run(tmp_path, story)
