@@ -184,6 +184,10 @@ class PartitionLeader:
         """How far a follower is known to be; UNKNOWN_OFFSET before it has fetched."""
         return self._ends.get(replica, UNKNOWN_OFFSET)
 
+    def has(self, replica: int, offset: int) -> bool:
+        """Whether a follower is known to have the records from `offset` on, up to its end: its log may start later."""
+        return 0 <= self._starts.get(replica, UNKNOWN_OFFSET) <= offset <= self._ends[replica]
+
     def low_watermark(self, log_start_offset: int, up: Container[int]) -> int:
         """Nothing before this is left on any broker that is up, if the leader's own log begins at `log_start_offset`.
 

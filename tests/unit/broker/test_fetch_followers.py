@@ -189,3 +189,26 @@ def test_nobody_follows_from_the_listener_of_clients(tmp_path: Path) -> None:
         listener_security_protocol_map="PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
         inter_broker_listener_name="INTERNAL",
     )
+
+
+def test_a_consumer_is_sent_to_a_replica_in_its_rack_for_what_that_one_has(tmp_path: Path) -> None:
+    """Where the follower's log starts later than the leader's, what is before comes from the leader."""
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        for _ in range(4):
+            append(partition_of(broker), [NOW])
+        partition = followed(broker)
+        image = broker.metadata.image
+        near = replace(image.brokers[broker.broker_id], broker_id=7, rack="here")
+        broker.metadata.replace(replace(image, brokers={**image.brokers, 7: near}))
+
+        def sent_to(offset: int) -> int:
+            answer = fetched(12, ask(broker, 12, {0: offset}, rack_id="here", max_wait_ms=0))
+            return int(partitions_in(answer)[0].preferred_read_replica)
+
+        assert sent_to(1) == -1
+        partition.fetched_by(7, -1, 2, 4, 0.0)
+        assert [sent_to(offset) for offset in (0, 1, 2, 3, 4)] == [-1, -1, 7, 7, 7]
+
+    run(tmp_path, story, replica_selector_class="org.apache.kafka.common.replica.RackAwareReplicaSelector")

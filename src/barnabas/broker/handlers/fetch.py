@@ -272,7 +272,7 @@ class Fetch:
         racks = {each: brokers[each].rack for each in leader.isr if each in brokers}
         if racks.get(leader.broker_id) == rack:
             return None
-        near = [each for each, found in racks.items() if found == rack and leader.end_of(each) >= wanted.fetch_offset]
+        near = [each for each, found in racks.items() if found == rack and leader.has(each, wanted.fetch_offset)]
         return max(near, key=leader.end_of, default=None)
 
     def _read_committed_part(
