@@ -373,11 +373,13 @@ def run(consumer: Consumer[bytes, bytes], show: Show, options: dict[str, Any]) -
                 if show.count == most:
                     break
         sys.stdout.buffer.flush()
+        consumer.done()
         return
     for batch in batches(consumer, show, most, options["timeout_ms"]):
         for record in batch:
             show.show(record)
         sys.stdout.buffer.flush()
+        consumer.done()
         if show.count == most:
             return
 

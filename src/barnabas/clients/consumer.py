@@ -13,8 +13,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeAlias
 
-from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, is_true, milliseconds, open_client, properties
-from barnabas.clients.errors import InvalidClientConfig, translated
+from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, is_true, log, milliseconds, open_client, properties
+from barnabas.clients.errors import InvalidClientConfig, noted_in, translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.reading import SLICE, Reader
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
@@ -45,6 +45,18 @@ DEFAULTS: Final = {
 }
 """Where we differ from librdkafka: the first two are Java's defaults. The last says how long librdkafka stops fetching
 when 64 MB are waiting; at its own second, a consumer that is slower than the network stands still half of the time."""
+_RESETS: Final = {
+    "earliest": BEGINNING,
+    "smallest": BEGINNING,
+    "beginning": BEGINNING,
+    "latest": END,
+    "largest": END,
+    "end": END,
+}
+MOST_HEARTBEAT_MS: Final = 3000
+"""How often members of a group are heard by default, in milliseconds."""
+LOOK_SECONDS: Final = 1.0
+"""How long records are handed out before librdkafka hears of the program again, where its settings allow that."""
 NO_GROUP: Final = "barnabas-without-group"
 """librdkafka insists on a group id; under this one nothing is joined or committed."""
 
@@ -104,7 +116,7 @@ class ConsumerBase(Generic[K, V]):
         grouped = bool(found.get("group.id"))
         auto = is_true(found.get("enable.auto.commit", True)) and grouped
         strategy = str(found.get("partition.assignment.strategy", ""))
-        found = {**DEFAULTS, **found}
+        found = {**DEFAULTS, **_heartbeats(found), **found}
         found |= {
             "group.id": found.get("group.id") or NO_GROUP,
             "enable.auto.commit": auto,
@@ -120,11 +132,13 @@ class ConsumerBase(Generic[K, V]):
             grouped=grouped,
             incremental=found.get("group.protocol") == "consumer" or "ooperative" in strategy,
             auto_commit=auto,
-            reset=BEGINNING if found["auto.offset.reset"] in ("earliest", "smallest", "beginning") else END,
+            reset=_RESETS.get(found["auto.offset.reset"]),
             max_records=max_records,
+            look_every=_look_every(found),
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         )
+        self._reads_committed = str(found.get("isolation.level", "read_committed")) == "read_committed"
         self._begin(topics)
 
     def _begin(self, topics: Topics | None) -> None:
@@ -136,6 +150,18 @@ class ConsumerBase(Generic[K, V]):
         """Whether what was handed out is committed without being asked for: with a group and `auto_commit`."""
         return self._reader.auto_commit
 
+    @property
+    def reads_committed(self) -> bool:
+        """Whether it waits for open transactions: also for those that commit offsets of its own group."""
+        return self._reads_committed
+
+    def done(self) -> None:
+        """Say that everything that was handed out is processed, without asking for more: before a `close`, for example.
+
+        Automatic commits then count it in.
+        """
+        self._reader.done()
+
     def handed_out(self) -> dict[TopicPartition, int]:
         """The offset after the last record that was handed out and not committed, for each partition."""
         return self._reader.handed_out()
@@ -143,6 +169,26 @@ class ConsumerBase(Generic[K, V]):
     def mark_committed(self) -> None:
         """Take what was handed out for committed: its offsets were stored elsewhere, as in a transaction."""
         self._reader.mark_committed()
+
+    def begin_transaction(self) -> None:
+        """From here on, what is handed out belongs to a transaction, which `Producer.transaction` commits."""
+        self._reader.in_transaction = True
+
+    def end_transaction(self) -> None:
+        """The transaction is over."""
+        self._reader.in_transaction = False
+
+    def require_complete(self) -> None:
+        """Raise TransactionAborted if a rebalance or a seek has dropped offsets of records that were handed out."""
+        self._reader.require_complete()
+
+    def doubt(self) -> None:
+        """Go on from what the group has committed: nobody knows whether that is what was handed out."""
+        self._reader.doubt()
+
+    def reset_offset(self, partition: TopicPartition) -> int:
+        """What `auto_offset_reset` says of a partition: -2 (its beginning) or -1 (its end); raises if it is "none"."""
+        return self._reader.reset_offset(partition)
 
     def paused(self) -> list[TopicPartition]:
         """Partitions that are paused."""
@@ -162,25 +208,32 @@ class Consumer(ConsumerBase[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._reader.failed()
-        self.close()
+        with noted_in(error):
+            self.close()
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records, one by one, without an end; asking for the next says that the last one is done with."""
         reader = self._reader
-        take, fetch = reader.take, reader.fetch
+        now = time.monotonic
         while True:
-            record = take()
-            if record is None:
-                fetch(SLICE)
+            at = reader.at
+            if at >= len(reader.records) and not reader.prepare():
+                reader.fetch(SLICE)
+            elif now() >= reader.due:
+                reader.look()
             else:
+                at = reader.at
+                record = reader.records[at]
+                reader.hand = 1
+                reader.at = at + 1
                 yield record
 
     def steps(self) -> Iterator[ConsumerRecord[K, V] | None]:
         """Records, one by one, and None whenever none came for a moment: for loops with something else to do."""
         reader = self._reader
         while True:
+            if time.monotonic() >= reader.due:
+                reader.fetch(0)
             record = reader.take()
             if record is not None or not reader.fetch(SLICE):
                 yield record
@@ -188,20 +241,23 @@ class Consumer(ConsumerBase[K, V]):
     def until_end(self) -> Iterator[ConsumerRecord[K, V]]:
         """Records up to where the partitions end now; what is written later is left for later.
 
-        A consumer of a group waits for its partitions first; those that go to another member meanwhile are that one's.
+        A consumer of a group waits for its partitions first. Those that go to another member meanwhile are that one's;
+        those that come are read up to where they end then. Paused partitions are not waited for.
         """
         reader = self._reader
-        while not (assigned := reader.assignment()):
+        reader.require_chosen()
+        ends: dict[TopicPartition, int] = {}
+        while not (ended := reader.at_end(ends)) and not ends:
             reader.fetch(SLICE)
-            if not reader.grouped:
-                return
-        ends = {partition: reader.ends(partition)[1] for partition in assigned}
-        while True:
+            reader.prepare()  # which raises errors
+        while not ended:
+            if time.monotonic() >= reader.due:
+                reader.fetch(0)
             record = reader.take()
             if record is not None:
                 yield record
-            elif all((reader.position(place) or 0) >= ends[place] for place in reader.assignment() if place in ends):
-                return
+            elif reader.at_end(ends):
+                ended = True
             else:
                 reader.fetch(SLICE)
 
@@ -314,9 +370,10 @@ class Consumer(ConsumerBase[K, V]):
         return self._reader.group_metadata()
 
     def close(self) -> None:
-        """Leave the group and end; what was handed out is committed before, if commits are automatic.
+        """Leave the group and end; what was handed out and is done with is committed before, if commits are automatic.
 
-        Left by an error, a `with` block does not count the records that were in hand. Closing twice does nothing.
+        Records in hand do not count, those that were handed out last: only asking for the next ones says that they are
+        done with, or `done()`, or `commit()`. Closing twice does nothing.
         """
         self._reader.close()
 
@@ -339,6 +396,22 @@ def to_commit(offsets: Offsets) -> Mapping[TopicPartition, int] | None:
 def _commit_callback(told: CommitCallback) -> Any:
     def on_commit(error: Any, partitions: list[Any]) -> None:
         offsets = {TopicPartition(p.topic, p.partition): p.offset for p in partitions}
-        told(offsets, None if error is None else translated(error, "commit"))
+        try:
+            told(offsets, None if error is None else translated(error, "commit"))
+        except Exception:  # raised into librdkafka, it would cost the records that are on their way
+            log.exception("on_commit failed")
 
     return on_commit
+
+
+def _heartbeats(found: Mapping[str, Any]) -> dict[str, int]:
+    """Three heartbeats in a session, as by default: with one, as librdkafka has it, a short session ends by itself."""
+    session = int(found.get("session.timeout.ms", 0))
+    return {"heartbeat.interval.ms": max(1, session // 3)} if 0 < session < MOST_HEARTBEAT_MS * 3 else {}
+
+
+def _look_every(found: Mapping[str, Any]) -> float:
+    """Often enough for automatic commits and for the group's patience."""
+    interval = int(found.get("auto.commit.interval.ms", 5_000)) / 2000
+    patience = int(found.get("max.poll.interval.ms", 300_000)) / 4000
+    return min(LOOK_SECONDS, interval, patience)

@@ -21,12 +21,13 @@ BarnabasError
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from barnabas.model.base_error import BarnabasError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from barnabas.model.errors import ErrorCode
     from barnabas.model.ids import TopicPartition
@@ -50,6 +51,7 @@ __all__ = [
     "SerializationFailed",
     "TransactionAborted",
     "error_code",
+    "noted_in",
     "translated",
 ]
 
@@ -141,6 +143,17 @@ class TransactionAborted(BarnabasError):
 
 class ProducerFenced(TransactionAborted):
     """A newer producer has this transactional id. Close this one: it can do nothing more."""
+
+
+@contextmanager
+def noted_in(error: BaseException | None) -> Iterator[None]:
+    """What fails in here, at the end of a block that an error has left, is noted in that error and does not hide it."""
+    try:
+        yield
+    except (BarnabasError, TimeoutError) as failure:
+        if error is None:
+            raise
+        error.add_note(str(failure))
 
 
 def translated(error: Any, doing: str = "") -> BarnabasError:

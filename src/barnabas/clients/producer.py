@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.delivery import Delivery
-from barnabas.clients.errors import ClientClosed, NotDelivered
+from barnabas.clients.errors import ClientClosed, noted_in
 from barnabas.clients.pump import POLL_EVERY
 from barnabas.clients.sending import K, ProducerBase, V
 
@@ -41,12 +41,8 @@ class Producer(ProducerBase[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with noted_in(error):
             self.close()
-        except NotDelivered as failure:
-            if error is None:
-                raise
-            error.add_note(str(failure))
 
     def send(
         self,
@@ -108,7 +104,9 @@ class Producer(ProducerBase[K, V]):
         """Everything sent in the block becomes visible together at its end, or never if it ends with an error.
 
         With a consumer, the offsets of the records that it handed out become part of it: read, process and write
-        exactly once. It has to have `auto_commit=False`. After an error the consumer is back where it was.
+        exactly once. It has to have `auto_commit=False`. After an error the consumer is back where it was; if the
+        commit was asked for and its answer did not come, it goes on from what its group has committed.
+        A rebalance or a seek that drops offsets of records that were handed out aborts it.
         Raises TransactionAborted, ProducerFenced.
         """
         transactions = self._transactional(consumer)
@@ -117,20 +115,27 @@ class Producer(ProducerBase[K, V]):
         try:
             transactions.begin()
             begun = True
+            if consumer is not None:
+                consumer.begin_transaction()
             yield
             if consumer is not None:
+                consumer.require_complete()
                 transactions.send_offsets(consumer.handed_out(), consumer.group_metadata())
             transactions.commit()
         except BaseException as error:
+            doubtful = begun and transactions.undecided
             try:
                 self._give_up(transactions, error, begun=begun)
             finally:  # also if the abort fails: nothing of it was committed
                 if begun:
                     self._shared.failures.forget()
                 if consumer is not None:
-                    consumer.take_back()
+                    if begun:
+                        consumer.end_transaction()
+                    consumer.doubt() if doubtful else consumer.take_back()
             raise
         if consumer is not None:
+            consumer.end_transaction()
             consumer.mark_committed()
 
     def partitions(self, topic: str) -> int:

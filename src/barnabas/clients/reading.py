@@ -1,8 +1,12 @@
 """The engine of both consumers: what was fetched, and how it is handed out.
 
-Records come from librdkafka in batches and are handed out one by one or many at a time. librdkafka is asked for more
-only when nothing is buffered, and rebalances happen only then. So a partition is never taken away while records of it
-are waiting here.
+Messages come from librdkafka in batches, are made into records some at a time, and are handed out one by one or many at
+a time. librdkafka is asked for more when nothing is left, and heard every second or so while records are handed out
+(`look`): then what is done with is stored for the next commit, rebalances happen, and librdkafka learns that the
+program is alive (max.poll.interval.ms). What was fetched of a partition that is taken away is dropped.
+
+A signal handler may raise between any two of Python's instructions, and loses nothing: what librdkafka gives is kept by
+the same call (`_receive`), and a record counts as handed out by the assignment before it is.
 
 A reader is described in four parts, each built on the one before: what may be committed (committing.py), where it is
 read (seeking.py), what is read (subscribing.py), and here the way of the records themselves.
@@ -12,22 +16,25 @@ All methods that ask a broker wait for it. One thread at a time.
 
 from __future__ import annotations
 
-import logging
+from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.errors import ClientClosed, DeserializationFailed, InvalidClientConfig, translated
+from barnabas.clients.closed import Closed
+from barnabas.clients.config import log
+from barnabas.clients.errors import DeserializationFailed, InvalidClientConfig, translated
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V
 from barnabas.clients.subscribing import SubscribingReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from barnabas.model.base_error import BarnabasError
 
-logger = logging.getLogger(__name__)
-
 SLICE: Final = 0.2
 """How long a call into librdkafka may keep Ctrl-C waiting, in seconds."""
+AHEAD: Final = 64
+"""How many records are made of messages at a time: a deserializer may take long."""
 
 
 class Reader(SubscribingReader[K, V]):
@@ -35,37 +42,48 @@ class Reader(SubscribingReader[K, V]):
 
     def take(self) -> ConsumerRecord[K, V] | None:
         """The next record that is already here, or None."""
-        if not self._buffer:
+        if self.at >= len(self.records) and not self.prepare():
             return None
-        message = self._buffer[0]
-        if message.error() is not None:
-            raise self._next_error()
-        record = self._record(message)
-        self._buffer.popleft()
-        self._hand_out(record)
-        self._in_hand = (record,)
+        record = self.records[self.at]
+        self.hand = 1
+        self.at += 1
         return record
 
     def take_many(self, limit: int) -> list[ConsumerRecord[K, V]]:
         """Records that are already here, at most `limit`. One that cannot be read ends the list, or is raised."""
-        records: list[ConsumerRecord[K, V]] = []
-        while self._buffer and len(records) < limit:
-            message = self._buffer[0]
-            try:
-                if message.error() is not None:
-                    if records:
-                        break
-                    raise self._next_error()
-                record = self._record(message)
-            except DeserializationFailed:
-                if records:
-                    break
-                raise
-            self._buffer.popleft()
-            self._hand_out(record)
-            records.append(record)
-        self._in_hand = records
+        self._put_back()
+        if not self.prepare(limit):
+            return []
+        records = self.records[: self.at + limit]
+        self.hand = self.at = len(records)
         return records
+
+    def prepare(self, limit: int = AHEAD) -> bool:
+        """Make records of the next messages, unless there are some; whether there are any. Raises what is in the way.
+
+        Whoever asks for this has come back from what was handed out before.
+        """
+        if self.at < len(self.records):
+            return True
+        self.hand = 0
+        self._note()
+        messages: list[Any] = []
+        records: list[ConsumerRecord[K, V]] = []
+        try:
+            for message in self._buffer[self._start : self._start + limit]:
+                if message.error() is not None:
+                    if not records:
+                        self._start += 1
+                        raise self._translated(message)
+                    break
+                records.append(self._record(message))
+                messages.append(message)
+        except DeserializationFailed:
+            if not records:
+                raise
+        start = self._start + len(records)
+        self._start, self._messages, self.records, self.at, self._noted = start, messages, records, 0, 0
+        return bool(records)
 
     def fetch(self, timeout: float, limit: int | None = None) -> bool:
         """Wait for records, unless some are here; whether there are any.
@@ -73,47 +91,116 @@ class Reader(SubscribingReader[K, V]):
         Whoever asks is done with everything that was handed out before.
         """
         self.done()
-        if self._buffer:
-            return True
-        if self.closed:
-            raise ClientClosed("the consumer is closed")
+        self.require_chosen()
+        self._raise_failed_callback()
+        if self._unstarted is not None:
+            raise self._unstarted
+        if self._doubtful:
+            self._settle_doubts()
+        if self._has_some():
+            if monotonic() >= self.due:
+                self.look()
+            if self._has_some():
+                return True
+        wanted = limit or self.max_records
+        self._receive(self._client.consume, wanted, 0)
+        if timeout > 0 and not self._has_arrived():
+            self._receive(self._client.poll, timeout)
+            if wanted > 1 and self._has_arrived():
+                self._receive(self._client.consume, wanted - 1, 0)
+        self._sort()
+        return self._has_some()
+
+    def look(self) -> None:
+        """Let librdkafka know in the middle of many records that the program goes on, and hear what it has to say."""
+        self.done()
+        self._receive(self._client.consume, 1, 0)
+        self._sort()
+
+    def require_chosen(self) -> None:
+        """Raise InvalidClientConfig if nobody has said what to read."""
         if not self._chosen:
             raise InvalidClientConfig("there is nothing to read: give topics, or call subscribe() or assign()")
-        wanted = limit or self.max_records
-        try:
-            found = self._client.consume(wanted, 0)
-            if not found and timeout > 0:
-                message = self._client.poll(timeout)
-                if message is not None:
-                    found = [message, *self._client.consume(wanted - 1, 0)] if wanted > 1 else [message]
-        except self._kafka.KafkaException as error:
-            raise translated(error.args[0], "read") from error
-        astray = self._astray(found) if self._sought else {}
-        for message in found:
-            if astray and (message.topic(), message.partition()) in astray:
-                continue
-            trouble = message.error()
-            if trouble is not None and trouble.code() == trouble._PARTITION_EOF:
-                self._reached[message.topic(), message.partition()] = message.offset()
-            elif trouble is not None and trouble.code() == trouble._MAX_POLL_EXCEEDED:
-                # No error but news, told again by `on_lost`: the group went on without this member, which now rejoins.
-                logger.warning("this consumer was too slow for its group: %s", trouble.str())
-            else:
-                self._buffer.append(message)
-        for place, offset in astray.items():  # last: where that fails, what came of other partitions is kept
-            self._move(TopicPartition(*place), offset)
-            del self._sought[place]
-        return bool(self._buffer)
+
+    def at_end(self, ends: dict[TopicPartition, int]) -> bool:
+        """Whether everything up to `ends` was handed out, or is somebody else's now; paused partitions do not count.
+
+        Partitions that have come since are added, with where they end now.
+        """
+        if self.between_assignments:
+            return False
+        assigned = self.assignment()
+        if self._subscription is not None and not assigned and not ends:
+            return False
+        came = [partition for partition in assigned if partition not in ends]
+        if came:
+            ends |= self.last_offsets(came)
+        return all(place in self._held or (self.position(place) or 0) >= ends[place] for place in assigned)
 
     def close(self) -> None:
         """Commit what is done if that is automatic, and leave the group."""
         if self.closed:
             return
         self.closed = True
-        if self.auto_commit:
-            self._store()
-        self._buffer.clear()
-        self._client.close()
+        self._leave_hand()
+        client = self._client
+        try:
+            client.close()
+        finally:
+            self._client = Closed("the consumer")
+            self._put_back()
+            self._buffer.clear()
+            self._arrived.clear()
+        self._raise_failed_callback()
+
+    def _has_some(self) -> bool:
+        return self.at < len(self.records) or self._start < len(self._buffer)
+
+    def _has_arrived(self) -> bool:
+        return any(True for _ in _each(self._arrived))
+
+    def _receive(self, call: Callable[..., Any], *arguments: Any) -> None:
+        """Keep what librdkafka gives, without an instruction of Python's in between."""
+        try:
+            self._arrived.extend(map(call, *((argument,) for argument in arguments)))
+        except self._kafka.KafkaException as error:
+            raise translated(error.args[0], "read") from error
+        finally:
+            self.due = monotonic() + self._look_every
+
+    def _sort(self) -> None:
+        """Put what has arrived into the buffer: records and errors. Ends of partitions are noted."""
+        if self._arrived:
+            found = list(_each(self._arrived))
+            astray = self._astray(found) if self._sought else {}
+            buffer = self._buffer[self._start :]
+            buffer += [message for message in found if self._is_to_be_read(message, astray)]
+            self._buffer, self._start, self._arrived = buffer, 0, deque()
+            for place, offset in astray.items():  # last: where that fails, what came of other partitions is kept
+                self._move(TopicPartition(*place), offset)
+                del self._sought[place]
+        self._raise_failed_callback()
+
+    def _is_to_be_read(self, message: Any, astray: dict[tuple[str, int], int]) -> bool:
+        trouble = message.error()
+        if trouble is None and not astray and not self._doubtful:
+            return True
+        place = (message.topic(), message.partition())
+        if place in astray or place in self._doubtful:
+            return False
+        if trouble is not None and trouble.code() == trouble._PARTITION_EOF:
+            self._reached[place] = message.offset()
+            return False
+        if trouble is not None and trouble.code() == trouble._MAX_POLL_EXCEEDED:
+            log.error(
+                "The group went on without this consumer, which asked for no records for longer than "
+                "max.poll.interval.ms. What it was handed out and has not committed is read again, here or by another "
+                "member. Take fewer records at a time (max_poll_records, or max_records of poll), or give "
+                "max_poll_interval_ms= more time than the work on them takes. librdkafka says: %s",
+                trouble.str(),
+            )
+            return False
+        return True
 
     def _astray(self, messages: Iterable[Any]) -> dict[tuple[str, int], int]:
         """Partitions of which something came that is not from where they were moved to, with that offset.
@@ -134,15 +221,8 @@ class Reader(SubscribingReader[K, V]):
                 astray[place] = offset
         return astray
 
-    def _next_error(self) -> BarnabasError:
-        message = self._buffer.popleft()
+    def _translated(self, message: Any) -> BarnabasError:
         return translated(message.error(), f"read {message.topic()}" if message.topic() else "read")
-
-    def _hand_out(self, record: ConsumerRecord[K, V]) -> None:
-        place = (record.topic, record.partition)
-        self._next[place] = record.offset + 1
-        if place not in self._first:
-            self._first[place] = record.offset
 
     def _record(self, message: Any) -> ConsumerRecord[K, V]:
         key, value = message.key(), message.value()
@@ -175,3 +255,12 @@ class Reader(SubscribingReader[K, V]):
                 offset=message.offset(),
                 data=data,
             ) from error
+
+
+def _each(arrived: Iterable[Any]) -> Iterator[Any]:
+    """Messages, from what `consume` (a list) and `poll` (one or None) gave."""
+    for found in arrived:
+        if isinstance(found, list):
+            yield from found
+        elif found is not None:
+            yield found

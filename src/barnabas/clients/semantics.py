@@ -10,6 +10,7 @@ Each gives an iterator of records. For asyncio there are the same three with `as
 
 from __future__ import annotations
 
+import inspect
 import time
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from barnabas.clients.consumer import Consumer
-    from barnabas.clients.records import ConsumerRecord
+    from barnabas.clients.records import ConsumerRecord, TopicPartition
     from barnabas.clients.subscribing import Start, Topics
 
 __all__ = ["at_least_once", "at_most_once", "stored_with_result"]
@@ -112,8 +113,9 @@ def stored_with_result(
 def stored_with_result(consumer: Any, topics: Topics, load: Start) -> Any:
     """Records from where your own store says that it is: exactly once, if you store offset and result together.
 
-    `load(partition)` gives the offset that was stored, or None if there is none yet. It is asked whenever a partition
-    comes to this consumer. With each result store `record.offset + 1`, in the same transaction of your database:
+    `load(partition)` gives the offset that was stored, or None if there is none yet: then `auto_offset_reset` says
+    where to begin, whatever the group has committed. It is asked whenever a partition comes to this consumer.
+    With each result store `record.offset + 1`, in the same transaction of your database:
 
         for record in stored_with_result(consumer, "orders", load):
             with database:
@@ -127,13 +129,23 @@ def stored_with_result(consumer: Any, topics: Topics, load: Start) -> Any:
 
 
 def _stored_with_result(consumer: Consumer[K, V], topics: Topics, load: Start) -> Iterator[ConsumerRecord[K, V]]:
-    consumer.subscribe(topics, start=load)
+    def start(partition: TopicPartition) -> int:
+        offset = load(partition)
+        return consumer.reset_offset(partition) if offset is None else offset
+
+    consumer.subscribe(topics, start=start)
     yield from consumer
 
 
 async def _stored_with_result_async(
     consumer: AsyncConsumer[K, V], topics: Topics, load: Start
 ) -> AsyncIterator[ConsumerRecord[K, V]]:
-    await consumer.subscribe(topics, start=load)
+    async def start(partition: TopicPartition) -> Any:
+        found: Any = load(partition)
+        offset = await found if inspect.isawaitable(found) else found
+        return consumer.reset_offset(partition) if offset is None else offset
+
+    asked: Any = start  # in the event loop, where it is awaited
+    await consumer.subscribe(topics, start=asked)
     async for record in consumer:
         yield record

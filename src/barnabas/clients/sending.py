@@ -247,13 +247,13 @@ class ProducerBase(Generic[K, V]):
         fenced = isinstance(error, ProducerFenced)
         try:
             if begun and transactions.open and not fenced:
-                transactions.abort()
+                transactions.give_up()
         except ProducerFenced:
             fenced = True
             raise
         finally:
             if fenced:
-                transactions.open = False
+                transactions.open = transactions.undecided = False
                 self._shared.failures.all_told()
                 self._client.purge()
                 self._wait_for_all(1.0)
@@ -298,6 +298,11 @@ class ProducerBase(Generic[K, V]):
             raise InvalidClientConfig(
                 "the consumer commits by itself, also what a transaction that fails has read: "
                 "give the consumer auto_commit=False, and the transaction commits for it"
+            )
+        if consumer is not None and not consumer.reads_committed:
+            raise InvalidClientConfig(
+                "the consumer does not wait for transactions that commit offsets of its group, and would read their "
+                'records twice: give it isolation_level="read_committed", or none'
             )
         return self._transactions
 

@@ -8,9 +8,10 @@ which the transaction has to be aborted (TransactionAborted), and those after wh
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.errors import ClientFailed, ProducerFenced, TransactionAborted, translated
+from barnabas.clients.errors import BarnabasError, ClientFailed, ProducerFenced, TransactionAborted, translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,11 +34,15 @@ class Transactions:
         self._client = client
         self._registered = False
         self.open = False
+        self.undecided = False
+        """Whether the last one was asked to commit, and nobody knows what became of it."""
 
     def begin(self) -> None:
         """Begin one; the first time, take the transactional id over from earlier producers that had it."""
         if self.open:
             raise ClientFailed("_STATE", "begin a transaction: this producer is in one already, and has one at a time")
+        if self.undecided:
+            self._decide()
         if not self._registered:
             self._call("register the transactional id", lambda: self._client.init_transactions(SLICE))
             self._registered = True
@@ -60,15 +65,54 @@ class Transactions:
         )
 
     def commit(self) -> None:
-        """Wait for the transaction's records, and make them visible."""
-        self._deliver()
-        self._call("commit the transaction", lambda: self._client.commit_transaction(SLICE))
-        self.open = False
+        """Wait for the transaction's records, and make them visible.
 
-    def abort(self) -> None:
+        Where that fails, `undecided` says whether they may be visible all the same.
+        """
+        self._deliver()
+        self.undecided = True
+        try:
+            self._commit()
+        except TransactionAborted:
+            self.undecided = False
+            raise
+        except BarnabasError as error:
+            error.add_note(
+                "Whether the transaction was committed is not known yet. A consumer that took part in it goes on from "
+                "what its group has committed; the next transaction of this producer begins when it is known."
+            )
+            raise
+        self.undecided = self.open = False
+
+    def abort(self, patience: float | None = None) -> None:
         """Give the transaction up; what was sent in it will never be visible to readers of committed data."""
         self.open = False
-        self._call("abort the transaction", lambda: self._client.abort_transaction(SLICE))
+        self._call("abort the transaction", lambda: self._client.abort_transaction(SLICE), patience)
+        self.undecided = False
+
+    def give_up(self) -> None:
+        """Abort it after an error; one that may have been committed only if librdkafka knows that it was not."""
+        if not self.undecided:
+            self.abort()
+            return
+        with suppress(BarnabasError):
+            self.abort(patience=0)
+
+    def _commit(self) -> None:
+        self._call("commit the transaction", lambda: self._client.commit_transaction(SLICE))
+
+    def _decide(self) -> None:
+        """Learn what became of the last transaction: librdkafka goes on with the commit."""
+        try:
+            self._commit()
+        except TransactionAborted as error:
+            if isinstance(error, ProducerFenced):
+                raise
+            self.abort()
+        except ClientFailed as error:
+            if error.name != "_STATE":  # that is: none is open any more
+                raise
+        self.undecided = False
 
     def _deliver(self) -> None:
         """Send what waits, and look often whether it has arrived; what takes too long is left to librdkafka.
@@ -79,8 +123,8 @@ class Transactions:
         while self._client.flush(LOOK_SECONDS) and time.monotonic() < deadline:
             pass
 
-    def _call(self, doing: str, call: Callable[[], object]) -> None:
-        deadline = time.monotonic() + TIMEOUT
+    def _call(self, doing: str, call: Callable[[], object], patience: float | None = None) -> None:
+        deadline = time.monotonic() + (TIMEOUT if patience is None else patience)
         while True:
             try:
                 call()

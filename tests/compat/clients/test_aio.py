@@ -167,6 +167,7 @@ def test_groups_commit_and_go_on(bootstrap: str, topic: str) -> None:
             async for _ in consumer:
                 read += 1
                 if read == 30:
+                    consumer.done()
                     break
         assert sorted(came) == [TopicPartition(topic, number) for number in range(4)]
         async with AsyncConsumer(

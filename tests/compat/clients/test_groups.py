@@ -6,6 +6,7 @@ import contextlib
 import re
 import sqlite3
 import threading
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -15,7 +16,7 @@ import pytest
 
 from barnabas.clients.configs import EntityType, alter
 from barnabas.clients.consumer import Consumer
-from barnabas.clients.errors import RequestRefused
+from barnabas.clients.errors import DeserializationFailed, RequestRefused
 from barnabas.clients.groups import Groups
 from barnabas.clients.producer import Producer
 from barnabas.clients.records import TopicPartition
@@ -70,6 +71,7 @@ def committed(member: Member, topic: str) -> int:
 def test_a_group_goes_on_where_it_stopped(member: Member, written: str, assignor: str) -> None:
     with member(written, assignor=assignor) as consumer:
         assert len(list(islice(consumer, 15))) == 15
+        consumer.done()
     assert committed(member, written) == 15
     with member(written, assignor=assignor) as consumer:
         assert len(list(consumer.until_end())) == 25
@@ -89,16 +91,125 @@ def test_members_share_partitions(member: Member, written: str, assignor: str) -
         wait_until(shared, "two partitions for each of two members", 60)
 
 
-def test_what_was_in_hand_when_the_program_failed_is_read_again(member: Member, written: str) -> None:
-    with contextlib.suppress(ZeroDivisionError), member(written) as consumer:
-        for number, _ in enumerate(consumer):
-            if number == 7:
-                raise ZeroDivisionError
+def leaves_the_block(consumer: Consumer[bytes, bytes]) -> None:
+    with contextlib.suppress(ZeroDivisionError), consumer:
+        fail_at_the_eighth(consumer)
+
+
+def stays_in_the_block(consumer: Consumer[bytes, bytes]) -> None:
+    with consumer, contextlib.suppress(ZeroDivisionError):
+        fail_at_the_eighth(consumer)
+
+
+def closes_in_the_end(consumer: Consumer[bytes, bytes]) -> None:
+    try:
+        with contextlib.suppress(ZeroDivisionError):
+            fail_at_the_eighth(consumer)
+    finally:
+        consumer.close()
+
+
+def is_closed_by_contextlib(consumer: Consumer[bytes, bytes]) -> None:
+    with contextlib.suppress(ZeroDivisionError), contextlib.closing(consumer):
+        fail_at_the_eighth(consumer)
+
+
+def unsubscribes(consumer: Consumer[bytes, bytes]) -> None:
+    with contextlib.suppress(ZeroDivisionError):
+        fail_at_the_eighth(consumer)
+    consumer.unsubscribe()
+    consumer.close()
+
+
+def fail_at_the_eighth(consumer: Consumer[bytes, bytes]) -> None:
+    for number, _ in enumerate(consumer):
+        if number == 7:
+            raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    "program", [leaves_the_block, stays_in_the_block, closes_in_the_end, is_closed_by_contextlib, unsubscribes]
+)
+def test_what_was_in_hand_when_the_program_failed_is_read_again(
+    member: Member, written: str, program: Callable[[Consumer[bytes, bytes]], None]
+) -> None:
+    program(member(written))
     assert committed(member, written) == 7
     with contextlib.suppress(ZeroDivisionError), member(written) as consumer:
         assert len(consumer.poll(30, max_records=5)) > 0
         raise ZeroDivisionError
     assert committed(member, written) == 7
+
+
+def test_what_was_done_before_a_record_that_cannot_be_read_is_committed(member: Member, written: str) -> None:
+    def no_twelve(data: bytes) -> bytes:
+        if data == b"12":
+            raise ValueError("twelve")
+        return data
+
+    consumer = member(value_deserializer=no_twelve)
+    consumer.assign([TopicPartition(written, 0)])
+    with pytest.raises(DeserializationFailed), consumer:
+        for _ in consumer:
+            pass
+    assert committed(member, written) == 3  # 0, 4 and 8
+
+
+def test_commits_are_made_in_the_middle_of_a_batch(member: Member, written: str) -> None:
+    """A program that is slow has its progress committed, not only when it comes to the end of what was fetched."""
+    with member(written, auto_commit_interval=0.1) as consumer, member() as onlooker:
+        partitions = onlooker.partitions(written)
+        progress: list[int] = []
+        for number, _ in enumerate(consumer, 1):
+            assert sum(offset or 0 for offset in onlooker.committed(*partitions).values()) < number
+            progress.append(sum(offset or 0 for offset in onlooker.committed(*partitions).values()))
+            time.sleep(0.03)
+            if number == 25:
+                break
+    assert progress[-1] > 10
+
+
+def test_a_slow_loop_stays_in_its_group(member: Member, written: str) -> None:
+    """The time between two records counts, not that for all that were fetched together."""
+    lost: list[TopicPartition] = []
+    with member(max_poll_interval_ms=1000, session_timeout_ms=1000) as consumer:
+        consumer.subscribe(written, on_lost=lost.extend)
+        offsets = []
+        for record in consumer.until_end():
+            offsets.append((record.partition, record.offset))
+            time.sleep(0.04)
+    assert lost == []
+    assert len(offsets) == len(set(offsets)) == COUNT
+    assert committed(member, written) == COUNT
+
+
+def test_who_takes_too_long_is_told_what_to_do(member: Member, written: str, caplog: pytest.LogCaptureFixture) -> None:
+    with member(written, max_poll_interval_ms=1000, session_timeout_ms=1000) as consumer:
+        assert consumer.poll(30)
+        wait_until(lambda: consumer.poll(0.05) is not None and consumer.assignment(), "the partitions")
+        time.sleep(1.5)
+        wait_until(
+            lambda: consumer.poll(0.05) is not None and "longer than max.poll.interval.ms" in caplog.text, "the error"
+        )
+    assert "give max_poll_interval_ms= more time" in caplog.text
+
+
+def test_errors_before_there_are_partitions_are_raised(member: Member, unused_topic: str) -> None:
+    with (
+        member(unused_topic, allow_auto_create_topics=False) as consumer,
+        pytest.raises(RequestRefused, match="not available"),
+    ):
+        list(consumer.until_end())
+
+
+def test_the_end_does_not_wait_for_paused_partitions(member: Member, written: str) -> None:
+    with member(written) as consumer:
+        records = consumer.until_end()
+        first = next(records)
+        consumer.pause(TopicPartition(written, 3))
+        read = [first, *records]
+        assert {record.partition for record in read if record is not first} <= {0, 1, 2}
+        assert sum(record.partition != 3 for record in read) == 30
 
 
 def test_commits_are_made_when_they_are_asked_for(member: Member, written: str) -> None:
@@ -352,3 +463,24 @@ def test_offsets_stored_with_the_result_count_each_record_once(member: Member, w
     values = sorted(int(value) for (value,) in database.execute("SELECT value FROM results"))
     database.close()
     assert values == list(range(COUNT))
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "uniform"])
+def test_an_empty_store_begins_at_the_beginning_whatever_the_group_has_committed(
+    member: Member, written: str, assignor: str
+) -> None:
+    for _ in range(2):
+        with member(assignor=assignor) as consumer:
+            assert len(list(islice(stored_with_result(consumer, written, lambda _: None), COUNT))) == COUNT
+            consumer.done()
+        assert committed(member, written) == COUNT
+
+
+def test_a_store_that_fails_is_told_and_nothing_is_read_meanwhile(member: Member, written: str) -> None:
+    def load(_: TopicPartition) -> int:
+        raise ZeroDivisionError
+
+    with member() as consumer:
+        for records in (stored_with_result(consumer, written, load), iter(consumer), iter(consumer)):
+            with pytest.raises(ZeroDivisionError):
+                next(records)

@@ -105,6 +105,7 @@ def moved_reader(client: Client) -> Reader[bytes, bytes]:
         auto_commit=False,
         reset=BEGINNING,
         max_records=10,
+        look_every=1000.0,
         key_deserializer=None,
         value_deserializer=None,
     )

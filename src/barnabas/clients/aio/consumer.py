@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from barnabas.clients.aio.threads import to_the_end
 from barnabas.clients.consumer import ConsumerBase, as_offsets, to_commit
+from barnabas.clients.errors import noted_in
 from barnabas.clients.reading import SLICE
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
 from barnabas.clients.seeking import BEGINNING, END
@@ -53,14 +54,15 @@ class AsyncConsumer(ConsumerBase[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:
-            self._reader.failed()
-        await self.close()
+        with noted_in(error):
+            await self.close()
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records, one by one, without an end; asking for the next says that the last one is done with."""
         reader = self._reader
         while True:
+            if time.monotonic() >= reader.due:
+                await self._fetch(0)
             record = reader.take()
             if record is None:
                 await self._fetch(SLICE)
@@ -71,6 +73,8 @@ class AsyncConsumer(ConsumerBase[K, V]):
         """Records, one by one, and None whenever none came for a moment: for loops with something else to do."""
         reader = self._reader
         while True:
+            if time.monotonic() >= reader.due:
+                await self._fetch(0)
             record = reader.take()
             if record is not None or not await self._fetch(SLICE):
                 yield record
@@ -78,23 +82,26 @@ class AsyncConsumer(ConsumerBase[K, V]):
     async def until_end(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records up to where the partitions end now; what is written later is left for later.
 
-        A consumer of a group waits for its partitions first; those that go to another member meanwhile are that one's.
+        A consumer of a group waits for its partitions first. Those that go to another member meanwhile are that one's;
+        those that come are read up to where they end then. Paused partitions are not waited for.
         """
         reader = self._reader
-        while not (assigned := await self.assignment()):
+        await self._subscribe_first()
+        reader.require_chosen()
+        ends: dict[TopicPartition, int] = {}
+        while not (ended := await self._run(reader.at_end, ends)) and not ends:
             await self._fetch(SLICE)
-            if not reader.grouped:
-                return
-        ends = {partition: (await self.ends(partition))[1] for partition in assigned}
-        while True:
+            reader.prepare()  # which raises errors
+        while not ended:
+            if time.monotonic() >= reader.due:
+                await self._fetch(0)
             record = reader.take()
             if record is not None:
                 yield record
-                continue
-            ours = await self.assignment()
-            if all((reader.position(place) or 0) >= ends[place] for place in ours if place in ends):
-                return
-            await self._fetch(SLICE)
+            elif await self._run(reader.at_end, ends):
+                ended = True
+            else:
+                await self._fetch(SLICE)
 
     async def poll(
         self,
@@ -221,10 +228,10 @@ class AsyncConsumer(ConsumerBase[K, V]):
         return await self._run(self._reader.group_metadata)
 
     async def close(self) -> None:
-        """Leave the group and end; what was handed out is committed before, if commits are automatic.
+        """Leave the group and end; what was handed out and is done with is committed before, if commits are automatic.
 
-        Left by an error, an `async with` block does not count the records that were in hand. Closing twice does
-        nothing.
+        Records in hand do not count, those that were handed out last: only asking for the next ones says that they are
+        done with, or `done()`, or `commit()`. Closing twice does nothing.
         """
         if self._reader.closed:
             return

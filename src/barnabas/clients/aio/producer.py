@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from barnabas.clients.aio.threads import in_thread, to_the_end
 from barnabas.clients.config import log
 from barnabas.clients.delivery import delivery_error
-from barnabas.clients.errors import NotDelivered
+from barnabas.clients.errors import noted_in
 from barnabas.clients.pump import POLL_EVERY
 from barnabas.clients.records import RecordMetadata
 from barnabas.clients.sending import K, ProducerBase, V
@@ -102,12 +102,8 @@ class AsyncProducer(ProducerBase[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
+        with noted_in(error):
             await self.close()
-        except NotDelivered as failure:
-            if error is None:
-                raise
-            error.add_note(str(failure))
 
     async def send(
         self,
@@ -178,7 +174,9 @@ class AsyncProducer(ProducerBase[K, V]):
         """Everything sent in the block becomes visible together at its end, or never if it ends with an error.
 
         With a consumer, the offsets of the records that it handed out become part of it: read, process and write
-        exactly once. It has to have `auto_commit=False`. After an error the consumer is back where it was.
+        exactly once. It has to have `auto_commit=False`. After an error the consumer is back where it was; if the
+        commit was asked for and its answer did not come, it goes on from what its group has committed.
+        A rebalance or a seek that drops offsets of records that were handed out aborts it.
         Raises TransactionAborted, ProducerFenced.
 
         A task that is cancelled here ends when it is known what became of the transaction: while it is being committed,
@@ -193,16 +191,20 @@ class AsyncProducer(ProducerBase[K, V]):
             nonlocal begun
             transactions.begin()
             begun = True  # here, not in the task, which may be cancelled meanwhile
+            if consumer is not None:
+                consumer.begin_transaction()
 
         def commit() -> None:
             transactions.commit()
             if consumer is not None:
+                consumer.end_transaction()
                 consumer.mark_committed()
 
         try:
             await in_thread(begin)
             yield
             if consumer is not None:
+                consumer.require_complete()
                 group = await consumer.group_metadata()
                 await in_thread(transactions.send_offsets, consumer.handed_out(), group)
             await in_thread(commit)
@@ -224,6 +226,7 @@ class AsyncProducer(ProducerBase[K, V]):
         begun: bool,
     ) -> None:
         """Abort, and take the consumer back, also if the abort fails: nothing of it was committed."""
+        doubtful = begun and transactions.undecided
         try:
             await in_thread(self._give_up, transactions, error, begun=begun)
             await asyncio.sleep(0)  # what was just collected is settled first
@@ -231,7 +234,12 @@ class AsyncProducer(ProducerBase[K, V]):
             if begun:
                 self._shared.failures.forget()
             if consumer is not None:
-                await consumer.take_back()
+                if begun:
+                    consumer.end_transaction()
+                if doubtful:
+                    consumer.doubt()
+                else:
+                    await consumer.take_back()
 
     def _begin(self) -> asyncio.AbstractEventLoop:
         self._collected = deque[tuple[AsyncDelivery, "RecordMetadata | BarnabasError"]]()

@@ -1,0 +1,200 @@
+"""Exactly once where it is hard: rebalances and seeks inside a transaction, and commits whose answer does not come."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.clients import transactions
+from barnabas.clients.admin import Admin
+from barnabas.clients.aio import AsyncConsumer, AsyncProducer
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.errors import BrokerSilent, ClientFailed, DeserializationFailed, TransactionAborted
+from barnabas.clients.producer import Producer
+from barnabas.clients.records import TopicPartition
+from barnabas.testing import Broker
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COUNT = 20
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker({"num.partitions": 1}) as running:
+        yield running
+
+
+@pytest.fixture
+def source(broker: Broker) -> str:
+    """A topic with the numbers 0 to 19."""
+    name = f"t-{uuid.uuid4().hex[:12]}"
+    with Producer(broker.bootstrap_servers) as producer:
+        for number in range(COUNT):
+            producer.send(name, str(number))
+    return name
+
+
+@pytest.fixture
+def consumer(broker: Broker, source: str) -> Iterator[Consumer[bytes, bytes]]:
+    with Consumer(broker.bootstrap_servers, source, **settings(source)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def producer(broker: Broker, source: str) -> Iterator[Producer]:
+    with Producer(broker.bootstrap_servers, transactional_id=source, linger=0) as opened:
+        yield opened
+
+
+def settings(source: str) -> dict[str, Any]:
+    return {
+        "group_id": source,
+        "auto_offset_reset": "earliest",
+        "auto_commit": False,
+        "heartbeat_interval_ms": 50,
+        "max_poll_records": 5,
+    }
+
+
+def copies(broker: Broker, source: str) -> list[int]:
+    """What was copied and can be read, once all markers are written."""
+    with Admin(broker.bootstrap_servers) as admin:
+        places = admin.partitions(f"{source}-copy")
+        wait_until(lambda: admin.end_offsets(places, committed=True) == admin.end_offsets(places), "all markers")
+    with Consumer(broker.bootstrap_servers, f"{source}-copy", auto_offset_reset="earliest") as consumer:
+        return [int(record.value or b"") for record in consumer.until_end()]
+
+
+def copy(producer: Producer, consumer: Consumer[bytes, bytes], source: str) -> int:
+    records = consumer.poll(10)
+    for record in records:
+        producer.send(f"{source}-copy", record.value)
+    return len(records)
+
+
+def copy_the_rest(producer: Producer, consumer: Consumer[bytes, bytes], source: str) -> None:
+    while (consumer.committed(TopicPartition(source, 0))[TopicPartition(source, 0)] or 0) < COUNT:
+        with producer.transaction(consumer):
+            copy(producer, consumer, source)
+
+
+def test_a_rebalance_in_the_block_aborts_it(
+    broker: Broker, producer: Producer, consumer: Consumer[bytes, bytes], source: str
+) -> None:
+    with (
+        pytest.raises(TransactionAborted, match=f"{source}-0 .it went to another member"),
+        producer.transaction(consumer),
+    ):
+        assert copy(producer, consumer, source)
+        broker.faults.rebalance(source)
+        wait_until(lambda: copy(producer, consumer, source) and consumer._reader._dropped, "a rebalance")
+    copy_the_rest(producer, consumer, source)
+    assert copies(broker, source) == list(range(COUNT))
+
+
+def test_a_seek_backwards_in_the_block_aborts_it(
+    broker: Broker, producer: Producer, consumer: Consumer[bytes, bytes], source: str
+) -> None:
+    with pytest.raises(TransactionAborted, match="it was moved back by a seek"), producer.transaction(consumer):
+        assert copy(producer, consumer, source)
+        consumer.seek(TopicPartition(source, 0), 2)
+        copy(producer, consumer, source)
+    with pytest.raises(TransactionAborted, match="it was taken back"), producer.transaction(consumer):
+        assert copy(producer, consumer, source)
+        consumer.take_back()
+    copy_the_rest(producer, consumer, source)
+    assert copies(broker, source) == list(range(COUNT))
+
+
+def test_a_seek_forwards_drops_nothing(broker: Broker, producer: Producer, source: str) -> None:
+    def no_seven(data: bytes) -> bytes:
+        if data == b"7":
+            raise ValueError("seven")
+        return data
+
+    with Consumer(broker.bootstrap_servers, source, **settings(source), value_deserializer=no_seven) as consumer:
+        with producer.transaction(consumer):
+            with pytest.raises(DeserializationFailed) as caught:
+                while True:
+                    copy(producer, consumer, source)
+            consumer.seek(caught.value.partition, caught.value.offset + 1)
+        assert consumer.committed() == {TopicPartition(source, 0): 7}
+        copy_the_rest(producer, consumer, source)
+    assert copies(broker, source) == [*range(7), *range(8, COUNT)]
+
+
+def test_a_commit_of_the_consumer_in_the_block_is_refused(
+    producer: Producer, consumer: Consumer[bytes, bytes], source: str
+) -> None:
+    with pytest.raises(ClientFailed, match="the transaction that is open commits"), producer.transaction(consumer):
+        copy(producer, consumer, source)
+        consumer.commit()
+    assert consumer.committed(TopicPartition(source, 0)) == {TopicPartition(source, 0): None}
+
+
+def test_a_commit_that_counts_and_whose_answer_is_late_is_not_repeated(
+    broker: Broker,
+    producer: Producer,
+    consumer: Consumer[bytes, bytes],
+    source: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with producer.transaction(consumer):
+        assert copy(producer, consumer, source)
+    with monkeypatch.context() as patched, broker.faults.delay("END_TXN", 30, when="after", times=1):
+        patched.setattr(transactions, "TIMEOUT", 0.2)
+        with pytest.raises(BrokerSilent, match="commit the transaction"), producer.transaction(consumer):
+            assert copy(producer, consumer, source)
+    copy_the_rest(producer, consumer, source)
+    assert copies(broker, source) == list(range(COUNT))
+
+
+def test_nor_with_asyncio(broker: Broker, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def copy(producer: AsyncProducer, consumer: AsyncConsumer[bytes, bytes]) -> int:
+        records = await consumer.poll(10)
+        for record in records:
+            await producer.send(f"{source}-copy", record.value)
+        return len(records)
+
+    async def work() -> None:
+        async with (
+            AsyncConsumer(broker.bootstrap_servers, source, **settings(source)) as consumer,
+            AsyncProducer(broker.bootstrap_servers, transactional_id=source, linger=0) as producer,
+        ):
+            async with producer.transaction(consumer):
+                assert await copy(producer, consumer)
+            with monkeypatch.context() as patched, broker.faults.delay("END_TXN", 30, when="after", times=1):
+                patched.setattr(transactions, "TIMEOUT", 0.2)
+                with pytest.raises(BrokerSilent, match="commit the transaction"):
+                    async with producer.transaction(consumer):
+                        assert await copy(producer, consumer)
+            with pytest.raises(TransactionAborted, match="it was moved back by a seek"):
+                async with producer.transaction(consumer):
+                    assert await copy(producer, consumer)
+                    await consumer.seek(TopicPartition(source, 0), 0)
+            place = TopicPartition(source, 0)
+            while ((await consumer.committed(place))[place] or 0) < COUNT:
+                async with producer.transaction(consumer):
+                    await copy(producer, consumer)
+
+    asyncio.run(asyncio.wait_for(work(), 90))
+    assert copies(broker, source) == list(range(COUNT))
+
+
+def test_a_rebalance_is_not_the_end(broker: Broker, source: str) -> None:
+    """An eager rebalance takes all partitions away for a moment."""
+    read = []
+    with Consumer(
+        broker.bootstrap_servers, source, **{**settings(source), "max_poll_records": 1, "auto_commit": True}
+    ) as consumer:
+        for record in consumer.until_end():
+            read.append(record.offset)
+            if record.offset in (3, 11):
+                broker.faults.rebalance(source)
+    assert read == list(range(COUNT))
