@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.handlers.fetch import fetch
-from tests.support.images import CALLER
+from tests.support.images import CALLER, proved
 from tests.support.produce_fetch import fetch_request
 
 if TYPE_CHECKING:
+    from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
     from barnabas.broker.partition import Partition
     from barnabas.net.reply import Answer, Parked
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
 NOW = 1_700_000_000_000
 
 
-def ask(broker: Broker, version: int, offsets: dict[int, int], **fields: Any) -> Answer | Parked:
-    """Fetch from partitions of topic `t`."""
+def ask(
+    broker: Broker, version: int, offsets: dict[int, int], caller: Caller | None = None, **fields: Any
+) -> Answer | Parked:
+    """Fetch from partitions of topic `t`; with a `replica_id`, as the broker that it is."""
+    caller = caller or (proved(fields["replica_id"]) if "replica_id" in fields else CALLER)
     topic = broker.metadata.topic("t")
     assert topic is not None
     frame = fetch_request(version, {("t", topic.topic_id): offsets} if offsets else {}, **fields)
-    return fetch(broker, CALLER, version, 5, frame, 0)
+    return fetch(broker, caller, version, 5, frame, 0)
 
 
 def partition_of(broker: Broker, index: int = 0) -> Partition:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from barnabas.broker.caller import Caller
+from barnabas.broker.caller import Caller, Peer
 from barnabas.broker.context import Broker
 from barnabas.broker.settings import Settings
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CALLER = Caller(listener="PLAINTEXT", address=("127.0.0.1", 50_000), client_id="test")
+
+
+def proved(broker_id: int) -> Caller:
+    """Another broker, which has proved that it is one."""
+    return replace(CALLER, peer=Peer(broker_id))
 
 
 @dataclass

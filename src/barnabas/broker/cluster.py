@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.broker.controller_link import ControllerLink
 from barnabas.broker.couriers import Couriers
 from barnabas.broker.failed_logs import FailedLogs
+from barnabas.broker.introductions import Introducer
 from barnabas.broker.lookout import Lookout
 from barnabas.broker.peers import Peers
 from barnabas.broker.replication import Replication
@@ -52,7 +53,8 @@ class Cluster:
         self._metadata = metadata
         self._controller = controller
         self._tasks: list[asyncio.Task[None]] = []
-        self.peers = Peers(broker_id, metadata, settings)
+        self.introducer = Introducer(broker_id, metadata, lambda: controller.secret)
+        self.peers = Peers(broker_id, metadata, settings, self.introducer)
         self.link = ControllerLink(broker_id, controller, self.peers, metadata, settings)
         self.leader_throttle = ReplicationThrottle(broker_id, settings, leads=True)
         self._replication = Replication(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from barnabas.broker.caller import Caller
     from barnabas.broker.cluster import Cluster
     from barnabas.broker.controller import Controller
     from barnabas.broker.groups import Groups
@@ -40,10 +39,6 @@ class Broker:
     cluster: Cluster
     executor: Executor
     """For everything that may wait for the disk."""
-
-    def is_peer(self, caller: Caller) -> bool:
-        """Whether the caller may be another broker: where brokers have a listener of their own, it must come there."""
-        return not self.has_listener_for_brokers or caller.listener == self.settings.static.inter_broker_listener
 
     @property
     def has_listener_for_brokers(self) -> bool:

@@ -57,6 +57,7 @@ from barnabas.metadata.znodes import (
     ProducerIds,
     ProducerIdsNode,
     Registration,
+    SecretNode,
 )
 from barnabas.model.errors import ApiError, BarnabasError, CoordinatorLoadInProgress, NotController, RequestTimedOut
 from barnabas.model.ids import METADATA_TOPIC_ID, NO_ID, uuid_to_text
@@ -116,6 +117,7 @@ class Controller:
         self._store: MetadataStore | None = None
         self._registration: Registration | None = None
         self._is_loaded = False
+        self._secret: bytes | None = None
         self._lock = asyncio.Lock()
         self._news = asyncio.Event()
         self._expired = False
@@ -123,7 +125,7 @@ class Controller:
         self.ousted: DuplicateBroker | None = None
         """Why this broker will not be in the cluster again: another one has its id. It should stop."""
         self.on_ousted: Callable[[], None] = lambda: None
-        self.news = News(cache, lambda: self._store)
+        self.news = News(cache, lambda: self._store, lambda: self._registration)
         self.standing = Standing(self.news)
         self._office = Office(
             cache,
@@ -299,6 +301,13 @@ class Controller:
             raise StoreError("the metadata store is not open")
         return self._store
 
+    @property
+    def secret(self) -> bytes:
+        """What proves that a broker is one of this cluster. Raises StoreError before the tree was opened."""
+        if self._secret is None:
+            raise StoreError("the metadata store is not open")
+        return self._secret
+
     async def _open(self) -> None:
         if self._store is not None:
             return
@@ -316,6 +325,7 @@ class Controller:
         store.watch(ConfigChangesNode.path, self._news.set)
         store.watch(FeaturesNode.path, self._news.set)
         await lay_out(store, self._make_id)
+        self._secret = SecretNode.decode((await store.get(SecretNode.path)).data)
 
     async def _load(self) -> None:
         """What to know before a controller tells more; in office it is read again."""

@@ -6,7 +6,7 @@ function runs as a task, one that returns a future (a coordinator's) is answered
 for either.
 
 What only the controller can answer is handed on to it as it came, and its answer is handed back. What only brokers may
-ask of each other is refused on other listeners than theirs, if they have one for themselves.
+ask of each other ends a connection whose other end has not proved to be one.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ class Dispatcher:
         known = connection.state
         if not isinstance(known, KnownClient) or frame[CLIENT_ID : known.body] != known.raw_client_id:
             known = connection.state = _meet(connection, frame, length)
-        _, body, caller, _ = known
+        _, body, caller = known
         if route.flexible:
             body = body + 1 if body < len(frame) and frame[body] == 0 else framing.skip_tags(frame, body)
         if route.raw:
             answer: Answer | Parked = route.handler(self._broker, caller, route.version, correlation_id, frame, body)
             return answer  # what it raises ends the connection, in net/connection
-        if route.api.internal:
-            self._check_peer(route.api, connection, known)
+        if route.api.internal and caller.broker_id is None and not route.api.unproved:
+            raise InvalidFrame(f"{route.api.key.name} is for brokers of this cluster, and nobody proved to be one")
         return self._serve_message(route, caller, correlation_id, frame, body)
 
     def _serve_message(
@@ -98,7 +98,7 @@ class Dispatcher:
         api, version = route.api, route.version
         request = codec.decode(api.key, version, api.newest, frame, body)
         if api.by_controller and not self._broker.controller.is_active and _is_for_controller(request):
-            if self._broker.is_peer(caller) and FORWARDED.fullmatch(caller.client_id or ""):
+            if caller.broker_id is not None and FORWARDED.fullmatch(caller.client_id or ""):
                 return HANG_UP  # another broker takes this one for the controller: it is to look again
             return self._hand_on(route, correlation_id, bytes(frame[body:]), request, caller)
         try:
@@ -113,14 +113,6 @@ class Dispatcher:
             return codec.encode(api.key, version, correlation_id, response)
         except Exception as error:
             return _failed(api, version, correlation_id, error)
-
-    def _check_peer(self, api: Api, connection: Connection, known: KnownClient) -> None:
-        """Refuse who cannot be a broker; note, once for a connection, who could be anybody."""
-        if not self._broker.is_peer(known.caller):
-            raise InvalidFrame(f"{api.key.name} is for brokers only, on the listener that they use")
-        if not (known.is_noted or self._broker.has_listener_for_brokers):
-            connection.state = known._replace(is_noted=True)
-            logger.info("%s at %s asks %s as a broker, where clients are too", *known.caller.named, api.key.name)
 
     async def finish(self, grace: float) -> None:
         """Wait for the handlers that are under way; those that are not done after `grace` seconds are ended."""
@@ -181,8 +173,6 @@ class KnownClient(NamedTuple):
     raw_client_id: bytes
     body: int
     caller: Caller
-    is_noted: bool = False
-    """Whether the log says that it asks what only brokers ask."""
 
 
 def _meet(connection: Connection, frame: memoryview, length: int) -> KnownClient:

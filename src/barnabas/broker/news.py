@@ -2,7 +2,9 @@
 
 Messages are taken one at a time. Those of a controller that was replaced, or that are for an earlier registration of
 this broker, are refused. So are those that the controller sent before one that was taken: a broker that hung is told
-everything anew over another connection, and may read what it was told before after that.
+everything anew over another connection, and may read what it was told before after that. Epochs are not believed for
+being high: a controller, its term, and the registration that it means are looked up in the tree before the first
+message with them is taken.
 
 Topics that a message brings come with their settings, read from the tree before anyone sees the topic; later changes of
 settings come by notes in the tree (`metadata/config_changes`).
@@ -19,7 +21,14 @@ from barnabas.machines.controller.image import ConfigResource
 from barnabas.metadata.config_changes import ConfigChanges
 from barnabas.metadata.loading import load_configs, load_features
 from barnabas.metadata.store import StoreError
-from barnabas.model.errors import InvalidUpdateVersion, StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.metadata.znodes import BrokerNode, ControllerEpochNode, ControllerNode
+from barnabas.model.errors import (
+    BrokerIdNotRegistered,
+    InvalidUpdateVersion,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    UnknownControllerId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
     from barnabas.metadata.cache import ClusterImage, MetadataCache
     from barnabas.metadata.loading import Configs
     from barnabas.metadata.store import MetadataStore
+    from barnabas.metadata.znodes import Registration
     from barnabas.protocol.internal import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
     Message = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
@@ -37,9 +47,17 @@ logger = logging.getLogger(__name__)
 class News:
     """Brings the image up to date with what is told."""
 
-    def __init__(self, cache: MetadataCache, store: Callable[[], MetadataStore | None]) -> None:
+    def __init__(
+        self,
+        cache: MetadataCache,
+        store: Callable[[], MetadataStore | None],
+        registration: Callable[[], Registration | None] = lambda: None,
+    ) -> None:
         self._cache = cache
         self._store = store
+        self._registration = registration
+        self._verified: tuple[int, int, int] | None = None
+        """The controller, its term and the registration of this broker that the tree bore out last."""
         self.changes = ConfigChanges()
         self._one_at_a_time = asyncio.Lock()
         self.lowest_broker_epoch = -1
@@ -66,12 +84,54 @@ class News:
                 f"message {message.number} comes after {self._last[-1]}, and tells what was before"
             )
 
+    async def _verify(self, message: Message) -> None:
+        """Refuse what is late, or what the tree does not bear out.
+
+        What a ZooKeeper says may be a moment old, so who is refused for what it does not know may come again.
+        Raises as `check`, and UnknownControllerId, BrokerIdNotRegistered.
+        """
+        self.check(message)
+        claim = message.controller_id, message.controller_epoch, message.broker_epoch
+        if claim == self._verified:
+            return
+        store, own = self._store(), self._registration()
+        if store is None:
+            raise UnknownControllerId("the metadata tree cannot be asked who the controller is: it is not open")
+        paths = [
+            ControllerEpochNode.path,
+            ControllerNode.path,
+            *([] if own is None else [BrokerNode.path(own.broker_id)]),
+        ]
+        try:
+            term, controller, *registered = await store.find_many(paths)
+        except StoreError as error:
+            raise UnknownControllerId(f"the metadata tree cannot be asked who the controller is: {error}") from error
+        self.check(message)
+        epoch = 0 if term is None else ControllerEpochNode.decode(term.data)
+        if message.controller_epoch < epoch:
+            raise StaleControllerEpoch(f"the controller has epoch {epoch}, the message {message.controller_epoch}")
+        is_other = controller is not None and ControllerNode.decode(controller.data) != message.controller_id
+        if message.controller_epoch > epoch or is_other:
+            raise UnknownControllerId(
+                f"broker {message.controller_id} is not the controller of epoch {message.controller_epoch}: "
+                f"the metadata tree has epoch {epoch}"
+            )
+        for node in registered:
+            if node is None or node.czxid != message.broker_epoch:
+                raise BrokerIdNotRegistered(f"this broker is not registered with epoch {message.broker_epoch}")
+        self._verified = claim
+
+    async def stop_replica(self, request: StopReplicaRequest) -> None:
+        """Refuse what is late or made up; the replicas do the rest. It overtakes a message that waits for the tree."""
+        await self._verify(request)
+        self.take(request)
+
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> None:
         """Learn who leads the partitions that this broker has."""
         from barnabas.metadata import updates  # here: a broker that is alone starts without it
 
         async with self._one_at_a_time:
-            self.check(request)
+            await self._verify(request)
             configs = await self._of_new_topics(request)
             self.take(request)
             self._cache.is_behind = True
@@ -83,7 +143,7 @@ class News:
         from barnabas.protocol.internal import FULL
 
         async with self._one_at_a_time:
-            self.check(request)
+            await self._verify(request)
             configs = await self._of_new_topics(request)
             self.take(request)
             if request.controller_epoch > self._cache.image.controller_epoch:

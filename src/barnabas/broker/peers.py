@@ -2,11 +2,13 @@
 
 A channel is made when a broker is first asked, and anew when it is found at another address. A broker answers one
 request of a connection at a time, so what must not wait for each other has a purpose, and so a channel, of its own.
-Whoever waits for a broker when its registration goes is told so at once.
+Whoever waits for a broker when its registration goes is told so at once. On each connection the two brokers first prove
+to each other who they are (`introductions`).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from barnabas.net.channel import Channel, ChannelBroken
 from barnabas.protocol import bounds
 
 if TYPE_CHECKING:
+    from barnabas.broker.introductions import Introducer
     from barnabas.broker.settings import Settings
     from barnabas.metadata.cache import Delta, Endpoint, MetadataCache
 
@@ -24,8 +27,9 @@ if TYPE_CHECKING:
 class Peers:
     """Every broker but this one."""
 
-    def __init__(self, broker_id: int, metadata: MetadataCache, settings: Settings) -> None:
+    def __init__(self, broker_id: int, metadata: MetadataCache, settings: Settings, introducer: Introducer) -> None:
         self._broker_id = broker_id
+        self._introducer = introducer
         self._metadata = metadata
         self._settings = settings
         self._listener = settings.static.inter_broker_listener
@@ -48,6 +52,7 @@ class Peers:
             client_id=f"broker-{self._broker_id}-{purpose}",
             connect_seconds=number("controller.socket.timeout.ms") / 1000,
             max_response=number("socket.request.max.bytes"),
+            introduce=partial(self._introducer.introduce, broker_id),
         )
 
     async def ask(

@@ -30,7 +30,9 @@ class Api(NamedTuple):
     versioned: bool = False
     """Whether the handler is told the request's version, because what is done depends on it."""
     internal: bool = False
-    """Whether only brokers may ask, on the listener that they use among themselves; clients are not told of it."""
+    """Whether it is for brokers among themselves, and clients are not told of it."""
+    unproved: bool = False
+    """Of an internal one, whether somebody may ask who has not proved to be a broker of this cluster: to prove it."""
     by_controller: bool = False
     """Whether only the controller can answer; other brokers hand the request on to it."""
     ends_with_connection: bool = False
@@ -111,6 +113,8 @@ APIS: Final = (
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, "metadata:describe_topic_partitions"),
     Api(ApiKey.PROBE, 0, 0, "replication:probe", internal=True),
     Api(ApiKey.FAILED_REPLICAS, 0, 0, "replication:failed_replicas", internal=True),
+    Api(ApiKey.BROKER_HELLO, 0, 0, "introductions:hello", internal=True, unproved=True),
+    Api(ApiKey.BROKER_PROOF, 0, 0, "introductions:proof", internal=True, unproved=True),
 )
 
 BY_KEY: Final = {api.key.value: api for api in APIS}

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 from typing import TYPE_CHECKING
 
 from barnabas.machines.controller.elections import NO_STATE
 from barnabas.machines.controller.image import ClusterImage, ConfigResource
 from barnabas.metadata.store import Create, Delete, NodeExists
 from barnabas.metadata.writes import deletion
-from barnabas.metadata.znodes import PERSISTENT_PATHS, ClusterIdNode, ConfigNode, PartitionNode, TopicNode
+from barnabas.metadata.znodes import PERSISTENT_PATHS, ClusterIdNode, ConfigNode, PartitionNode, SecretNode, TopicNode
 from barnabas.model.ids import NO_ID, uuid_to_text
+from barnabas.protocol.broker_proof import SECRET_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,16 +26,17 @@ logger = logging.getLogger(__name__)
 
 
 async def lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
-    """Make the folders and the cluster's id, where they are missing; another broker may do the same at once."""
+    """Make the folders, the cluster's id and its secret, where they are missing; another broker may do so at once."""
     folders = {parent for path in PERSISTENT_PATHS for parent in _with_parents(path)} | {"/cluster"}
-    wanted = [*sorted(folders), ClusterIdNode.path]
+    wanted = [*sorted(folders), ClusterIdNode.path, SecretNode.path]
     while True:
         found = await store.find_many(wanted)
         missing = [path for path, node in zip(wanted, found, strict=True) if node is None]
         if not missing:
             return
         cluster_id = uuid_to_text(make_id())
-        data = {ClusterIdNode.path: ClusterIdNode.encode(cluster_id)}
+        secret = secrets.token_bytes(SECRET_BYTES)
+        data = {ClusterIdNode.path: ClusterIdNode.encode(cluster_id), SecretNode.path: SecretNode.encode(secret)}
         with contextlib.suppress(NodeExists):
             await store.multi([Create(path, data.get(path, b"")) for path in missing])
             if ClusterIdNode.path in missing:

@@ -2,7 +2,8 @@
 
 A tree is carried whole, except for what belongs to a moment: ephemeral nodes (who is up, who is controller) and the
 queues of change notifications, which the next controller would take for news; and except for finalized features, which
-every cluster settles by what its brokers support (Kafka 3.9 over ZooKeeper supports none, and stops when it finds one).
+every cluster settles by what its brokers support (Kafka 3.9 over ZooKeeper supports none, and stops when it finds one);
+and except for the cluster's secret, which is in no file: the first broker over the new tree makes another one.
 Topic ids, assignments, leader epochs, the controller's epoch, settings, the cluster's id and the last producer ids are
 carried as they are, so the log directories that go with the tree fit it wherever it is opened. The target numbers
 versions and creation ids anew.
@@ -30,6 +31,7 @@ from barnabas.metadata.znodes import (
     PartitionStateNode,
     ProducerIds,
     ProducerIdsNode,
+    SecretNode,
     TopicsNode,
 )
 
@@ -139,7 +141,7 @@ def _writes(nodes: Mapping[str, bytes], present: Mapping[str, bytes]) -> Iterato
 
 
 def _of_a_moment(path: str) -> bool:
-    return path.startswith((_ZOOKEEPERS_OWN, FeaturesNode.path, *(f"{queue}/" for queue in _QUEUES)))
+    return path.startswith((_ZOOKEEPERS_OWN, FeaturesNode.path, SecretNode.path, *(f"{queue}/" for queue in _QUEUES)))
 
 
 def _encode(data: bytes) -> str | dict[str, str]:

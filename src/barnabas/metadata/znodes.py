@@ -6,6 +6,7 @@ Kafka does not know is an extra JSON field, which it ignores. Decoders take what
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import re
@@ -406,6 +407,25 @@ class DeletedTopicNode:
     def encode(topic: str) -> bytes:
         """The name is there for people."""
         return _dump({"version": 1, "topic": topic})
+
+
+class SecretNode:
+    """What brokers of this cluster know and nobody else, made once; it proves that a broker is one."""
+
+    path = "/barnabas/secret"
+
+    @staticmethod
+    def encode(secret: bytes) -> bytes:
+        """As base64."""
+        return _dump({"version": 1, "secret": base64.b64encode(secret).decode()})
+
+    @staticmethod
+    def decode(data: bytes) -> bytes:
+        """The secret; an error does not show it."""
+        try:
+            return base64.b64decode(_load(SecretNode.path, data)["secret"], validate=True)
+        except (KeyError, ValueError, TypeError, StoreError):
+            raise MalformedNode(SecretNode.path, b"what is not shown", "it is no secret of a cluster") from None
 
 
 class ClusterIdNode:

@@ -453,6 +453,30 @@ class StaleControllerEpoch(ApiError):
     code = ErrorCode.stale_controller_epoch
 
 
+class UnknownControllerId(ApiError):
+    """The message is of a controller that the metadata tree does not know, or does not know yet."""
+
+    code = ErrorCode.unknown_controller_id
+
+
+class BrokerIdNotRegistered(ApiError):
+    """The message is for a registration of this broker that the metadata tree does not know, or does not know yet."""
+
+    code = ErrorCode.broker_id_not_registered
+
+
+class ClusterAuthorizationFailed(ApiError):
+    """The caller may not do this with the cluster: only its brokers may."""
+
+    code = ErrorCode.cluster_authorization_failed
+
+
+class InconsistentClusterId(ApiError):
+    """The caller means another cluster."""
+
+    code = ErrorCode.inconsistent_cluster_id
+
+
 class TopicAuthorizationFailed(ApiError):
     """The caller may not do this with the topic."""
 

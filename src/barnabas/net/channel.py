@@ -1,7 +1,8 @@
 """From broker to broker: one connection, many questions at a time, answers in the order of the questions.
 
 A channel connects when it is first asked, and again after it broke; whoever waits for an answer then is told
-`ChannelBroken` and decides whether to ask again. A response is received into a buffer of exactly its size, so that a
+`ChannelBroken` and decides whether to ask again. A new connection is first used to introduce this broker to the other
+one; nobody's question goes out before that is done. A response is received into a buffer of exactly its size, so that a
 follower can append records from where they arrived.
 
 A follower asks hundreds of times a second and is never left without an answer for long. So no question has a timer of
@@ -21,7 +22,10 @@ from barnabas.model.errors import BarnabasError
 from barnabas.protocol.framing import HEADER, LENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
+
+    Ask = Callable[[int, int, bytes], Awaitable[memoryview]]
+    """Sends a request, by API key, version and body, in a version with tagged fields; gives its response."""
 
 _CORRELATION_IDS: Final = 1 << 31
 
@@ -31,15 +35,29 @@ class ChannelBroken(BarnabasError):
 
 
 class Channel:
-    """The connection to one broker; `max_response` bounds what it may send at once."""
+    """The connection to one broker; `max_response` bounds what it may send at once.
 
-    def __init__(self, host: str, port: int, *, client_id: str, connect_seconds: float, max_response: int) -> None:
+    `introduce` is called with each new connection; if it raises ChannelBroken, the connection is given up.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str,
+        connect_seconds: float,
+        max_response: int,
+        introduce: Callable[[Ask], Awaitable[None]] | None = None,
+    ) -> None:
+        self._introduce = introduce
         self.host = host
         self.port = port
         self._client_id = client_id.encode()
         self._connect_seconds = connect_seconds
         self._max_response = max_response
         self._link: _Link | None = None
+        self._introducing: _Link | None = None
         self._connecting = asyncio.Lock()
         self._last_id = 0
         self._closed = False
@@ -68,11 +86,17 @@ class Channel:
                     link = await self._connected()
             except TimeoutError:
                 raise ChannelBroken(f"{self.host}:{self.port} cannot be reached within {seconds:g} s") from None
-        self._last_id = (self._last_id + 1) % _CORRELATION_IDS
-        header = HEADER.pack(key, version, self._last_id, len(self._client_id)) + self._client_id
-        message = b"".join((header, b"\0" if flexible else b"", *body))
+        message = self._message(key, version, body, flexible=flexible)
         answer: asyncio.Future[memoryview] = loop.create_future()
         return await link.ask(_Question(self._last_id, answer, deadline, seconds), message)
+
+    def _message(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool
+    ) -> bytes:
+        """A request with the next correlation id."""
+        self._last_id = (self._last_id + 1) % _CORRELATION_IDS
+        header = HEADER.pack(key, version, self._last_id, len(self._client_id)) + self._client_id
+        return b"".join((header, b"\0" if flexible else b"", *body))
 
     def close(self) -> None:
         """Give the connection up for good."""
@@ -81,8 +105,9 @@ class Channel:
 
     def _break(self, reason: str) -> None:
         link, self._link = self._link, None
-        if link is not None:
-            link.break_off(reason)
+        for each in (link, self._introducing):
+            if each is not None:
+                each.break_off(reason)
 
     async def _connected(self) -> _Link:
         if (link := self._link) is not None and not link.broken:
@@ -94,15 +119,38 @@ class Channel:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(self._connect_seconds):
-                        _, self._link = await loop.create_connection(
+                        _, link = await loop.create_connection(
                             lambda: _Link(f"{self.host}:{self.port}", self._max_response), self.host, self.port
                         )
+                        await self._introduced(link)
                 except (OSError, TimeoutError) as error:
                     raise ChannelBroken(f"{self.host}:{self.port} cannot be reached: {error}") from error
+                self._link = link
                 if self._closed:  # meanwhile
                     self.close()
                     raise ChannelBroken(f"the channel to {self.host}:{self.port} is closed")
             return self._link
+
+    async def _introduced(self, link: _Link) -> None:
+        """Have the introduction done over a connection that nobody else uses yet."""
+        if self._introduce is None:
+            return
+        loop = asyncio.get_running_loop()
+        seconds = self._connect_seconds
+        self._introducing = link
+
+        async def ask(key: int, version: int, body: bytes) -> memoryview:
+            message = self._message(key, version, [body], flexible=True)
+            question = _Question(self._last_id, loop.create_future(), loop.time() + seconds, seconds)
+            return await link.ask(question, message)
+
+        try:
+            await self._introduce(ask)
+        except BaseException:
+            link.break_off("the introduction failed")
+            raise
+        finally:
+            self._introducing = None
 
 
 class _Question(NamedTuple):

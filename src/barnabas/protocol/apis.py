@@ -64,6 +64,8 @@ class ApiKey(IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
     PROBE = 1000
     FAILED_REPLICAS = 1001
+    BROKER_HELLO = 1002
+    BROKER_PROOF = 1003
 
 
 NEVER_FLEXIBLE: Final = 1 << 15
@@ -121,5 +123,7 @@ FLEXIBLE_FROM: Final[dict[ApiKey, int]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
     ApiKey.PROBE: 0,
     ApiKey.FAILED_REPLICAS: 0,
+    ApiKey.BROKER_HELLO: 0,
+    ApiKey.BROKER_PROOF: 0,
 }
 """The first version of each API whose messages and headers carry tagged fields."""

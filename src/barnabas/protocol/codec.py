@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEADER_V0: Final = struct.Struct(">ii")
 HEADER_V1: Final = struct.Struct(">iib")
 
-INTERNAL: Final = frozenset({4, 5, 6, 7, 1000, 1001})
+INTERNAL: Final = frozenset({4, 5, 6, 7, 1000, 1001, 1002, 1003})
 """The API keys of messages that `protocol/internal` declares."""
 
 

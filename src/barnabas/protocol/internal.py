@@ -10,6 +10,7 @@ kio looks at the types.
     ControlledShutdown  from a broker that is about to stop: give my partitions other leaders
     Probe               from a broker that finds another one dead: do you find the same? (Kafka has no such message)
     FailedReplicas      from a broker whose log directory failed: these replicas are lost to it (nor this one)
+    BrokerHello, BrokerProof   on a new connection: who asks, and the proof of it (nor these)
 """
 
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ CONTROLLED_SHUTDOWN: Final = 7
 PROBE: Final = 1000
 """A number far from Kafka's own."""
 FAILED_REPLICAS: Final = 1001
+BROKER_HELLO: Final = 1002
+BROKER_PROOF: Final = 1003
 
 INCREMENTAL: Final = i8(1)
 """As a message's type: what it does not name stays as it is."""
@@ -354,6 +357,53 @@ class FailedReplicasResponse(_Response):
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
 
 
+# BrokerHello
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHelloRequest(_Request):
+    """Who asks, and whom."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(BROKER_HELLO)
+    cluster_id: str = field(metadata={"kafka_type": "string"})
+    broker_id: i32 = field(metadata={"kafka_type": "int32"})
+    peer_id: i32 = field(metadata={"kafka_type": "int32"})
+    nonce: bytes = field(metadata={"kafka_type": "bytes"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHelloResponse(_Response):
+    """What the proof must be about, too."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(BROKER_HELLO)
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    nonce: bytes = field(metadata={"kafka_type": "bytes"})
+
+
+# BrokerProof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerProofRequest(_Request):
+    """The proof of who made the connection."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(BROKER_PROOF)
+    proof: bytes = field(metadata={"kafka_type": "bytes"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerProofResponse(_Response):
+    """The proof of who took it."""
+
+    __version__: ClassVar[i16] = i16(0)
+    __api_key__: ClassVar[i16] = i16(BROKER_PROOF)
+    error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})
+    proof: bytes = field(metadata={"kafka_type": "bytes"})
+
+
 REQUESTS: Final = {
     LEADER_AND_ISR: LeaderAndIsrRequest,
     STOP_REPLICA: StopReplicaRequest,
@@ -361,6 +411,8 @@ REQUESTS: Final = {
     CONTROLLED_SHUTDOWN: ControlledShutdownRequest,
     PROBE: ProbeRequest,
     FAILED_REPLICAS: FailedReplicasRequest,
+    BROKER_HELLO: BrokerHelloRequest,
+    BROKER_PROOF: BrokerProofRequest,
 }
 RESPONSES: Final = {
     LEADER_AND_ISR: LeaderAndIsrResponse,
@@ -369,4 +421,6 @@ RESPONSES: Final = {
     CONTROLLED_SHUTDOWN: ControlledShutdownResponse,
     PROBE: ProbeResponse,
     FAILED_REPLICAS: FailedReplicasResponse,
+    BROKER_HELLO: BrokerHelloResponse,
+    BROKER_PROOF: BrokerProofResponse,
 }

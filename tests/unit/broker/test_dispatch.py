@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.caller import Caller, Peer
+from barnabas.broker.dispatch import Dispatcher, KnownClient
 from barnabas.broker.partition import Partition
 from barnabas.model.errors import ErrorCode, InvalidFrame, NotController
 from barnabas.net.reply import HANG_UP, Parked
+from barnabas.protocol import framing
 from tests.support.images import ClusterOf, telling_broker
 from tests.support.parts import make_topic, running_parts
 from tests.support.wire import read_response, request
@@ -57,6 +58,14 @@ def connection(listener: str = "PLAINTEXT") -> Any:
     return SimpleNamespace(listener=listener, address=("127.0.0.1", 1), state=None)
 
 
+def proved(one: Any, broker_id: int, client_id: bytes = b"wire") -> Any:
+    """A connection of another broker, which has proved that it is one."""
+    raw = len(client_id).to_bytes(2, "big") + client_id
+    caller = Caller(listener=one.listener, address=one.address, client_id=client_id.decode(), peer=Peer(broker_id))
+    one.state = KnownClient(raw, framing.HEADER.size + len(client_id), caller)
+    return one
+
+
 def serve(broker: Broker, frame: bytes, listener: str = "PLAINTEXT") -> Any:
     return Dispatcher(broker).serve(connection(listener), memoryview(frame))
 
@@ -75,30 +84,29 @@ async def resolved(parked: Any) -> bytes:
     return parked.answer
 
 
-def test_what_brokers_ask_is_refused_on_other_listeners() -> None:
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "INTERNAL"])
+def test_what_brokers_ask_is_refused_to_anybody_else(listener: str) -> None:
     broker = out_of_office(Link(), APART)
-    with pytest.raises(InvalidFrame, match="for brokers only"):
-        serve(broker, request(ALTER_PARTITION, 3, 1, NO_CHANGES))
+    with pytest.raises(InvalidFrame, match="for brokers of this cluster"):
+        serve(broker, request(ALTER_PARTITION, 3, 1, NO_CHANGES), listener)
 
 
-async def test_it_is_taken_on_theirs_and_where_there_is_only_one() -> None:
-    frame = request(ALTER_PARTITION, 3, 1, NO_CHANGES)
-    for listener, properties in (("INTERNAL", APART), ("PLAINTEXT", {})):
-        controller = SimpleNamespace(is_active=False, decide=_refuse)
-        broker = telling_broker(ClusterOf(), properties, controller=controller)
-        answer = read_response(ALTER_PARTITION, 3, (await resolved(serve(broker, frame, listener)))[4:], 1)
-        assert answer.error_code is ErrorCode.not_controller
-
-
-async def test_who_asks_it_where_clients_are_too_is_noted_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+@pytest.mark.parametrize(
+    ("broker_id", "error"), [(1, ErrorCode.not_controller), (2, ErrorCode.cluster_authorization_failed)]
+)
+async def test_who_has_proved_to_be_a_broker_may_ask_it_and_speaks_for_itself(broker_id: int, error: ErrorCode) -> None:
+    broker = telling_broker(ClusterOf(), controller=SimpleNamespace(is_active=False, decide=_refuse))
+    dispatcher, proved_one = Dispatcher(broker), proved(connection(), broker_id)
     frame = memoryview(request(ALTER_PARTITION, 3, 1, NO_CHANGES))
-    for listener, properties, noted in (("INTERNAL", APART, 0), ("PLAINTEXT", {}, 1)):
-        broker = telling_broker(ClusterOf(), properties, controller=SimpleNamespace(is_active=False, decide=_refuse))
-        dispatcher, one = Dispatcher(broker), connection(listener)
-        for _ in range(2):
-            await resolved(dispatcher.serve(one, frame))
-        assert caplog.text.count("wire at 127.0.0.1:1 asks ALTER_PARTITION as a broker, where clients are too") == noted
+    answer = read_response(ALTER_PARTITION, 3, (await resolved(dispatcher.serve(proved_one, frame)))[4:], 1)
+    assert answer.error_code is error
+
+
+def test_a_proof_holds_for_the_client_id_that_it_was_given_with() -> None:
+    broker = telling_broker(ClusterOf(), controller=SimpleNamespace(is_active=False, decide=_refuse))
+    other = request(ALTER_PARTITION, 3, 1, NO_CHANGES).replace(b"\0\x04wire", b"\0\x04else")
+    with pytest.raises(InvalidFrame, match="for brokers of this cluster"):
+        Dispatcher(broker).serve(proved(connection(), 1), memoryview(other))
 
 
 async def test_what_only_the_controller_can_answer_is_handed_on_as_it_came() -> None:
@@ -121,7 +129,8 @@ async def test_the_client_is_told_when_nobody_is_the_controller() -> None:
 def test_a_request_is_handed_on_once_only() -> None:
     broker = out_of_office(link := Link())
     frame = request(CREATE_PARTITIONS, 3, 1, ONE_TOPIC).replace(b"\0\x04wire", b"\0\x12broker-2-forwarded")
-    assert serve(broker, frame) is HANG_UP
+    from_broker = proved(connection(), 2, b"broker-2-forwarded")
+    assert Dispatcher(broker).serve(from_broker, memoryview(frame)) is HANG_UP
     assert not link.relayed
 
 

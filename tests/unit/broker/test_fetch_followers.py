@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,7 @@ from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import Parked
 from barnabas.protocol.records.batch import read_header
 from tests.support.fetching import NOW, ask, partition_of, partitions_in
+from tests.support.images import CALLER, proved
 from tests.support.logs import split
 from tests.support.parts import answer_of, append, make_topic, run
 from tests.support.produce_fetch import fetched
@@ -21,6 +22,7 @@ from tests.support.produce_fetch import fetched
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from barnabas.broker.caller import Caller
     from barnabas.broker.context import Broker
     from barnabas.broker.partition import Partition
 
@@ -139,7 +141,7 @@ def test_a_follower_does_not_wait_for_ever_for_a_lull(
 
 @pytest.mark.parametrize("follower", [{}, {"replica_id": 7}], ids=["a consumer", "a follower"])
 def test_a_fetch_goes_on_waiting_when_its_partition_has_a_new_leader_epoch(
-    tmp_path: Path, follower: dict[str, int]
+    tmp_path: Path, follower: dict[str, Any]
 ) -> None:
     async def story(broker: Broker) -> None:
         topic = await make_topic(broker, "t", 2)
@@ -174,21 +176,18 @@ def test_nobody_passes_for_a_replica(tmp_path: Path) -> None:
     run(tmp_path, story)
 
 
-def test_nobody_follows_from_the_listener_of_clients(tmp_path: Path) -> None:
+@pytest.mark.parametrize("caller", [CALLER, proved(8)], ids=["a client", "another broker"])
+def test_nobody_follows_who_has_not_proved_to_be_that_broker(tmp_path: Path, caller: Caller) -> None:
     async def story(broker: Broker) -> None:
         await make_topic(broker, "t")
         append(partition_of(broker), [NOW])
-        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, replica_id=7)))
+        followed(broker)
+        (answered,) = partitions_in(fetched(12, ask(broker, 12, {0: 0}, caller, replica_id=7)))
         assert answered.error_code is ErrorCode.topic_authorization_failed
+        assert not answered.records
         assert len(broker.fetch_sessions) == 0
 
-    run(
-        tmp_path,
-        story,
-        listeners="PLAINTEXT://:9092,INTERNAL://:9093",
-        listener_security_protocol_map="PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT",
-        inter_broker_listener_name="INTERNAL",
-    )
+    run(tmp_path, story)
 
 
 def test_a_consumer_is_sent_to_a_replica_in_its_rack_for_what_that_one_has(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -18,12 +18,20 @@ from barnabas.metadata import config_changes
 from barnabas.metadata.announcements import announcements
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.sqlite import SqliteStore
-from barnabas.metadata.znodes import ConfigChangesNode
-from barnabas.model.errors import InvalidUpdateVersion, StaleBrokerEpoch, StaleControllerEpoch
+from barnabas.metadata.store import Node
+from barnabas.metadata.znodes import BrokerNode, ConfigChangesNode, ControllerEpochNode, ControllerNode, Registration
+from barnabas.model.errors import (
+    ApiError,
+    BrokerIdNotRegistered,
+    InvalidUpdateVersion,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    UnknownControllerId,
+)
 from barnabas.protocol.internal import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from pathlib import Path
 
     from barnabas.metadata.announcements import Announcement
@@ -34,12 +42,33 @@ CLUSTER = ClusterImage(controller_id=2, controller_epoch=4, brokers={1: BROKER},
 SETTINGS = ConfigResource.topic("t")
 
 
+class Tree:
+    """A metadata tree with a controller, its term and a registration, and nothing else."""
+
+    def __init__(self, controller_id: int = 2, epoch: int = 4, broker_epoch: int = 10) -> None:
+        self.nodes = {
+            ControllerNode.path: Node(ControllerNode.path, ControllerNode.encode(controller_id, 0), 0, 1, 1, 1),
+            ControllerEpochNode.path: Node(ControllerEpochNode.path, ControllerEpochNode.encode(epoch), 0, 1, 1, 0),
+            BrokerNode.path(1): Node(BrokerNode.path(1), b"", 0, broker_epoch, broker_epoch, 1),
+        }
+        self.reads = 0
+
+    async def find_many(self, paths: Sequence[str]) -> list[Node | None]:
+        self.reads += ControllerNode.path in paths
+        return [self.nodes.get(path) for path in paths]
+
+
+TREE: Any = Tree()
+
+
 @asynccontextmanager
 async def a_store(folder: Path) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(folder / "metadata")
     await store.start()
     try:
         await store.create(ConfigChangesNode.path, parents=True)
+        await store.create(ControllerNode.path, ControllerNode.encode(2, 0))
+        await store.create(ControllerEpochNode.path, ControllerEpochNode.encode(4))
         yield store
     finally:
         await store.close()
@@ -57,14 +86,14 @@ async def tell(news: News, image: ClusterImage, known: ClusterImage | None = Non
 
 
 async def test_the_whole_truth_is_believed() -> None:
-    news = News(cache := MetadataCache(), lambda: None)
+    news = News(cache := MetadataCache(), lambda: TREE)
     assert await tell(news, CLUSTER) == [True]
     assert dict(cache.image.topics) == {"t": TOPIC}
     assert cache.image.controller_id == 2
 
 
 async def test_a_broker_is_behind_from_what_it_leads_until_it_is_told_of_the_rest() -> None:
-    news = News(cache := MetadataCache(), lambda: None)
+    news = News(cache := MetadataCache(), lambda: TREE)
     leadership, everything = announcements(None, CLUSTER, BROKER)
     assert isinstance(leadership, LeaderAndIsrRequest)
     assert isinstance(everything, UpdateMetadataRequest)
@@ -76,14 +105,42 @@ async def test_a_broker_is_behind_from_what_it_leads_until_it_is_told_of_the_res
 
 
 async def test_a_controller_that_was_replaced_is_not() -> None:
-    news = News(cache := MetadataCache(ClusterImage(controller_epoch=5)), lambda: None)
+    news = News(cache := MetadataCache(ClusterImage(controller_epoch=5)), lambda: TREE)
     with pytest.raises(StaleControllerEpoch):
         await tell(news, CLUSTER)
     assert not cache.image.topics
 
 
+@pytest.mark.parametrize(
+    ("tree", "refusal"),
+    [
+        (Tree(epoch=3), UnknownControllerId),
+        (Tree(epoch=5), StaleControllerEpoch),
+        (Tree(controller_id=3), UnknownControllerId),
+        (Tree(broker_epoch=9), BrokerIdNotRegistered),
+        (Tree(broker_epoch=11), BrokerIdNotRegistered),
+        (None, UnknownControllerId),
+    ],
+    ids=["a later term", "an earlier term", "another controller", "a later one", "an earlier one", "no tree"],
+)
+async def test_what_the_tree_does_not_bear_out_is_not(tree: Any, refusal: type[ApiError]) -> None:
+    news = News(cache := MetadataCache(), lambda: tree, lambda: Registration(broker_id=1, endpoints={}))
+    for message in (*numbered(0, CLUSTER), *numbered(2, replace(CLUSTER, topics={}), CLUSTER)):
+        with pytest.raises(refusal):
+            await take(news, [message])
+    assert cache.image == ClusterImage()
+
+
+async def test_the_tree_is_asked_once_for_each_term_and_registration() -> None:
+    tree: Any = Tree()
+    news = News(MetadataCache(), lambda: tree, lambda: Registration(broker_id=1, endpoints={}))
+    for _ in range(3):
+        await tell(news, CLUSTER)
+    assert tree.reads == 1
+
+
 async def test_what_is_for_an_earlier_registration_is_not() -> None:
-    news = News(cache := MetadataCache(), lambda: None)
+    news = News(cache := MetadataCache(), lambda: TREE)
     standing = Standing(news)
     standing.registered(11)
     with pytest.raises(StaleBrokerEpoch):
@@ -110,11 +167,11 @@ async def take(news: News, messages: Iterable[Announcement]) -> None:
         elif isinstance(message, UpdateMetadataRequest):
             await news.update_metadata(message)
         else:
-            news.take(message)
+            await news.stop_replica(message)
 
 
 async def test_what_the_controller_sent_before_is_refused_after_what_it_sent_later() -> None:
-    news = News(cache := MetadataCache(), lambda: None)
+    news = News(cache := MetadataCache(), lambda: TREE)
     older = replace(CLUSTER, topics={})
     late = [*numbered(0, older), *numbered(2, older, CLUSTER), *numbered(4, CLUSTER, older)]
     assert {type(message) for message in late} == {LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest}
@@ -140,10 +197,12 @@ async def test_a_stop_that_was_sent_later_overtakes_what_waits_for_the_tree(tmp_
 
 
 async def test_another_controller_and_another_registration_begin_with_numbers_of_their_own() -> None:
-    news = News(cache := MetadataCache(), lambda: None)
+    tree: list[Any] = [TREE]
+    news = News(cache := MetadataCache(), lambda: tree[-1])
     await take(news, numbered(10, CLUSTER))
     await take(news, [replace(message, broker_epoch=i64(11)) for message in numbered(0, replace(CLUSTER, topics={}))])
     assert not cache.image.topics
+    tree.append(Tree(epoch=5))
     await take(news, numbered(0, replace(CLUSTER, controller_epoch=5)))
     assert dict(cache.image.topics) == {"t": TOPIC}
 

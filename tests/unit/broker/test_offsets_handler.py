@@ -14,7 +14,7 @@ from barnabas.broker.handlers.offsets import delete_records, list_offsets, offse
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.conversion import zero
-from tests.support.images import CALLER
+from tests.support.images import CALLER, proved
 from tests.support.parts import append, make_topic, running_parts
 
 if TYPE_CHECKING:
@@ -44,7 +44,12 @@ async def with_records(broker: Broker) -> None:
 
 
 async def find(
-    broker: Broker, *wanted: tuple[str, int, int], epoch: int = -1, replica_id: int = -1, isolation_level: int = 0
+    broker: Broker,
+    *wanted: tuple[str, int, int],
+    epoch: int = -1,
+    replica_id: int = -1,
+    is_proved: bool = True,
+    isolation_level: int = 0,
 ) -> list[tuple[ErrorCode, int, int, int]]:
     """Error, timestamp, offset and leader epoch for each topic, partition and timestamp."""
     topics: dict[str, list[Any]] = {}
@@ -59,7 +64,8 @@ async def find(
         isolation_level=isolation_level,
         topics=tuple(zero(listing.ListOffsetsTopic, name=name, partitions=tuple(p)) for name, p in topics.items()),
     )
-    response = await list_offsets(broker, request, CALLER)
+    caller = proved(replica_id) if is_proved and replica_id >= 0 else CALLER
+    response = await list_offsets(broker, request, caller)
     return [
         (part.error_code, part.timestamp, part.offset, part.leader_epoch)
         for topic in response.topics
@@ -144,6 +150,8 @@ class TestListOffsets:
             assert await find(broker, ("a", 0, -3), isolation_level=1) == [NOTHING]
             for replica_id in (-2, 5):
                 assert (await find(broker, ("a", 0, -1), replica_id=replica_id))[0][2] == 6
+            (refused,) = await find(broker, ("a", 0, -1), replica_id=5, is_proved=False)
+            assert refused[:3] == (ErrorCode.topic_authorization_failed, -1, -1)
 
         on_broker(tmp_path, use)
 

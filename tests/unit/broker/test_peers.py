@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from kio.static.primitive import i32
 
+from barnabas.broker.introductions import Introducer
 from barnabas.broker.peers import Peers
 from barnabas.broker.settings import Settings
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint
@@ -31,7 +32,8 @@ async def test_nobody_waits_for_a_broker_whose_registration_is_gone() -> None:
         port = server.sockets[0].getsockname()[1]
         other = BrokerImage(broker_id=2, epoch=5, endpoints={"PLAINTEXT": Endpoint("127.0.0.1", port)})
         cache = MetadataCache(ClusterImage(brokers={2: other}))
-        peers = Peers(1, cache, Settings(BrokerConfig.load({"log.dirs": "/nowhere"}), cache))
+        introducer = Introducer(1, cache, lambda: bytes(32))
+        peers = Peers(1, cache, Settings(BrokerConfig.load({"log.dirs": "/nowhere"}), cache), introducer)
         cache.subscribe(peers.on_change)
         asking = asyncio.create_task(peers.ask(2, ProbeRequest(broker_id=i32(3)), ProbeResponse, seconds=60))
         async with asyncio.timeout(30):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from kio.static.primitive import i8, i32, i64
 
 from barnabas.broker.handlers import replication
@@ -12,14 +13,14 @@ from barnabas.broker.strays import Strays
 from barnabas.metadata.announcements import announcements
 from barnabas.metadata.store import StoreUnavailable
 from barnabas.metadata.znodes import Assignment, DeletedTopicNode, TopicNode
+from barnabas.model.errors import UnknownControllerId
 from barnabas.model.ids import TopicPartition
 from barnabas.protocol import internal
+from tests.support.images import proved
 from tests.support.parts import append, make_topic, run
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
     from barnabas.broker.context import Broker
     from barnabas.machines.controller.image import ClusterImage, TopicImage
@@ -154,7 +155,7 @@ async def moved(broker: Broker, *, in_the_tree: bool) -> None:
     for message in announcements(image, replace(image, topics={"t": elsewhere}), own):
         numbered = replace(message, number=i64(1))
         if isinstance(numbered, internal.StopReplicaRequest):
-            await replication.stop_replica(broker, numbered, None)  # type: ignore[arg-type]
+            await replication.stop_replica(broker, numbered, proved(image.controller_id))
     broker.metadata.replace(replace(image, topics={"t": elsewhere}))
     await settled(broker)
 
@@ -201,11 +202,10 @@ def test_an_empty_update_with_the_highest_epochs_removes_nothing(tmp_path: Path)
             topic_states=(),
             live_brokers=(),
         )
-        try:
+        with pytest.raises(UnknownControllerId):
             await broker.controller.update_metadata(request)
-        finally:
-            await settled(broker)
-            assert not [name for name in directories(broker) if name == "delete"]
+        await settled(broker)
+        assert directories(broker) == ["0"]
 
     run(tmp_path, story)
 

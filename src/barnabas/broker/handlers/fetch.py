@@ -10,7 +10,8 @@
 - v12+: a fetcher that names the epoch of its last record is told where its log leaves ours. v13+: topics by id.
 
 - Followers, which say which replica they are, get everything there is, and what they ask for tells how far they are.
-  They are believed on the listener that brokers use among themselves. That records were deleted they are told at once.
+  One that has not proved to be that broker gets TOPIC_AUTHORIZATION_FAILED. That records were deleted they are told at
+  once.
   While batches come one after the other, they wait for a lull (`broker/lull`) and get them together.
 - v11+: with replica.selector.class, a consumer that names its rack is sent from the leader to a replica in sync in that
   rack. Any replica is read from, up to the high watermark that it knows.
@@ -23,7 +24,7 @@ import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from barnabas.broker.cold_logs import open_all
-from barnabas.machines.fetch_session import INITIAL_EPOCH, UNKNOWN, without_session
+from barnabas.machines.fetch_session import UNKNOWN, without_session
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -68,7 +69,7 @@ def fetch(
 ) -> Answer | Parked:
     """Answer with what there is, or wait for more."""
     request = unpack(frame, body, version)
-    if request.replica_id >= 0 and not broker.is_peer(caller):
+    if request.replica_id >= 0 and request.replica_id != caller.broker_id:
         logger.warning("%s at %s fetches as broker %d: refused", *caller.named, request.replica_id)
         return Fetch(broker, request, without_session(request.partitions), version, correlation_id).refuse()
     context = broker.fetch_sessions.begin(
@@ -80,8 +81,6 @@ def fetch(
         follower=request.replica_id >= 0,
         now_ms=broker.clock.now_ms(),
     )
-    if request.replica_id >= 0 and request.session_epoch == INITIAL_EPOCH and not broker.has_listener_for_brokers:
-        logger.info("%s at %s fetches as broker %d, where clients are too", *caller.named, request.replica_id)
     return Fetch(broker, request, context, version, correlation_id).start()
 
 

@@ -9,6 +9,8 @@ ListOffsets
 - A special offset that the request's version does not know is UNSUPPORTED_VERSION; a partition asked for twice in one
   request is INVALID_REQUEST.
 - Searches by time read files, so they run in a thread.
+- Here and in OffsetForLeaderEpoch, who asks as a replica and has not proved to be that broker gets
+  TOPIC_AUTHORIZATION_FAILED.
 
 OffsetForLeaderEpoch
 - Where an epoch ends, which is how consumers and followers find out what was cut from a log; -1 when it is not known.
@@ -53,6 +55,7 @@ from barnabas.model.errors import (
     OffsetNotAvailable,
     OffsetOutOfRange,
     PolicyViolation,
+    TopicAuthorizationFailed,
     UnsupportedVersion,
 )
 from barnabas.storage.log import TimestampOffset
@@ -119,6 +122,7 @@ async def list_offsets(broker: Broker, request: ListOffsetsRequest, caller: Call
             try:
                 if asked[key] > 1:
                     raise InvalidRequest(f"partition {key[1]} of {key[0]} is asked for {asked[key]} times")
+                _check_replica(request.replica_id, caller)
                 known = _look_up(broker, request, topic.name, part)
             except ApiError as error:
                 found[key] = error
@@ -204,15 +208,27 @@ async def offset_for_leader_epoch(
         throttle_time=NO_THROTTLE,
         topics=tuple(
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=tuple(_epoch_end(broker, topic.topic, part) for part in topic.partitions)
+                topic=topic.topic,
+                partitions=tuple(
+                    _epoch_end(broker, topic.topic, part, request.replica_id, caller) for part in topic.partitions
+                ),
             )
             for topic in request.topics
         ),
     )
 
 
-def _epoch_end(broker: Broker, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+def _check_replica(replica_id: int, caller: Caller) -> None:
+    """Raise TopicAuthorizationFailed for who asks as a replica and has not proved to be that broker."""
+    if replica_id >= 0 and replica_id != caller.broker_id:
+        raise TopicAuthorizationFailed(f"only broker {replica_id} may ask as this replica")
+
+
+def _epoch_end(
+    broker: Broker, topic: str, part: OffsetForLeaderPartition, replica_id: int, caller: Caller
+) -> EpochEndOffset:
     try:
+        _check_replica(replica_id, caller)
         partition = broker.replicas.find(topic, part.partition)
         partition.leader.check_epoch(part.current_leader_epoch)
         known = partition.end_of_epoch(part.leader_epoch)

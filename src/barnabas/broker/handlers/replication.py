@@ -1,12 +1,16 @@
 """What brokers say to each other: LeaderAndIsr v7, StopReplica v4, UpdateMetadata v8, ControlledShutdown v3,
 AlterPartition v3, Probe v0, FailedReplicas v0.
 
-Only brokers may ask these, on the listener that they use among themselves; ApiVersions does not name them. One version
-of each is served, the newest of Apache Kafka 3.9, since clusters are made of Barnabas brokers.
+Only brokers of this cluster may ask these, which prove that they are (`handlers/introductions`); ApiVersions does not
+name them. One version of each is served, the newest of Apache Kafka 3.9, since clusters are made of Barnabas brokers.
+
+- A broker speaks for itself only: who names another one as the sender gets CLUSTER_AUTHORIZATION_FAILED.
 
 - LeaderAndIsr, StopReplica and UpdateMetadata come from the controller. Those of a controller that was replaced are
   answered with STALE_CONTROLLER_EPOCH, those for an earlier registration of this broker with STALE_BROKER_EPOCH,
-  those that it sent before one that was taken with INVALID_UPDATE_VERSION.
+  those that it sent before one that was taken with INVALID_UPDATE_VERSION. Those of a controller, or for a
+  registration, that the metadata tree does not know are answered with UNKNOWN_CONTROLLER_ID and
+  BROKER_ID_NOT_REGISTERED, and may be sent again.
   They are answered when this broker acts by them and its logs are there.
 - ControlledShutdown, AlterPartition and FailedReplicas go to the controller: NOT_CONTROLLER if this broker is none.
   FailedReplicas, which Kafka has not, tells of replicas whose log directory has failed.
@@ -26,7 +30,7 @@ from barnabas.broker.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import NO_LEADER, PartitionImage
 from barnabas.machines.controller.in_sync import check_broker_epoch
 from barnabas.machines.controller.requests import AlterIsr, IsrChange, LogDirFailed, ShutDown
-from barnabas.model.errors import ApiError, ErrorCode, NotController
+from barnabas.model.errors import ApiError, ClusterAuthorizationFailed, ErrorCode, NotController
 from barnabas.model.ids import NO_ID
 from barnabas.protocol import internal
 
@@ -37,10 +41,16 @@ if TYPE_CHECKING:
     from barnabas.broker.context import Broker
 
 
+def _check_sender(broker_id: int, caller: Caller) -> None:
+    if broker_id != caller.broker_id:
+        raise ClusterAuthorizationFailed(f"broker {caller.broker_id} does not speak for broker {broker_id}")
+
+
 async def leader_and_isr(
     broker: Broker, request: internal.LeaderAndIsrRequest, caller: Caller
 ) -> internal.LeaderAndIsrResponse:
     """Take over who leads; replicas in a log directory that has failed are answered with KAFKA_STORAGE_ERROR."""
+    _check_sender(request.controller_id, caller)
     await broker.controller.news.leader_and_isr(request)
     await broker.replicas.settled()
     lost = [
@@ -64,8 +74,9 @@ async def leader_and_isr(
 async def stop_replica(
     broker: Broker, request: internal.StopReplicaRequest, caller: Caller
 ) -> internal.StopReplicaResponse:
-    """Stop replicas that are this broker's no more, and remove their data."""
-    broker.controller.news.take(request)
+    """Stop replicas that are this broker's no more; their data goes if the metadata tree says the same."""
+    _check_sender(request.controller_id, caller)
+    await broker.controller.news.stop_replica(request)
     for topic in request.topic_states:
         for partition in topic.partition_states:
             if partition.delete_partition:
@@ -77,6 +88,7 @@ async def update_metadata(
     broker: Broker, request: internal.UpdateMetadataRequest, caller: Caller
 ) -> internal.UpdateMetadataResponse:
     """Take over all partitions, and who is up."""
+    _check_sender(request.controller_id, caller)
     await broker.controller.update_metadata(request)
     await broker.replicas.settled()
     return internal.UpdateMetadataResponse(error_code=ErrorCode.none)
@@ -86,6 +98,7 @@ async def controlled_shutdown(
     broker: Broker, request: internal.ControlledShutdownRequest, caller: Caller
 ) -> internal.ControlledShutdownResponse:
     """Give the partitions of a broker that is about to stop other leaders; tell what it still leads."""
+    _check_sender(request.broker_id, caller)
     answers = await broker.controller.decide(ShutDown(request.broker_id, request.broker_epoch))
     remaining = answers[request.broker_id]
     if isinstance(remaining, ApiError):
@@ -110,6 +123,7 @@ async def failed_replicas(
     broker: Broker, request: internal.FailedReplicasRequest, caller: Caller
 ) -> internal.FailedReplicasResponse:
     """Lead without replicas that their broker cannot use any more."""
+    _check_sender(request.broker_id, caller)
     if not broker.controller.is_active:
         raise NotController("This broker is not the controller.")
     check_broker_epoch(broker.metadata.image, request.broker_id, request.broker_epoch)
@@ -122,6 +136,7 @@ async def alter_partition(
     broker: Broker, request: AlterPartitionRequest, caller: Caller
 ) -> altered.AlterPartitionResponse:
     """Decide what leaders want their in-sync replicas to be."""
+    _check_sender(request.broker_id, caller)
     changes = [
         IsrChange(
             topic.topic_id or NO_ID,
