@@ -1,8 +1,9 @@
 """Markers that another broker's coordinator asks for: each is waited for a while, and not for as long as it takes.
 
-A partition whose followers hang must not hold back the markers of the others, which came in the same request. What is
-not committed in time is answered as timed out, and the coordinator asks again. By then it is neither written once more
-nor waited for again: what has become of it, or that nothing has yet, is told at once.
+A partition whose followers hang must not hold back the markers of the others, which came in the same request, or come
+in the next ones (`patience`). What is not committed in time is answered as timed out, and the coordinator asks again.
+By then it is neither written once more nor waited for again: what has become of it, or that nothing has yet, is told at
+once.
 
 What became of a marker is kept for the leadership in which it was written, and not for long. Whoever leads again later,
 or leads a topic that was made anew, may be asked for the same marker on behalf of another transaction: it writes it.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker.patience import Patience
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
     Write = Callable[[TopicPartition, Marker, Callable[[ApiError | None], None]], None]
 
-COMMIT_SECONDS: Final = 2.0
-"""How long a marker that was just written is waited for."""
 KEPT_SECONDS: Final = 10.0
 """How long it is known what became of one that was late: the coordinator asks sooner, unless it is gone."""
 
@@ -45,14 +45,13 @@ class AskedMarkers:
     def __init__(self, write: Write, replicas: ReplicaManager) -> None:
         self._write = write
         self._replicas = replicas
+        self._patience = Patience()
         self._late: dict[_Asked, asyncio.Future[ErrorCode]] = {}
 
     async def write(self, wanted: Iterable[tuple[TopicPartition, Marker]]) -> list[ErrorCode]:
         """What has become of each marker when those that are new had their time."""
         begun = [self._begin(tp, marker) for tp, marker in wanted]
-        new = {future for asked, future in begun if not future.done() and asked not in self._late}
-        if new:
-            await asyncio.wait(new, timeout=COMMIT_SECONDS)
+        await self._patience.wait([(asked.led, future) for asked, future in begun])
         return [self._told(asked, future) for asked, future in begun]
 
     def _begin(self, tp: TopicPartition, marker: Marker) -> tuple[_Asked, asyncio.Future[ErrorCode]]:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.broker.bundles import Bundles
 from barnabas.broker.calls import Call
 from barnabas.broker.internal_topics import TRANSACTION_STATE
+from barnabas.broker.patience import Patience
 from barnabas.broker.runtime import Runtime
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode, NotCoordinator
 from barnabas.net.channel import ChannelBroken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
     from concurrent.futures import Executor
 
     from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnTransaction
@@ -89,6 +90,7 @@ class Transactions:
         self._producer_ids = producer_ids
         self._tasks: set[asyncio.Task[None]] = set()
         self._elsewhere = Bundles(self._ask_elsewhere)
+        self._patience = Patience()
         self._writer: MarkerWriter | None = None
         self._make_writer = partial(
             _make_writer,
@@ -175,6 +177,20 @@ class Transactions:
             return failure(error)
         shard.ask(lambda machine, now_ms: decide(machine, call, now_ms), call)
         return _confirmed(shard.partition, call.result(), failure)
+
+    async def in_time(self, transactional_ids: Sequence[str], answers: Sequence[Any]) -> list[Any]:
+        """The answers of coordinators, waited for a while; COORDINATOR_NOT_AVAILABLE in the place of one that is late.
+
+        Late is a coordinator whose followers hang. As in Apache Kafka, whoever asked comes again.
+        """
+        waiting = [
+            (self.runtime.partition_for(transactional_id), answer)
+            for transactional_id, answer in zip(transactional_ids, answers, strict=True)
+            if asyncio.isfuture(answer)
+        ]
+        await self._patience.wait(waiting)
+        late = CoordinatorNotAvailable.code
+        return [late if asyncio.isfuture(answer) and not answer.done() else answer for answer in answers]
 
     async def add_or_verify(
         self,

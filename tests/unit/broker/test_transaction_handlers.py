@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +11,10 @@ from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnReques
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
+from barnabas.broker import patience
 from barnabas.broker.handlers import transactions as handlers
-from barnabas.broker.internal_topics import CONSUMER_OFFSETS
+from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.machines.partition import PartitionLeader
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.conversion import zero
@@ -92,6 +95,27 @@ async def test_questions_of_one_request_are_answered_each_in_its_place(tmp_path:
             for result in response.results_by_transaction
         ]
         assert codes == [ErrorCode.producer_fenced, ErrorCode.none]
+
+
+async def test_a_coordinator_whose_followers_hang_does_not_hold_back_the_questions_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers ask for many transactions in one request, and for the next when that is answered."""
+    async with transacting(tmp_path) as transactor:
+        await transactor.init()
+        state = transactor.broker.replicas.find(TRANSACTION_STATE, 0)
+        end = state.log.log_end_offset
+        state.leader = PartitionLeader(
+            broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=end, high_watermark=end
+        )
+        monkeypatch.setattr(patience, "COMMIT_SECONDS", 0.01)
+        assert await transactor.add(0, 5) is ErrorCode.coordinator_not_available
+        monkeypatch.setattr(patience, "COMMIT_SECONDS", 3600)
+        assert await transactor.add(1, 5) is ErrorCode.coordinator_not_available
+        while state.log.log_end_offset < end + 2:
+            await asyncio.sleep(0)
+        state.fetched_by(7, 5, 0, end + 2, 0.0)
+        assert await transactor.add(0, 5, verify_only=True) is ErrorCode.none
 
 
 async def test_a_new_producer_fences_the_old_one(tmp_path: Path) -> None:

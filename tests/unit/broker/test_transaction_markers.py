@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
-from barnabas.broker import asked_markers, markers
+from barnabas.broker import asked_markers, markers, patience
 from barnabas.broker.handlers import transactions as handlers
 from barnabas.broker.handlers.transaction_markers import write_txn_markers
 from barnabas.broker.internal_topics import CONSUMER_OFFSETS
@@ -64,10 +64,14 @@ async def test_a_partition_whose_followers_hang_does_not_hold_back_the_markers_o
         stuck = transactor.broker.replicas.find("t", 1)
         stuck.leader = led_with_a_follower(stuck)
         end = stuck.log.log_end_offset
-        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
+        monkeypatch.setattr(patience, "COMMIT_SECONDS", 0.01)
         assert await ask_for_ends(transactor, 1, 0) == [ErrorCode.request_timed_out, ErrorCode.none]
-        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 3600)
+        monkeypatch.setattr(patience, "COMMIT_SECONDS", 3600)
         assert await ask_for_ends(transactor, 1) == [ErrorCode.request_timed_out], "nobody waits for it once more"
+        other = Transactor(transactor.broker, "other")
+        await other.init()
+        assert await ask_for_ends(other, 1, 0) == [ErrorCode.request_timed_out, ErrorCode.none], "nor for another one"
+        end += 1
         stuck.fetched_by(7, 5, 0, end + 1, 0.0)
         assert await ask_for_ends(transactor, 1) == [ErrorCode.none]
         assert stuck.log.log_end_offset == end + 1, "it is written but once"
@@ -82,7 +86,7 @@ async def test_the_time_after_which_a_late_marker_is_forgotten_is_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next transaction of an older producer ends with the same marker, and that one is late too."""
-    monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "COMMIT_SECONDS", 0.01)
     monkeypatch.setattr(asked_markers, "KEPT_SECONDS", 12345.0)  # as long as nothing else waits
     forget_the_first: list[Callable[[], None]] = []
 
@@ -114,7 +118,7 @@ async def test_what_became_of_a_late_marker_is_not_told_in_another_leadership(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between them another leader may have written it, and the next transaction may have begun."""
-    monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 0.01)
+    monkeypatch.setattr(patience, "COMMIT_SECONDS", 0.01)
 
     async with transacting(tmp_path) as transactor:
         await transactor.begin()
@@ -125,7 +129,7 @@ async def test_what_became_of_a_late_marker_is_not_told_in_another_leadership(
         assert await ask_for_ends(transactor, 0) == [ErrorCode.request_timed_out]
         former.fetched_by(7, 5, 0, end + 1, 0.0)
         monkeypatch.setitem(replicas._by_wire, ("t", 0), Partition(replicas, former.tp, former.log, alone))
-        monkeypatch.setattr(asked_markers, "COMMIT_SECONDS", 3600)
+        monkeypatch.setattr(patience, "COMMIT_SECONDS", 3600)
         assert await ask_for_ends(transactor, 0) == [ErrorCode.none]
         assert former.log.log_end_offset == end + 2
 

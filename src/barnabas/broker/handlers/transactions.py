@@ -76,11 +76,15 @@ _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 async def add_partitions_to_txn(
     broker: Broker, request: AddPartitionsToTxnRequest, caller: Caller, version: int
 ) -> AddPartitionsToTxnResponse:
-    """Note what transactions write to, or verify that it was noted."""
-    begun = [_add_partitions(broker, each, version) for each in request.transactions]
-    results = [
-        _added(asked, await _awaited(codes), version) for asked, codes in zip(request.transactions, begun, strict=True)
-    ]
+    """Note what transactions write to, or verify that it was noted.
+
+    Other brokers ask for many transactions at once: one whose coordinator's followers hang does not hold back the rest.
+    """
+    asked = request.transactions
+    begun = [_add_partitions(broker, each, version) for each in asked]
+    if version >= BATCHED_SINCE:
+        begun = await broker.transactions.in_time([each.transactional_id for each in asked], begun)
+    results = [_added(each, await _awaited(codes), version) for each, codes in zip(asked, begun, strict=True)]
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)
     )
