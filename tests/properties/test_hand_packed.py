@@ -88,7 +88,7 @@ def test_a_produce_response_of_one_partition_is_written_as_any_other(
     topic: str | UUID, index: int, base_offset: int, append_time: int, log_start_offset: int
 ) -> None:
     name, version = (topic, 9) if isinstance(topic, str) else (topic.bytes, 13)
-    result = name, index, 0, base_offset, append_time, log_start_offset, None
+    result = name, index, 0, base_offset, append_time, log_start_offset, None, ()
     one = produce.pack_one(7, name, index, base_offset, append_time, log_start_offset)
     assert one == produce.pack(7, version, [result])
 
@@ -185,6 +185,7 @@ def test_a_fetch_request_for_one_partition_is_read_as_any_other(
                     st.integers(0, 2**40) | st.just(-1),
                     I64,
                     st.none() | st.text(max_size=30),
+                    st.lists(st.tuples(I32, st.none() | st.text(max_size=30)), max_size=3),
                 ),
                 min_size=1,
                 max_size=4,
@@ -206,12 +207,14 @@ def test_produce_responses_are_written_as_kio_writes_them(version: int, topics: 
     assert written(read) == ours[prefix:]
     for topic, (name, topic_id, partitions) in zip(read.responses, topics, strict=True):
         assert (topic.topic_id if by_id else topic.name) == (topic_id if by_id else name)
-        for theirs, (index, code, base_offset, _, _, message) in zip(
+        for theirs, (index, code, base_offset, _, _, message, refused) in zip(
             topic.partition_responses, partitions, strict=True
         ):
             assert (theirs.index, theirs.error_code, theirs.base_offset) == (index, code, base_offset)
             if version >= produce.RECORD_ERRORS:
                 assert theirs.error_message == message
+                told = [(each.batch_index, each.batch_index_error_message) for each in theirs.record_errors]
+                assert told == refused
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)

@@ -21,13 +21,13 @@ from barnabas.protocol.records.records import (
     LONG_BITS,
     Header,
     Record,
-    count_agrees,
     encode_records,
     read_records,
     read_varint,
     varint,
 )
-from barnabas.storage.validation import check, check_plain, needs_rewrite, rewrite
+from barnabas.storage.validation import check, check_plain, is_sound, rewrite
+from tests.unit.protocol.test_walk import outcome, walked
 
 NOW = 1_700_000_000_000
 MIB = 1024 * 1024
@@ -65,13 +65,13 @@ def test_batches_round_trip_and_pass_the_check(codec: Codec, records: list[Recor
     assert list(read_records(payload, header.record_count)) == records
 
 
-@given(record_lists(), st.integers(1, 500))
-def test_the_count_agrees_exactly_when_the_records_can_be_read(records: list[Record], claimed: int) -> None:
-    payload = encode_records(records)
-    assert count_agrees(payload, 0, len(records))
-    assert count_agrees(b"x" + payload, 1, len(records))
-    if claimed != len(records):
-        assert not count_agrees(payload, 0, claimed)
+@given(record_lists(), st.integers(1, 500), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3))
+def test_the_walk_finds_what_a_reader_finds(records: list[Record], claimed: int, damage: list[tuple[int, int]]) -> None:
+    payload = bytearray(encode_records(records))
+    for at, byte in damage:
+        payload[at % len(payload)] = byte
+    for count in (len(records), claimed):
+        assert walked(bytes(payload), count) == outcome(bytes(payload), count)
 
 
 @given(codecs, st.sampled_from(["uncompressed", "gzip", "snappy", "lz4", "zstd"]), record_lists())
@@ -156,7 +156,7 @@ def admit(batch: bytes, config: LogConfig) -> BatchHeader | None:
     """What a leader does with a batch; None when it is refused."""
     try:
         header = check(batch, config, NOW)
-        if needs_rewrite(header, config):
+        if not is_sound(batch, header, config, NOW):
             header = check(rewrite(batch, config, NOW), config, NOW)
     except ApiError:
         return None
@@ -199,6 +199,20 @@ def odd_batches(draw: st.DrawFn) -> bytes:
     return seal(read_header(batch)._replace(**odd), batch[HEADER_SIZE:])
 
 
+@given(damaged_batches() | odd_batches(), st.sampled_from(CONFIGS))
+def test_what_is_stored_can_be_read(batch: bytes, config: LogConfig) -> None:
+    try:
+        header = check(batch, config, NOW)
+        stored = batch if is_sound(batch, header, config, NOW) else bytes(rewrite(batch, config, NOW))
+        header = check(stored, config, NOW)
+    except ApiError:
+        return
+    records = list(read_records(decompress(header.codec, stored[HEADER_SIZE:], MIB), header.record_count))
+    assert [record.offset_delta for record in records] == list(range(header.record_count))
+    if config.message_timestamp_type == "CreateTime":
+        assert header.max_timestamp == max(-1, *(header.base_timestamp + each.timestamp_delta for each in records))
+
+
 @given(damaged_batches() | odd_batches(), st.sampled_from([*CONFIGS, LogConfig(max_message_bytes=200)]))
 def test_a_plain_batch_is_one_that_passes_and_is_stored_as_it_is(batch: bytes, config: LogConfig) -> None:
     plain = check_plain(memoryview(batch), config, NOW)
@@ -207,7 +221,7 @@ def test_a_plain_batch_is_one_that_passes_and_is_stored_as_it_is(batch: bytes, c
     except ApiError:
         assert plain is None
         return
-    unusual = needs_rewrite(header, config) or header.attributes >= len(Codec)
+    unusual = not config.as_is or header.attributes >= len(Codec) or not is_sound(batch, header, config, NOW)
     assert plain == (None if unusual else header)
 
 

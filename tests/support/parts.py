@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -13,6 +13,7 @@ from barnabas.broker.cluster import Cluster
 from barnabas.broker.context import Broker
 from barnabas.broker.controller import Controller
 from barnabas.broker.groups import Groups
+from barnabas.broker.opening import Opening
 from barnabas.broker.producer_ids import ProducerIdSource
 from barnabas.broker.replicas import ReplicaManager
 from barnabas.broker.settings import Settings
@@ -52,7 +53,7 @@ async def running_parts(
     logs = LogManager(config.log_dirs, clock=clock, files=files)
     defaults = TopicDefaults(settings.number("num.partitions"), settings.number("default.replication.factor"))
     controller = Controller(lambda: SqliteStore(directory / "metadata"), cache, clock, defaults=defaults)
-    with ThreadPoolExecutor(2, "parts") as executor:
+    with ThreadPoolExecutor(2, "parts") as executor, closing(Opening(1 << 20)) as opening:
         producer_ids = ProducerIdSource(controller.allocate_producer_ids)
         replicas = ReplicaManager(config.node_id, logs, settings, cache, executor)
         groups = Groups(replicas=replicas, metadata=cache, settings=settings, clock=clock, executor=executor)
@@ -104,6 +105,7 @@ async def running_parts(
                 transactions=transactions,
                 cluster=cluster,
                 executor=executor,
+                opening=opening,
             )
             await transactions.stop()
             groups.runtime.resign()

@@ -34,6 +34,7 @@ from barnabas.broker.controller import Controller
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.groups import Groups
 from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.opening import Opening
 from barnabas.broker.producer_ids import ProducerIdSource
 from barnabas.broker.replicas import ReplicaManager
 from barnabas.broker.settings import Settings
@@ -101,6 +102,7 @@ class App:
         self._faults_socket = faults_socket
         self._faults: Faults | None = None
         self._executor = ThreadPoolExecutor(number("num.io.threads"), "disk")
+        self._opening = Opening(_waiting_bytes(config))
         metadata = MetadataCache()
         settings = Settings(config, metadata)
         clock = SystemClock()
@@ -162,6 +164,7 @@ class App:
             ),
             cluster=cluster,
             executor=self._executor,
+            opening=self._opening,
         )
         self._dispatcher = Dispatcher(self.broker)
         self._housekeeping = Housekeeping(self.broker)
@@ -251,6 +254,7 @@ class App:
         await broker.cluster.stop()
         await broker.controller.stop()
         await asyncio.to_thread(broker.logs.close)
+        self._opening.close()
         self._executor.shutdown()
 
 
@@ -307,6 +311,12 @@ def _name_strays(image: ClusterImage, logs: LogManager) -> None:
             len(strays),
             strays[0],
         )
+
+
+def _waiting_bytes(values: Values) -> int:
+    """The most bytes of requests that wait for their batches to be opened."""
+    set_by_user = values.number("queued.max.request.bytes")
+    return set_by_user if set_by_user > 0 else 2 * values.number("socket.request.max.bytes")
 
 
 def _limits(values: Values) -> Limits:

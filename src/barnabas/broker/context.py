@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from barnabas.broker.cluster import Cluster
     from barnabas.broker.controller import Controller
     from barnabas.broker.groups import Groups
+    from barnabas.broker.opening import Opening
     from barnabas.broker.producer_ids import ProducerIdSource
     from barnabas.broker.replicas import ReplicaManager
     from barnabas.broker.settings import Settings
@@ -39,6 +40,8 @@ class Broker:
     cluster: Cluster
     executor: Executor
     """For everything that may wait for the disk."""
+    opening: Opening
+    """For batches that must be opened."""
 
     @property
     def has_listener_for_brokers(self) -> bool:

@@ -12,11 +12,14 @@ An error is raised where it is found. Its message says what happened, to what, a
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from barnabas.model.base_error import BarnabasError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["ApiError", "BarnabasError", "ConfigError", "ErrorCode", "InvalidFrame", "StartupError"]
 
@@ -159,13 +162,29 @@ class UnsupportedCompressionType(ApiError):
     code = ErrorCode.unsupported_compression_type
 
 
-class InvalidRecord(ApiError):
+class RecordError(NamedTuple):
+    """One record of a batch that was refused because of it."""
+
+    batch_index: int
+    """Which record of the batch, from 0 on."""
+    message: str
+
+
+class RecordsRefused(ApiError):
+    """A batch was refused because of its records; Produce names them, where they are known."""
+
+    def __init__(self, message: str, records: Sequence[RecordError] = ()) -> None:
+        super().__init__(message)
+        self.records = records
+
+
+class InvalidRecord(RecordsRefused):
     """A record that breaks the topic's rules, such as one without key in a compacted topic."""
 
     code = ErrorCode.invalid_record
 
 
-class InvalidTimestamp(ApiError):
+class InvalidTimestamp(RecordsRefused):
     """A timestamp outside message.timestamp.before/after.max.ms."""
 
     code = ErrorCode.invalid_timestamp

@@ -7,15 +7,13 @@ directions equal to kio, byte for byte.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.framing import MAX_PARTITIONS, skip_tags
 from barnabas.protocol.varint import read_uvarint, uvarint
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 FLEXIBLE: Final = 9
 TOPIC_IDS: Final = 13
@@ -39,6 +37,8 @@ STORED: Final = b"\1" + bytes(8)
 """After a result's offsets: no record errors, no message, no tags of partition and topic, no throttling, no tags."""
 NO_TAGS: Final = b"\0\0\0"
 """After the last records of a request: no tags of partition, topic and request."""
+LONGEST_TEXT: Final = 32_000
+"""What is told of an error, at most; strings of the protocol have up to 32,767 bytes."""
 SHORT: Final = 0x7F
 """The largest number that takes one byte."""
 
@@ -46,8 +46,10 @@ Topic = str | bytes
 """A topic as the wire names it: by name up to version 12, by the 16 bytes of its id from 13 on."""
 Records = tuple[Topic, int, memoryview | None]
 """A topic, a partition, and what it is to be given; None where the client sent null."""
-Result = tuple[Topic, int, int, int, int, int, str | None]
-"""Topic, partition, error code, base offset, append time, log start offset, and a message for people."""
+Refusals = Sequence[tuple[int, str | None]]
+"""Which records of a batch are to blame that it was refused, from 0 on, and a message for each."""
+Result = tuple[Topic, int, int, int, int, int, str | None, Refusals]
+"""Topic, partition, error code, base offset, append time, log start offset, a message for people, and refusals."""
 
 
 class ProduceRequest(NamedTuple):
@@ -59,9 +61,9 @@ class ProduceRequest(NamedTuple):
     partitions: list[Records]
 
 
-def failure(topic: Topic, partition: int, error: int, message: str) -> Result:
-    """The result of a partition that was given nothing."""
-    return topic, partition, error, -1, -1, -1, message
+def failure(topic: Topic, partition: int, error: int, message: str, records: Refusals = ()) -> Result:
+    """The result of a partition that was given nothing, with the records that are to blame, if they are known."""
+    return topic, partition, error, -1, -1, -1, message, records
 
 
 def unpack(data: memoryview, position: int, version: int) -> ProduceRequest:
@@ -228,13 +230,13 @@ def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
     packed: list[bytes] = []
     last: Topic | None = None
     for result in results:
-        topic, index, error, base_offset, append_time, log_start_offset, message = result
+        topic, index, error, base_offset, append_time, log_start_offset, message, refusals = result
         if topic != last:
             if last is not None:
                 topics.append(_pack_topic(last, packed, flexible))
                 packed = []
             last = topic
-        if message is None and flexible:
+        if message is None and flexible and not refusals:
             packed.append(RESULT_V9.pack(index, error, base_offset, append_time, log_start_offset, 1, 0, 0))
         else:
             packed.append(_pack_result(version, result))
@@ -277,13 +279,25 @@ def _one_result(topic: Topic) -> tuple[struct.Struct, int, bytes]:
 
 def _pack_result(version: int, result: Result) -> bytes:
     """A result of an older version, or with a message."""
-    _, partition, error, base_offset, append_time, log_start_offset, message = result
+    _, partition, error, base_offset, append_time, log_start_offset, message, refusals = result
     if version < LOG_START:
         return RESULT_V2.pack(partition, error, base_offset, append_time)
     packed = RESULT_V5.pack(partition, error, base_offset, append_time, log_start_offset)
     if version < RECORD_ERRORS:
         return packed
-    text = None if message is None else message.encode()[:32_000]
-    if version < FLEXIBLE:
-        return packed + b"\0\0\0\0" + (b"\xff\xff" if text is None else INT16.pack(len(text)) + text)
-    return packed + b"\x01" + (b"\0" if text is None else uvarint(len(text) + 1) + text) + b"\0"
+    flexible = version >= FLEXIBLE
+    tags = b"\0" if flexible else b""
+    parts = [packed, uvarint(len(refusals) + 1) if flexible else INT32.pack(len(refusals))]
+    for batch_index, reason in refusals:
+        parts += (INT32.pack(batch_index), _pack_text(reason, flexible), tags)
+    parts += (_pack_text(message, flexible), tags)
+    return b"".join(parts)
+
+
+def _pack_text(text: str | None, flexible: bool) -> bytes:
+    if text is None:
+        return b"\0" if flexible else b"\xff\xff"
+    encoded = text.encode()
+    if len(encoded) > LONGEST_TEXT:
+        encoded = encoded[:LONGEST_TEXT].decode(errors="ignore").encode()
+    return (uvarint(len(encoded) + 1) if flexible else INT16.pack(len(encoded))) + encoded

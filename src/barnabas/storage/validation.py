@@ -1,19 +1,22 @@
 """What a partition's leader checks of a record set that a client sent, before it is given offsets.
 
-`check` is on the path of every produced batch. It reads the 61-byte header and computes the CRC; it opens no records
-and copies no payload. What it lets pass is sound for the log: the length is the bytes present, the CRC holds, and the
-record count equals the range of offsets, so offsets, sequences, recovery and the checker need nothing but headers.
+What is let pass is sound for the log and for whoever reads it. The header's length is the bytes present and its CRC
+holds; its record count equals the range of offsets; and the records are records, as many as the header says, numbered
+from 0 on, with the header's max timestamp as their largest. Kafka checks the same (LogValidator), with two exceptions:
+offset deltas of uncompressed records, which it stores as they are, and the lengths of compressed ones.
 
-Kafka goes over all records of every batch, and decompresses to do so. Here that happens only where a setting asks for
-it (`needs_rewrite`), in a thread (`rewrite`). What follows from it:
+`check` looks at headers. Records are gone over by `protocol/records/walk`, which costs more than everything else here
+when there are many of them (docs/adr/0007), so there are two ways:
 
-- Timestamps are judged by the header's base and max timestamp. That is exact for message.timestamp.after.max.ms, as
-  long as the client's max timestamp is true. A max timestamp before the base timestamp or before -1 (none) cannot be
-  true, and is computed anew by `rewrite`. A header has no lowest timestamp, so message.timestamp.before.max.ms, when
-  it is set, needs `rewrite`.
-- A wrong record count of an uncompressed batch is found (`count_agrees`). In a compressed one it is found when the
-  payload cannot possibly hold so many records. Beyond that a client can store a batch that consumers refuse to read;
-  the log itself stays whole.
+- `is_sound` goes over a batch on the event loop if that is quickly done: few records, and little to decompress. Most
+  batches are stored after that as they came (`check_plain` is both checks in one, for the common case).
+- `rewrite` opens what is left, in a thread: batches with many records, those that a topic's settings want compressed
+  anew or looked at record by record, and those with something wrong. What Kafka puts right is put right (offset
+  deltas, the max timestamp), and everything else is refused, with the records named that are to blame.
+
+A few hundred bytes can decompress to gigabytes, or claim millions of records. The bytes that the batches of a request
+decompress to are bounded (`Allowance`), the count of records is held against them before anything loops, and a batch
+of many records is not numbered anew: no client that is maintained sends one with wrong numbers.
 
 Codes are those of Kafka, which tells clients whether to try again: CORRUPT_MESSAGE (try again) for damage on the way,
 INVALID_RECORD (do not) for a batch that was built wrongly.
@@ -21,7 +24,7 @@ INVALID_RECORD (do not) for a batch that was built wrongly.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from barnabas.model.errors import (
     ApiError,
@@ -29,6 +32,7 @@ from barnabas.model.errors import (
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
+    RecordError,
     UnsupportedCompressionType,
 )
 from barnabas.model.log_config import NEVER
@@ -50,17 +54,32 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.builder import checksum, seal
 from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.records.compression import CODEC_COUNT, MAX_RATIO, Codec, compress, decompress
-from barnabas.protocol.records.records import MIN_RECORD_SIZE, count_agrees, encode_records, read_records
+from barnabas.protocol.records.records import MIN_RECORD_SIZE, encode_records, read_records
+from barnabas.protocol.records.walk import Course, walk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.model.log_config import LogConfig
     from barnabas.protocol.records.records import Record
 
 ZSTD_SINCE: Final = 7
 """The first version of Produce whose batches may be compressed with zstd."""
 DECOMPRESSED_LIMIT: Final = 32 * 1024 * 1024
-"""What a batch may decompress to when it must be opened; topics with a large max.message.bytes get more."""
-_DECOMPRESSED_FACTOR: Final = 8
+"""What the batches of a request may decompress to, however small they are; large ones may in proportion."""
+_DECOMPRESSED_FACTOR: Final = 32
+_AT_ONCE_RECORDS: Final = 1000
+"""Up to so many records are gone over on the event loop: half a millisecond at most."""
+_AT_ONCE_COMPRESSED: Final = 16 * 1024
+_AT_ONCE_BYTES: Final = 128 * 1024
+"""Batches up to this size are decompressed on the event loop, if not more than this comes out."""
+_RENUMBERED: Final = 10_000
+"""The most records that are given other offset deltas."""
+_MOST_ERRORS: Final = 10_000
+"""Records that are named in the answer; a batch may have a hundred times as many."""
+_LAST_TIMESTAMP: Final = (1 << 63) - 1
+_STRIDE: Final = 2000
+"""After so many records a thread lets others run."""
 _CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -75,7 +94,7 @@ _MAGIC_AT: Final = 16
 
 
 def check(batch: bytes | memoryview, config: LogConfig, now_ms: int, produce_version: int = ZSTD_SINCE) -> BatchHeader:
-    """Check the record set of one partition of a Produce request, and return its header as it is to be stored.
+    """Check the header of a batch, for one partition of a Produce request, and return it as it is to be stored.
 
     With message.timestamp.type=LogAppendTime the header returned carries the append time and a new CRC; it is then
     written in place of the batch's own. Otherwise only the first 16 bytes change, when the batch gets its place.
@@ -92,8 +111,8 @@ def check(batch: bytes | memoryview, config: LogConfig, now_ms: int, produce_ver
         crc,
         attributes,
         last_delta,
-        base_time,
-        max_time,
+        _,
+        _,
         producer,
         epoch,
         sequence,
@@ -113,34 +132,27 @@ def check(batch: bytes | memoryview, config: LogConfig, now_ms: int, produce_ver
 
     if count <= 0 or last_delta != count - 1:
         raise InvalidRecord(f"the batch claims {count} records, but its offsets end at {last_delta}")
-    if attributes & (CONTROL | LOG_APPEND_TIME):
-        raise _reserved_attributes(attributes)
+    if attributes & CONTROL:
+        raise InvalidRecord("clients may not write control batches")
+    if attributes & LOG_APPEND_TIME:
+        raise _reserved_timestamp_type(count)
     if producer != NO_PRODUCER_ID:
         if producer < 0 or epoch < 0 or sequence < 0:
             raise InvalidRecord(f"producer id {producer}, epoch {epoch} and sequence {sequence} do not go together")
     elif attributes & TRANSACTIONAL:
         raise InvalidRecord("the batch is transactional, but has no producer id")
-    if codec:
-        if codec >= CODEC_COUNT:
-            raise UnsupportedCompressionType(f"compression codec {codec} is unknown")
-        if count * MIN_RECORD_SIZE > (size - HEADER_SIZE) * MAX_RATIO[codec]:
-            raise _wrong_count(size, count)
-    elif not count_agrees(batch, HEADER_SIZE, count):
-        raise _wrong_count(size, count)
-
-    if config.message_timestamp_type != "CreateTime":
-        return stamp(batch, header, now_ms)
-    latest = now_ms + config.message_timestamp_after_max_ms
-    if max_time > latest or base_time > latest:
-        raise _too_late(max(max_time, base_time), latest)
-    return header
+    if codec >= CODEC_COUNT:
+        raise UnsupportedCompressionType(f"compression codec {codec} is unknown")
+    if count * MIN_RECORD_SIZE > (size - HEADER_SIZE) * MAX_RATIO[codec]:
+        raise InvalidRecord(f"the batch of {size} bytes does not hold the {count} records that it claims")
+    return header if config.message_timestamp_type == "CreateTime" else stamp(batch, header, now_ms)
 
 
 def check_plain(batch: memoryview, config: LogConfig, now_ms: int) -> HeaderFields | None:
-    """The header of a batch that `check` lets pass, and that is stored as it is; None if anything is unusual.
+    """The header of a batch that `check` and `is_sound` let pass; None if anything is unusual.
 
-    Nearly every batch is of this kind. What is not is to be looked at by `check`, which says what is wrong with it, and
-    `needs_rewrite`. For Produce from ZSTD_SINCE on.
+    Nearly every batch is of this kind. What is not is to be looked at by `check` and `rewrite`, which say what is wrong
+    with it. For Produce from ZSTD_SINCE on.
     """
     size = len(batch)
     if size < HEADER_SIZE:
@@ -169,19 +181,49 @@ def check_plain(batch: memoryview, config: LogConfig, now_ms: int) -> HeaderFiel
         or attributes < 0
         or last_delta < 0
         or last_delta != count - 1
-        or not base_time <= max_time <= now_ms + config.message_timestamp_after_max_ms
-        or max_time < NO_TIMESTAMP
+        or max_time > now_ms + config.message_timestamp_after_max_ms
         or size > config.max_message_bytes
         or not config.as_is
         or (producer != NO_PRODUCER_ID and (producer < 0 or epoch < 0 or sequence < 0))
     ):
         return None
-    if attributes:
-        if count * MIN_RECORD_SIZE > (size - HEADER_SIZE) * MAX_RATIO[attributes]:
-            return None
-    elif not count_agrees(batch, HEADER_SIZE, count):
+    if crc32c(batch[CRC_START:]) != crc or not _agrees(batch, attributes, count, max_time - base_time, max_time):
         return None
-    return fields if crc32c(batch[CRC_START:]) == crc else None
+    return fields
+
+
+def is_sound(batch: bytes | memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> bool:
+    """Whether a batch with this header, which `check` gave, can be stored as it is; False if `rewrite` has to say.
+
+    That is the case if something is wrong with it, and also if it would take too long to find out here.
+    """
+    if needs_rewrite(header, config):
+        return False
+    attributes, max_time = header.attributes, header.max_timestamp
+    if config.message_timestamp_type != "CreateTime":
+        return _agrees(batch, attributes & CODEC_MASK, header.record_count, None, max_time)
+    if max_time > now_ms + config.message_timestamp_after_max_ms:
+        return False
+    return _agrees(batch, header.codec, header.record_count, max_time - header.base_timestamp, max_time)
+
+
+def _agrees(batch: bytes | memoryview, codec: int, count: int, latest: int | None, max_time: int) -> bool:
+    """Whether the records are what the header says, as far as that can be told at once.
+
+    `latest` is the timestamp delta that belongs to the header's max timestamp; None if timestamps do not matter.
+    """
+    if count > _AT_ONCE_RECORDS:
+        return False
+    try:
+        if codec:
+            if len(batch) > _AT_ONCE_COMPRESSED:
+                return False
+            numbered, largest = walk(decompress(codec, batch[HEADER_SIZE:], _AT_ONCE_BYTES), 0, count)
+        else:
+            numbered, largest = walk(batch, HEADER_SIZE, count)
+    except ApiError:
+        return False
+    return numbered and (latest is None or largest == latest or (max_time == NO_TIMESTAMP and largest < latest))
 
 
 def stamp(batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
@@ -191,40 +233,63 @@ def stamp(batch: bytes | memoryview, header: BatchHeader, now_ms: int) -> BatchH
 
 
 def needs_rewrite(header: BatchHeader, config: LogConfig) -> bool:
-    """Whether the batch must be opened before it is stored: to compress it anew, or to look at its records."""
+    """Whether a topic's settings want the batch opened: to compress it anew, or to look at its records."""
     if config.compression_type != "producer" and _CODECS[config.compression_type] != header.attributes & CODEC_MASK:
         return True
-    if "compact" in config.cleanup_policy:
+    if config.compact:
         return True
-    return config.message_timestamp_type == "CreateTime" and (
-        config.message_timestamp_before_max_ms != NEVER
-        or header.max_timestamp < header.base_timestamp
-        or header.max_timestamp < NO_TIMESTAMP
-    )
+    return config.message_timestamp_type == "CreateTime" and config.message_timestamp_before_max_ms != NEVER
 
 
-def rewrite(batch: bytes | memoryview, config: LogConfig, now_ms: int) -> bytes:
-    """Open a batch that `check` let pass, check its records, and return it as the topic wants it. Runs in a thread.
+class Allowance:
+    """How many bytes the batches of one request may still decompress to."""
 
-    Records are counted, timestamps must lie within the topic's limits, and every record of a compacted topic needs a
-    key. Offset deltas that do not follow each other are put right, as Kafka does; the max timestamp becomes the
+    __slots__ = ("left",)
+
+    def __init__(self, request_size: int) -> None:
+        self.left = DECOMPRESSED_LIMIT + _DECOMPRESSED_FACTOR * request_size
+
+    def take(self, size: int) -> None:
+        """Use up some of it."""
+        self.left -= size
+
+
+def rewrite(
+    batch: bytes | memoryview,
+    config: LogConfig,
+    now_ms: int,
+    allowance: Allowance | None = None,
+    breathe: Callable[[], None] = lambda: None,
+) -> bytes | memoryview:
+    """Open a batch that `check` let pass, check its records, and return it as it is to be stored. Runs in a thread.
+
+    Every record must be one; timestamps must lie within the topic's limits, and every record of a compacted topic needs
+    a key. Offset deltas that do not follow each other are put right, as Kafka does; the max timestamp becomes the
     records' own, and the codec that of compression.type. The result passes `check` again; LogAppendTime is left to it.
+    `breathe` is called now and then while records are gone over.
     """
     header = BatchHeader._make(HEADER.unpack_from(batch))
-    limit = max(DECOMPRESSED_LIMIT, _DECOMPRESSED_FACTOR * config.max_message_bytes)
-    payload = decompress(header.codec, memoryview(batch)[HEADER_SIZE:], limit)
-    in_order = True
-    max_time = NO_TIMESTAMP
-    for index, record in enumerate(read_records(payload, header.record_count)):
-        timestamp = header.base_timestamp + record.timestamp_delta
-        _check_record(record, index, timestamp, config, now_ms)
-        in_order = in_order and record.offset_delta == index
-        max_time = max(max_time, timestamp)
-    if not in_order:
-        records = read_records(payload, header.record_count)
-        payload = encode_records(record._replace(offset_delta=index) for index, record in enumerate(records))
+    allowance = allowance or Allowance(len(batch))
+    payload = decompress(header.codec, memoryview(batch)[HEADER_SIZE:], allowance.left)
+    allowance.take(len(payload))
+    course = Course(payload, 0, header.record_count)
+    while course.go_on(_STRIDE):
+        if not course.numbered and header.record_count > _RENUMBERED:
+            raise InvalidRecord(f"the offset deltas of the batch's {header.record_count} records are not 0, 1, 2 ...")
+        breathe()
+    numbered, largest = course.finish()
+    max_time = max(NO_TIMESTAMP, header.base_timestamp + largest)
+    if max_time > _LAST_TIMESTAMP:
+        raise InvalidTimestamp(f"the timestamp {max_time} of a record does not fit 64 bits")
+    if _looks_at_records(header, config, max_time, now_ms):
+        _check_records(payload, header, config, now_ms, breathe)
+    if not numbered:
+        records = enumerate(read_records(payload, header.record_count))
+        payload = encode_records(record._replace(offset_delta=index) for index, record in records)
     codec = _CODECS.get(config.compression_type, header.codec)
-    if in_order and codec == header.codec:
+    if numbered and codec == header.codec:
+        if max_time == header.max_timestamp:
+            return batch
         stored: bytes | memoryview = memoryview(batch)[HEADER_SIZE:]
     else:
         stored = compress(codec, payload, _level(codec, config))
@@ -235,18 +300,54 @@ def rewrite(batch: bytes | memoryview, config: LogConfig, now_ms: int) -> bytes:
     return result
 
 
-def _check_record(record: Record, index: int, timestamp: int, config: LogConfig, now_ms: int) -> None:
-    if record.key is None and config.compact:
-        raise InvalidRecord(f"record {index} has no key, which a compacted topic needs")
+def _looks_at_records(header: BatchHeader, config: LogConfig, max_time: int, now_ms: int) -> bool:
+    """Whether records must be looked at one by one, because of the topic's settings or to name those to blame."""
+    if config.compact:
+        return True
+    return config.message_timestamp_type == "CreateTime" and (
+        config.message_timestamp_before_max_ms != NEVER or max_time > now_ms + config.message_timestamp_after_max_ms
+    )
+
+
+def _check_records(
+    payload: bytes, header: BatchHeader, config: LogConfig, now_ms: int, breathe: Callable[[], None]
+) -> None:
+    """Check records that are well formed against the topic's rules; raises an error that names those that break one."""
+    refused: list[RecordError] = []
+    bad_times = False
+    for index, record in enumerate(read_records(payload, header.record_count)):
+        if not index % _STRIDE:
+            breathe()
+        if record.key is None and config.compact:
+            refused.append(RecordError(index, "the record has no key, which a compacted topic needs"))
+        elif (reason := _wrong_time(record, header, config, now_ms)) is not None:
+            refused.append(RecordError(index, reason))
+            bad_times = True
+        if len(refused) >= _MOST_ERRORS:
+            break
+    if refused:
+        _refuse(refused, bad_times)
+
+
+def _wrong_time(record: Record, header: BatchHeader, config: LogConfig, now_ms: int) -> str | None:
+    timestamp = header.base_timestamp + record.timestamp_delta
     if timestamp == NO_TIMESTAMP or config.message_timestamp_type != "CreateTime":
-        return
+        return None
     latest = now_ms + config.message_timestamp_after_max_ms
     if timestamp > latest:
-        raise _too_late(timestamp, latest)
-    if timestamp < now_ms - config.message_timestamp_before_max_ms:
-        raise InvalidTimestamp(
-            f"the timestamp {timestamp} of record {index} is older than message.timestamp.before.max.ms allows"
+        return f"the timestamp {timestamp} lies after {latest}, the last that message.timestamp.after.max.ms allows"
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    if timestamp < earliest:
+        return (
+            f"the timestamp {timestamp} lies before {earliest}, the first that message.timestamp.before.max.ms allows"
         )
+    return None
+
+
+def _refuse(refused: list[RecordError], bad_times: bool) -> NoReturn:
+    few = "; ".join(f"record {error.batch_index}: {error.message}" for error in refused[:3])
+    told = f"{len(refused)} records were refused, and with them the batch; the first three at most: {few}"
+    raise InvalidTimestamp(told, refused) if bad_times else InvalidRecord(told, refused)
 
 
 def _level(codec: int, config: LogConfig) -> int | None:
@@ -280,21 +381,10 @@ def _not_one_batch(batch: bytes | memoryview) -> ApiError:
     return InvalidRecord(f"{size - length - LOG_OVERHEAD} bytes follow the batch; send one batch per partition")
 
 
-def _reserved_attributes(attributes: int) -> ApiError:
-    if attributes & CONTROL:
-        return InvalidRecord("clients may not write control batches")
-    return InvalidTimestamp("producers may not set the timestamp type to LogAppendTime; that is the topic's setting")
+def _reserved_timestamp_type(count: int) -> InvalidTimestamp:
+    told = "producers may not set the timestamp type to LogAppendTime; that is the topic's setting"
+    return InvalidTimestamp(told, [RecordError(index, told) for index in range(min(count, _MOST_ERRORS))])
 
 
 def _too_large(size: int, config: LogConfig) -> MessageTooLarge:
     return MessageTooLarge(f"the batch has {size} bytes, max.message.bytes is {config.max_message_bytes}")
-
-
-def _too_late(timestamp: int, latest: int) -> InvalidTimestamp:
-    return InvalidTimestamp(
-        f"the timestamp {timestamp} lies after {latest}, the latest that message.timestamp.after.max.ms allows now"
-    )
-
-
-def _wrong_count(size: int, count: int) -> InvalidRecord:
-    return InvalidRecord(f"the batch of {size} bytes does not hold the {count} records that it claims")

@@ -1,4 +1,4 @@
-"""Varints, records, and the record count that is verified without reading records."""
+"""Varints and records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from barnabas.protocol.records.records import (
     LONG_BITS,
     Header,
     Record,
-    count_agrees,
     encode_record,
     encode_records,
     read_length,
@@ -114,51 +113,3 @@ def test_a_record_that_borrows_bytes_of_the_next_one_is_refused() -> None:
     greedy = bytes.fromhex("0c 00 00 00 01 04 00")
     with pytest.raises(InvalidRecord, match="claims 2 bytes where 1 are left"):
         list(read_records(greedy + NO_RECORD, 2))
-
-
-VALUES = {
-    "empty": b"",
-    "short": b"v",
-    "text": b'{"user": "ada", "amount": 12, "note": "@ABC~"}' * 3,
-    "zeros": bytes(300),
-    "high bytes": b"\xff" * 200,
-    "two-byte lengths": b"x" * 70,
-    "larger than the tail": b"y" * 5000,
-    "larger than a two-byte length": b"z" * 9000,
-    "larger than a three-byte length": b"w" * 1_100_000,
-}
-
-
-@pytest.mark.parametrize("name", VALUES)
-@pytest.mark.parametrize("count", [1, 2, 8, 9, 33, 64, 65, 66, 200])
-def test_a_true_count_agrees_and_a_wrong_one_does_not(name: str, count: int) -> None:
-    value = VALUES[name]
-    if len(value) * count > 2_000_000:
-        count = 2
-    records = [Record(i, i * 1000, b"k" if i % 2 else None, value) for i in range(count)]
-    batch = b"h" * 61 + encode_records(records)
-    for data in (batch, memoryview(batch)):
-        assert count_agrees(data, 61, count)
-        assert not count_agrees(data, 61, count + 1)
-        if count > 1:
-            assert not count_agrees(data, 61, count - 1)
-        assert not count_agrees(data[:-1], 61, count)
-        assert not count_agrees(data, 61, 2**31 - 1)
-
-
-def test_offset_deltas_that_do_not_follow_each_other_leave_the_count_true() -> None:
-    batch = encode_records([Record(7, 0, None, b"v")] * 100)
-    assert count_agrees(batch, 0, 100)
-    assert not count_agrees(batch, 0, 8)
-
-
-def test_a_negative_length_is_not_a_count() -> None:
-    assert not count_agrees(b"\x0d" + NO_RECORD[1:], 0, 1)
-
-
-def test_numbers_inside_the_last_value_are_not_taken_for_the_last_record() -> None:
-    decoy = encode_record(Record(99, 0, None, b"inner"))
-    records = [Record(i, 0, None, decoy * 3 + b"tail") for i in range(90)]
-    batch = encode_records(records)
-    assert count_agrees(batch, 0, 90)
-    assert not count_agrees(batch, 0, 100)

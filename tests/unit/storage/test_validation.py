@@ -14,7 +14,15 @@ from barnabas.protocol.records.builder import build_batch, seal
 from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.records.compression import Codec, compress, decompress
 from barnabas.protocol.records.records import Record, encode_records, read_records, varint
-from barnabas.storage.validation import DECOMPRESSED_LIMIT, check, needs_rewrite, rewrite
+from barnabas.storage.validation import (
+    DECOMPRESSED_LIMIT,
+    Allowance,
+    check,
+    check_plain,
+    is_sound,
+    needs_rewrite,
+    rewrite,
+)
 
 NOW = 1_700_000_000_000
 HOUR = 3_600_000
@@ -36,6 +44,16 @@ def with_header(payload: bytes = PAYLOAD, **fields: int) -> bytes:
 
 def compressed(codec: Codec, **fields: int) -> bytes:
     return seal(read_header(GOOD)._replace(attributes=codec, **fields), compress(codec, PAYLOAD))
+
+
+def admitted(batch: bytes, config: LogConfig = LogConfig(), now_ms: int = NOW) -> bytes:  # noqa: B008  # it is frozen
+    """The batch as a leader stores it; raises ApiError."""
+    header = check(batch, config, now_ms)
+    if is_sound(batch, header, config, now_ms):
+        return batch
+    result = bytes(rewrite(batch, config, now_ms))
+    check(result, config, now_ms)
+    return result
 
 
 NOT_ONE_BATCH = {
@@ -116,6 +134,21 @@ TAKEN = {
 }
 
 
+PUT_RIGHT = {"no timestamps", "offset deltas all the same"}
+"""Of these, Kafka too sets the max timestamp; it stores the offset deltas as they are."""
+
+POISON = {
+    "noise of the right length": varint(20) + b"\xff" * 20,
+    "a key beyond the record": varint(20) + b"\0\0\0" + varint(2**31 - 1) + bytes(12),
+    "a value beyond the record": varint(20) + b"\0\0\0\x01" + varint(100) + bytes(15),
+    "a value that ends before the record": varint(20) + b"\0\0\0\x01\x02" + bytes(15),
+    "headers that are not there": varint(6) + b"\0\0\0\x01\x01\x02",
+    "a record beyond the batch": varint(200) + bytes(20),
+    "a record of negative length": varint(-20) + bytes(20),
+    "bytes behind the record": varint(6) + b"\0\0\0\x01\x01\0" + b"more",
+}
+
+
 @pytest.mark.parametrize("case", NOT_ONE_BATCH)
 def test_bytes_that_are_not_one_batch_are_refused(case: str) -> None:
     batch, code = NOT_ONE_BATCH[case]
@@ -129,15 +162,50 @@ def test_bytes_that_are_not_one_batch_are_refused(case: str) -> None:
 def test_a_batch_that_lies_is_refused(case: str) -> None:
     batch, code = LIES[case]
     with pytest.raises(ApiError) as caught:
-        check(batch, LogConfig(), NOW)
+        admitted(batch)
     assert caught.value.code == code
+    assert check_plain(memoryview(batch), LogConfig(), NOW) is None
 
 
 @pytest.mark.parametrize("case", TAKEN)
-def test_what_kafka_takes_is_taken_as_it_is(case: str) -> None:
+def test_what_kafka_takes_is_taken(case: str) -> None:
     batch = TAKEN[case]
     assert check(batch, LogConfig(), NOW) == read_header(batch)
     assert check(memoryview(batch), LogConfig(), NOW) == read_header(batch)
+    stored = admitted(batch)
+    if case not in PUT_RIGHT:
+        assert stored == batch
+
+
+@pytest.mark.parametrize("case", POISON)
+def test_records_that_nobody_can_read_are_refused(case: str) -> None:
+    for codec in Codec:
+        batch = seal(
+            read_header(GOOD)._replace(attributes=codec, record_count=1, last_offset_delta=0, max_timestamp=NOW),
+            compress(codec, POISON[case]),
+        )
+        assert check_plain(memoryview(batch), LogConfig(), NOW) is None
+        with pytest.raises(InvalidRecord):
+            admitted(batch)
+
+
+def test_a_batch_with_many_records_is_left_to_a_thread() -> None:
+    many = build_batch([Record(i, 0, None, b"") for i in range(3000)], base_timestamp=NOW)
+    assert not is_sound(many, check(many, LogConfig(), NOW), LogConfig(), NOW)
+    assert rewrite(many, LogConfig(), NOW) == many
+
+
+def test_what_decompresses_to_much_is_left_to_a_thread() -> None:
+    large = build_batch([Record(0, 0, None, bytes(500_000))], base_timestamp=NOW, codec=Codec.ZSTD)
+    assert not is_sound(large, check(large, LogConfig(), NOW), LogConfig(), NOW)
+    assert rewrite(large, LogConfig(), NOW) == large
+
+
+def test_others_may_run_while_many_records_are_gone_over() -> None:
+    many = build_batch([Record(i, 0, b"k", b"") for i in range(7000)], base_timestamp=NOW)
+    breaths: list[None] = []
+    rewrite(many, LogConfig(), NOW, breathe=lambda: breaths.append(None))
+    assert len(breaths) == 3
 
 
 def test_zstd_needs_produce_v7() -> None:
@@ -158,11 +226,11 @@ def test_the_largest_batch_has_max_message_bytes() -> None:
 def test_a_count_that_lies_is_found_however_many_records_there_are(count: int) -> None:
     records = [Record(i, i, None, b"some value of a usual size") for i in range(count)]
     batch = build_batch(records, base_timestamp=NOW)
-    check(batch, LogConfig(), NOW)
+    assert admitted(batch) == batch
     for claimed in (count - 1, count + 1, count * 2):
         lie = read_header(batch)._replace(record_count=claimed, last_offset_delta=claimed - 1)
         with pytest.raises(InvalidRecord):
-            check(seal(lie, batch[HEADER_SIZE:]), LogConfig(), NOW)
+            admitted(seal(lie, batch[HEADER_SIZE:]))
 
 
 @pytest.mark.parametrize("case", TAKEN)
@@ -198,11 +266,19 @@ def test_batches_stay_closed_unless_a_setting_asks_for_it() -> None:
         assert needs_rewrite(header, LogConfig(**settings))
 
 
-@pytest.mark.parametrize("max_timestamp", [0, -1, -7])
-def test_an_impossible_max_timestamp_is_put_right(max_timestamp: int) -> None:
+@pytest.mark.parametrize("max_timestamp", [0, -1, -7, NOW, NOW + 3, NOW + 5, NOW + HOUR])
+def test_a_max_timestamp_that_is_not_the_records_own_is_put_right(max_timestamp: int) -> None:
     batch = with_header(max_timestamp=max_timestamp)
-    assert needs_rewrite(check(batch, LogConfig(), NOW), LogConfig())
+    assert not is_sound(batch, check(batch, LogConfig(), NOW), LogConfig(), NOW)
     assert rewrite(batch, LogConfig(), NOW) == GOOD
+
+
+def test_a_timestamp_that_does_not_fit_64_bits_is_refused() -> None:
+    config = LogConfig(message_timestamp_after_max_ms=2**63 - 1)
+    payload = encode_records([Record(0, 2**63 - 1, None, b"v")])
+    batch = with_header(payload, record_count=1, last_offset_delta=0)
+    with pytest.raises(InvalidTimestamp, match="64 bits"):
+        admitted(batch, config)
 
 
 @pytest.mark.parametrize("source", Codec)
@@ -241,8 +317,10 @@ def test_offset_deltas_are_put_right() -> None:
 def test_compacted_topics_need_keys() -> None:
     config = LogConfig(cleanup_policy=frozenset({"compact"}))
     assert rewrite(GOOD, config, NOW) == GOOD
-    with pytest.raises(InvalidRecord, match="record 1 has no key"):
-        rewrite(build_batch([RECORDS[0], Record(1, 0, None, b"v")], base_timestamp=NOW), config, NOW)
+    records = [Record(i, 0, None if i % 10 == 3 else b"k", b"v") for i in range(100)]
+    with pytest.raises(InvalidRecord, match="record 3: the record has no key") as caught:
+        rewrite(build_batch(records, base_timestamp=NOW), config, NOW)
+    assert [record.batch_index for record in caught.value.records] == list(range(3, 100, 10))
 
 
 def test_records_older_than_the_topic_allows_are_refused() -> None:
@@ -250,8 +328,9 @@ def test_records_older_than_the_topic_allows_are_refused() -> None:
     assert rewrite(GOOD, config, NOW + HOUR) == GOOD
     mixed = build_batch([Record(0, 0, None, b"new"), Record(1, -2 * HOUR, None, b"old")], base_timestamp=NOW)
     check(mixed, config, NOW)
-    with pytest.raises(InvalidTimestamp, match="of record 1 is older"):
+    with pytest.raises(InvalidTimestamp, match=r"record 1: .* lies before") as caught:
         rewrite(mixed, config, NOW)
+    assert [record.batch_index for record in caught.value.records] == [1]
     none = build_batch([Record(0, 0, None, b"no time")], base_timestamp=-1)
     assert rewrite(none, config, NOW) == none
 
@@ -259,8 +338,8 @@ def test_records_older_than_the_topic_allows_are_refused() -> None:
 def test_a_record_later_than_its_header_says_is_found_when_opened() -> None:
     late = build_batch([Record(0, 2 * HOUR, None, b"v")], base_timestamp=NOW)
     lie = seal(read_header(late)._replace(max_timestamp=NOW), late[HEADER_SIZE:])
-    with pytest.raises(InvalidTimestamp):
-        rewrite(lie, LogConfig(), NOW)
+    with pytest.raises(InvalidTimestamp, match="record 0"):
+        admitted(lie)
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
@@ -286,10 +365,32 @@ def test_a_header_without_key_is_refused_when_opened() -> None:
 
 
 def test_a_bomb_is_refused_when_opened() -> None:
-    bomb = build_batch([Record(0, 0, None, bytes(DECOMPRESSED_LIMIT))], base_timestamp=NOW, codec=Codec.ZSTD)
+    size = DECOMPRESSED_LIMIT + 1_000_000
+    bomb = build_batch([Record(0, 0, None, bytes(size))], base_timestamp=NOW, codec=Codec.ZSTD)
     check(bomb, LogConfig(), NOW)
     with pytest.raises(MessageTooLarge, match="send smaller batches"):
         rewrite(bomb, LogConfig(), NOW)
+
+
+def test_the_batches_of_a_request_have_one_allowance() -> None:
+    size = DECOMPRESSED_LIMIT // 2
+    half = build_batch([Record(0, 0, None, bytes(size))], base_timestamp=NOW, codec=Codec.ZSTD)
+    allowance = Allowance(0)
+    assert rewrite(half, LogConfig(), NOW, allowance) == half
+    with pytest.raises(MessageTooLarge):
+        rewrite(half, LogConfig(), NOW, allowance)
+
+
+@pytest.mark.parametrize("max_timestamp", [NOW - 1, NOW])
+def test_a_million_records_that_are_all_the_same_are_refused_at_once(max_timestamp: int) -> None:
+    count = 1_000_000
+    payload = compress(Codec.ZSTD, bytes.fromhex("0c 00 00 00 01 01 00") * count)
+    bomb = with_header(
+        payload, attributes=Codec.ZSTD, record_count=count, last_offset_delta=count - 1, max_timestamp=max_timestamp
+    )
+    for config in (LogConfig(), LogConfig(compression_type="gzip")):
+        with pytest.raises(InvalidRecord, match="offset deltas"):
+            rewrite(bomb, config, NOW)
 
 
 def test_a_batch_that_grows_too_large_is_refused() -> None:

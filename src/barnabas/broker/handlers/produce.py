@@ -5,9 +5,11 @@
   the records are committed. They wait on where this broker leads on in a new leader epoch.
 - Once everything is appended, the connection's next request may start while this response waits.
 - Each partition has its own result; one that fails takes nothing away from the others.
-- Batches are stored as they are. Where a topic's settings need them opened (compression.type, compaction, a limit on
-  old timestamps), that happens in a thread before the append, and the connection waits, so that order is kept. So does
-  making the files of a log that is written to for the first time.
+- Records are gone over before their batch is stored. Where that takes long, something is wrong with them, or a topic's
+  settings need them opened (compression.type, compaction, a limit on old timestamps), it happens in a thread before the
+  append, and the connection waits, so that order is kept. So does making the files of a log that is written to for the
+  first time.
+- v8+: a batch that is refused because of some of its records is answered with which, and why.
 - v13: topics by id. A repeated idempotent batch is answered with the offset of the first, once that is committed.
   That a batch is out of order is said by a leader whose followers show that it was not replaced meanwhile.
 - The first batch of a transaction in a partition is stored after the transaction's coordinator has noted the partition:
@@ -17,22 +19,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from typing import TYPE_CHECKING, Final
+from enum import Enum
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from barnabas.broker.opening import breathe
 from barnabas.broker.partition import ACKS_ALL
 from barnabas.model.errors import (
     ApiError,
     InvalidRecord,
     InvalidRequiredAcks,
     OutOfOrderSequence,
+    RecordsRefused,
     RequestTimedOut,
     TransactionalIdAuthorizationFailed,
 )
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import produce as wire
 from barnabas.protocol.records.batch import TRANSACTIONAL
-from barnabas.storage.validation import ZSTD_SINCE, needs_rewrite, rewrite
+from barnabas.storage.validation import ZSTD_SINCE, Allowance, is_sound, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +51,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _CONFIRMATION: Final = -1
 """Instead of an offset: what is waited for is that this broker still leads."""
+
+
+class First(Enum):
+    """What must happen in a thread before a batch can be appended."""
+
+    FILES = "the log's files are made"
+    OPENING = "the batch is opened"
 
 
 def produce(
@@ -72,7 +87,7 @@ def produce(
                 base_offset, last_offset, append_time, log_start_offset, _ = info
                 if partition.leader.high_watermark > last_offset or not partition.must_wait(acks):
                     return wire.pack_one(correlation_id, topic, index, base_offset, append_time, log_start_offset)
-                result = topic, index, 0, base_offset, append_time, log_start_offset, None
+                result = topic, index, 0, base_offset, append_time, log_start_offset, None, ()
                 request = wire.ProduceRequest(None, acks, timeout_ms, [])
                 return Produce(broker, version, correlation_id, request).wait(result, partition, last_offset + 1)
     return Produce(broker, version, correlation_id, wire.unpack(frame, body, version)).run()
@@ -86,10 +101,9 @@ def _store(
     version: int,
     verification: Verification | None,
     place: int,
-    *,
-    opened: bool,
-) -> AppendInfo | None:
-    """Check and append one batch; None if it must be opened, or its log made ready, in a thread first."""
+    done: First | None,
+) -> AppendInfo | First:
+    """Check and append one batch, or say what must happen first; `done` is what has happened already."""
     if acks == ACKS_ALL:
         partition.check_enough_replicas()
     elif acks != 1 and acks != 0:
@@ -97,11 +111,20 @@ def _store(
     header = partition.check(records, now_ms, version)
     if header.attributes & TRANSACTIONAL and verification is None:
         raise TransactionalIdAuthorizationFailed("a batch of a transaction needs a request with a transactional id")
-    if not opened and (needs_rewrite(header, partition.log.config) or not partition.log.is_ready):
-        return None
+    if done is None and not partition.log.is_ready:
+        return First.FILES
+    if done is not First.OPENING and not is_sound(records, header, partition.log.config, now_ms):
+        return First.OPENING
     if verification is not None:
         verification.admit(place, partition, header)
     return partition.append(records, header, now_ms)
+
+
+def _owned(partitions: list[wire.Records]) -> list[wire.Records]:
+    """The records out of a buffer that others need meanwhile."""
+    return [
+        (topic, index, None if records is None else memoryview(bytes(records))) for topic, index, records in partitions
+    ]
 
 
 class Produce:
@@ -145,11 +168,7 @@ class Produce:
     def _verify(self, verification: Verification) -> Parked:
         """Ask the transaction's coordinator, then append; the connection waits meanwhile."""
         parked = Parked()
-        owned = [
-            (topic, index, None if records is None else memoryview(bytes(records)))
-            for topic, index, records in self._request.partitions
-        ]
-        self._request = self._request._replace(partitions=owned)
+        self._request = self._request._replace(partitions=_owned(self._request.partitions))
 
         async def verify() -> None:
             try:
@@ -166,12 +185,16 @@ class Produce:
         return parked
 
     def _append_all(self) -> Answer | Parked:
+        return self._append_these(self._request.partitions)
+
+    def _append_these(self, partitions: list[wire.Records], done: First | None = None) -> Answer | Parked:
+        """Append what is left of the request; `done` is what has happened for all of it already."""
         now_ms = self._broker.clock.now_ms()
-        _, acks, _, partitions = self._request
+        acks = self._request.acks
         results, led = self._results, self._broker.replicas.led
         may_be_plain = self._verification is None and self._version >= ZSTD_SINCE
         for place, (topic, index, records) in enumerate(partitions):
-            result: wire.Result | None
+            result: wire.Result | First
             try:
                 partition = led(topic, index)
                 if (
@@ -182,10 +205,12 @@ class Produce:
                 ):
                     result = self._stored(partition, topic, index, info)
                 else:
-                    result = self._append(topic, index, records, now_ms)
+                    result = self._append(topic, index, records, now_ms, done)
             except ApiError as error:
                 result = self._refused(topic, index, error)
-            if result is None:
+            if result is First.FILES:
+                return self._make_files(partitions[place:])
+            if result is First.OPENING:
                 return self._open(partitions[place:])
             results.append(result)
         return self._respond()
@@ -195,7 +220,7 @@ class Produce:
         base_offset, last_offset, append_time, log_start_offset, _ = info
         if partition.leader.high_watermark <= last_offset and partition.must_wait(self._request.acks):
             self._waiting[len(self._results)] = partition, last_offset + 1
-        return topic, index, 0, base_offset, append_time, log_start_offset, None
+        return topic, index, 0, base_offset, append_time, log_start_offset, None, ()
 
     def _refused(self, topic: wire.Topic, index: int, error: ApiError) -> wire.Result:
         """The result of a batch that was not stored.
@@ -207,20 +232,21 @@ class Produce:
             partition = self._broker.replicas.led(topic, index)
             if partition is not None and len(partition.leader.isr) > 1:
                 self._waiting[len(self._results)] = partition, _CONFIRMATION
-        return wire.failure(topic, index, error.code, str(error))
+        refusals = error.records if isinstance(error, RecordsRefused) else ()
+        return wire.failure(topic, index, error.code, str(error), refusals)
 
     def _append(
-        self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, *, opened: bool = False
-    ) -> wire.Result | None:
-        """Append one batch; None if the batch must be opened, or its log made ready, in a thread first."""
+        self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, done: First | None
+    ) -> wire.Result | First:
+        """Append one batch, or say what must happen in a thread first."""
         verification, place = self._verification, len(self._results)
         partition = self._broker.replicas.find(topic, index)
         if records is None:
             raise InvalidRecord("the request has no records for this partition")
         if verification is not None:
             verification.check(place)
-        info = _store(partition, self._request.acks, records, now_ms, self._version, verification, place, opened=opened)
-        return None if info is None else self._stored(partition, topic, index, info)
+        info = _store(partition, self._request.acks, records, now_ms, self._version, verification, place, done)
+        return info if isinstance(info, First) else self._stored(partition, topic, index, info)
 
     def wait(self, result: wire.Result, partition: Partition, end_offset: int) -> Answer | Parked:
         """Answer with this one result once everything before `end_offset` is as safe as its acks want it."""
@@ -245,48 +271,81 @@ class Produce:
                 partition.when_synced(end_offset, self._waiter(place))
         return self._parked
 
-    # Batches that must be opened
+    # What happens in threads before the append
 
-    def _open(self, rest: list[wire.Records]) -> Parked:
-        """Rewrite what is left in a thread, then append it; the connection waits meanwhile."""
-        parked = Parked()
+    def _make_files(self, rest: list[wire.Records]) -> Parked:
+        """Make the files of all logs that are left, then go on; the connection waits meanwhile."""
+        owned = _owned(rest)
+        led = [self._broker.replicas.led(topic, index) for topic, index, _ in owned]
+
+        def prepare_all() -> None:
+            for partition in led:
+                if partition is not None:
+                    with contextlib.suppress(ApiError):  # the append finds it too, and says so
+                        partition.log.prepare()
+
+        running = asyncio.get_running_loop().run_in_executor(self._broker.executor, prepare_all)
+        return self._after(running, lambda _: self._append_these(owned, First.FILES))
+
+    def _open(self, rest: list[wire.Records]) -> Answer | Parked:
+        """Open what is left in a thread, then append it; the connection waits meanwhile."""
         now_ms = self._broker.clock.now_ms()
-        owned = [(topic, index, records if records is None else bytes(records)) for topic, index, records in rest]
+        owned = _owned(rest)
+        size = sum(len(records) for _, _, records in owned if records is not None)
+        allowance = Allowance(size)
 
-        def rewrite_all() -> list[bytes | ApiError | None]:
-            return [self._rewritten(topic, index, records, now_ms) for topic, index, records in owned]
+        def open_all() -> list[bytes | memoryview | ApiError | None]:
+            return [self._opened(topic, index, records, now_ms, allowance) for topic, index, records in owned]
 
-        def append_all(done: asyncio.Future[list[bytes | ApiError | None]]) -> None:
+        def append_all(opened: list[bytes | memoryview | ApiError | None]) -> Answer | Parked:
+            for (topic, index, _), outcome in zip(owned, opened, strict=True):
+                self._results.append(self._append_opened(topic, index, outcome))
+            return self._respond()
+
+        running = self._broker.opening.start(size, open_all)
+        if running is None:
+            logger.warning("Closed the connection of a PRODUCE of %d bytes: too many wait to be opened", size)
+            return HANG_UP
+        return self._after(running, append_all)
+
+    def _after(self, running: asyncio.Future[T], go_on: Callable[[T], Answer | Parked]) -> Parked:
+        """What the connection waits for: what a thread does, and what is done with it."""
+        parked = Parked()
+
+        def done(ran: asyncio.Future[T]) -> None:
             try:
-                for (topic, index, _), outcome in zip(owned, done.result(), strict=True):
-                    self._results.append(self._append_opened(topic, index, outcome))
-                parked.follow(self._respond())
+                parked.follow(go_on(ran.result()))
+            except asyncio.CancelledError:  # the broker stops
+                parked.resolve(HANG_UP)
             except Exception:
-                logger.exception("PRODUCE failed after its batches were rewritten")
+                logger.exception("PRODUCE failed after what it did in a thread")
                 parked.resolve(HANG_UP)
 
-        asyncio.get_running_loop().run_in_executor(self._broker.executor, rewrite_all).add_done_callback(append_all)
+        running.add_done_callback(done)
         return parked
 
-    def _rewritten(self, topic: wire.Topic, index: int, records: bytes | None, now_ms: int) -> bytes | ApiError | None:
-        """The batch as the topic wants it, or why it cannot be stored. Runs in a thread."""
+    def _opened(
+        self, topic: wire.Topic, index: int, records: memoryview | None, now_ms: int, allowance: Allowance
+    ) -> bytes | memoryview | ApiError | None:
+        """The batch as it is to be stored, or why it cannot be. Runs in a thread."""
         if records is None:
             return None
         try:
             partition = self._broker.replicas.find(topic, index)
             partition.log.prepare()
-            header = partition.check(records, now_ms, self._version)
-            config = partition.log.config
-            return rewrite(records, config, now_ms) if needs_rewrite(header, config) else records
+            partition.check(records, now_ms, self._version)
+            return rewrite(records, partition.log.config, now_ms, allowance, breathe)
         except ApiError as error:
             return error
 
-    def _append_opened(self, topic: wire.Topic, index: int, outcome: bytes | ApiError | None) -> wire.Result:
+    def _append_opened(
+        self, topic: wire.Topic, index: int, outcome: bytes | memoryview | ApiError | None
+    ) -> wire.Result:
         try:
             if isinstance(outcome, ApiError):
                 raise outcome
-            result = self._append(topic, index, outcome, self._broker.clock.now_ms(), opened=True)
-            assert result is not None
+            result = self._append(topic, index, outcome, self._broker.clock.now_ms(), First.OPENING)
+            assert not isinstance(result, First)
             return result
         except ApiError as error:
             return self._refused(topic, index, error)

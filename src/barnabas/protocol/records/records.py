@@ -8,9 +8,8 @@
     value     varint length (-1: null) and bytes
     headers   varint count, each with key (length, UTF-8) and value (length or -1, bytes)
 
-`read_records` is strict: a record ends where its length says, and the last one where the payload ends. The broker's
-produce path reads no records; `count_agrees` tells it whether the header's record count is true, most often from the
-tail alone.
+`read_records` is strict: a record ends where its length says, and the last one where the payload ends. `walk` checks
+the same without making anything, for the broker's produce path.
 """
 
 from __future__ import annotations
@@ -31,12 +30,6 @@ LONG_BITS: Final = 64
 
 _ONE_BYTE: Final = tuple(bytes((number,)) for number in range(0x80))
 """The numbers that take one byte: most of a record's are such."""
-_WALKED: Final = 8
-"""Up to so many records, going over them all costs less than looking for the last one."""
-_FEW: Final = 64
-"""Up to so many records, their numbers take one byte."""
-_TAIL: Final = 4096
-_CANDIDATES: Final = 24
 
 
 class Header(NamedTuple):
@@ -135,93 +128,6 @@ def read_records(payload: bytes, count: int) -> Iterator[Record]:
         yield record
     if position != len(payload):
         raise InvalidRecord(f"{len(payload) - position} bytes are left after the {count} records of the batch")
-
-
-def count_agrees(batch: bytes | memoryview, start: int, count: int) -> bool:
-    """Whether an uncompressed batch, whose records begin at `start`, holds `count` of them; `count` is positive.
-
-    The last record says which one it is, in its offset delta, and where it begins follows from its length and the end
-    of the batch. When a record `count - 1` is found there, the count is taken as true; nothing before it was looked
-    at, so a client can still forge records that no one can read, but no longer by a wrong count alone. When it is not
-    found, the lengths of all records decide. Either way, a batch that Kafka takes is taken.
-    """
-    size = len(batch)
-    if count * MIN_RECORD_SIZE > size - start:
-        return False
-    if count > _WALKED:
-        tail = bytes(batch[start if size - start < _TAIL else size - _TAIL :])
-        if _ends_with_few(tail, count - 1) if count <= _FEW else _ends_with_many(tail, varint(count - 1)):
-            return True
-    return _lengths_agree(batch, start, count)
-
-
-# The two that follow look for the last record of a batch near its end. Each try takes one place as the record's
-# attributes: a zero, before it the length that reaches to the end, after it a timestamp and then the record's number.
-# Values rarely hold such numbers of two bytes; a number of one byte may be any letter, so there the zero is searched
-# for.
-
-
-def _ends_with_few(tail: bytes, number: int) -> bool:
-    """Whether the last record is this one, whose number takes one byte."""
-    end = len(tail)
-    attributes = end - MIN_RECORD_SIZE + 2
-    for _ in range(_CANDIDATES):
-        attributes = tail.rfind(0, 0, attributes)
-        if not tail[attributes - 1]:
-            attributes -= 1  # no length ends in a zero, so that was the timestamp
-        if attributes < 2:
-            return False
-        if _is_framed(tail, attributes, end - attributes):
-            position = attributes + 1
-            while position < end - 2 and tail[position] >= 0x80:  # over the timestamp
-                position += 1
-            if tail[position + 1] == number << 1:
-                return True
-    return False
-
-
-def _ends_with_many(tail: bytes, number: bytes) -> bool:
-    """Whether the last record is this one, whose number takes several bytes."""
-    end = after = len(tail)
-    for _ in range(_CANDIDATES):
-        found = tail.rfind(number, 0, after)
-        after = found + 1
-        attributes = found - 2
-        while attributes > 0 and tail[attributes] >= 0x80:  # back over the timestamp
-            attributes -= 1
-        if attributes < 2:
-            return False
-        if not tail[attributes] and _is_framed(tail, attributes, end - attributes):
-            return True
-    return False
-
-
-def _is_framed(tail: bytes, attributes: int, length: int) -> bool:
-    """Whether this length stands before a record's attributes."""
-    if length < 0x40:
-        return tail[attributes - 1] == length << 1
-    return tail[attributes - 1] == length >> 6 and tail[attributes - 2] == length << 1 & 0x7F | 0x80
-
-
-def _lengths_agree(batch: bytes | memoryview, start: int, count: int) -> bool:
-    position = start
-    signs = 0
-    try:
-        for _ in range(count):
-            byte = batch[position]
-            signs |= byte
-            if byte < 0x80:
-                position += 1 + (byte >> 1)
-            elif (second := batch[position + 1]) < 0x80:
-                position += 2 + (byte >> 1 & 0x3F | second << 6)
-            elif (third := batch[position + 2]) < 0x80:
-                position += 3 + (byte >> 1 & 0x3F | (second & 0x7F) << 6 | third << 13)
-            else:
-                length, position = read_varint(batch, position)
-                position += length
-    except (IndexError, InvalidRecord):
-        return False
-    return position == len(batch) and not signs & 1
 
 
 def _encode_headers(headers: tuple[Header, ...]) -> bytes:
