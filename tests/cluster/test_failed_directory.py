@@ -1,4 +1,7 @@
-"""A log directory that fails takes its replicas away, and nothing else: others lead them, and clients see no error."""
+"""A log directory that fails takes its replicas away, and nothing else: others lead them, and clients see no error.
+
+One that was full brings them back when it has room.
+"""
 
 from __future__ import annotations
 
@@ -64,6 +67,19 @@ def test_others_lead_what_lay_on_a_full_disk(tmp_path: Path, small: Path) -> Non
         found = cluster.metadata("t").topics["t"].partitions
         assert all(1 in found[index].isrs for index in found.keys() - lost)
         wait_until(lambda: all(offline(cluster.address(each), 1) == lost for each in cluster.nodes), "all to know")
+
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small.parent)], check=True)
+        wait_until(
+            lambda: all(1 in each.isrs for each in cluster.metadata("t").topics["t"].partitions.values()),
+            "the first broker to follow again, without a restart",
+            60,
+        )
+        wait_until(lambda: not any(offline(cluster.address(each), 1) for each in cluster.nodes), "all to know")
+        errors.clear()
+        for index in range(PARTITIONS):
+            producer.produce("t", b"more", partition=index, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(60) == 0
+        assert errors == [None] * PARTITIONS
 
 
 def logs(directory: Path) -> set[int]:

@@ -1,14 +1,18 @@
-"""Disks that are full, and syncs that fail: the directory stops, what was acknowledged stays."""
+"""Disks that are full, and syncs that fail: the directory stops, what was acknowledged stays, and how it comes back."""
 
 from __future__ import annotations
 
+import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.model.log_config import LogConfig
+from barnabas.storage.files import UnknownState
 from barnabas.storage.manager import LogManager
 from tests.support.faulty_files import FaultyFiles
 from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, UnsyncedFiles, append, batch, stored
@@ -68,6 +72,108 @@ def test_a_full_disk_stops_the_directory_and_loses_nothing(
     again = restarted(tmp_path, files)
     assert stored(again) == acknowledged
     assert append(again, batch(2, size=50, producer_id=1, sequence=2 * len(acknowledged))) == [2 * len(acknowledged)]
+
+
+@pytest.mark.parametrize("room", range(0, 3000, 293))
+def test_a_directory_that_has_room_again_is_used_again(
+    tmp_path: Path, files: FaultyFiles, manager: StepManager, log: Log, room: int
+) -> None:
+    clock = log._store.clock
+    assert isinstance(clock, ManualClock)
+    number = 0
+    for _ in range(3):
+        files.room = room
+        with pytest.raises(StorageFailed, match="No space left"):
+            while True:
+                append(log, batch(2, size=50, producer_id=1, sequence=2 * number))
+                number += 1
+        clock.advance(60_000)
+        assert manager.try_failed_directories() == []
+        files.room = None
+        clock.advance(60_000)
+        assert manager.try_failed_directories() == [log]
+        assert not manager.failed_directories
+        assert append(log, batch(2, size=50, producer_id=1, sequence=2 * number)) == [2 * number]
+        number += 1
+        manager.drain()
+        manager.checkpoint()
+    before = stored(log)
+    assert len(before) == number
+
+    again = restarted(tmp_path, files)
+    assert stored(again) == before
+    assert append(again, batch(2, size=50, producer_id=1, sequence=2 * number)) == [2 * number]
+
+
+def test_a_disk_that_is_full_again_and_again_is_tried_less_and_less_often(
+    files: FaultyFiles, manager: StepManager, log: Log
+) -> None:
+    clock = log._store.clock
+    assert isinstance(clock, ManualClock)
+    pauses = []
+    for _ in range(7):
+        files.room = 0
+        with pytest.raises(StorageFailed):
+            append(log, batch())
+        files.room = None
+        seconds = 0
+        while not manager.try_failed_directories():
+            clock.advance(1000)
+            seconds += 1
+        pauses.append(seconds)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+
+
+def test_what_makes_room_is_done_on_a_full_disk(tmp_path: Path, files: FaultyFiles, manager: StepManager) -> None:
+    log = manager.create(TP, TOPIC_ID, replace(CONFIG, retention_bytes=1))
+    other = manager.create(TP._replace(partition=1), TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=200) for _ in range(10)))
+    log.high_watermark = log.log_end_offset
+    files.room = 0
+    with pytest.raises(StorageFailed):
+        append(log, batch())
+    assert manager.retention_pass(NOW) > 0
+    assert log.log_start_offset == log.segments[0].base_offset > 0
+    assert manager.set_aside(other) is not None
+    (stray,) = manager.strays()
+    assert manager.delete_stray(stray)
+    assert manager.delete_due(NOW + 10**9) > 0
+    assert not [path.name for path in tmp_path.rglob("*") if path.name.endswith(("-delete", ".deleted"))]
+
+
+def test_a_sync_that_finds_no_room_is_not_forgiven(
+    files: FaultyFiles, manager: StepManager, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, batch())
+
+    def sync(_fd: int) -> None:
+        raise UnknownState(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(files, "sync", sync)
+        with pytest.raises(StorageFailed):
+            log.flush()
+    clock = log._store.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(60_000)
+    assert manager.try_failed_directories() == []
+    assert manager.failed_directories
+
+
+def test_what_a_topic_left_on_a_failed_disk_is_not_taken_for_the_next_of_that_name(
+    tmp_path: Path, files: FaultyFiles, manager: StepManager, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log, batch())
+    with monkeypatch.context() as refusing:
+        refusing.setattr(files, "rename", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+        assert manager.set_aside(log) is None
+    clock = log._store.clock
+    assert isinstance(clock, ManualClock)
+    clock.advance(60_000)
+    manager.try_failed_directories()
+    another = UUID(int=0x777)
+    assert stored(manager.create(TP, another, CONFIG)) == []
+    assert [stray.topic_id for stray in manager.strays()] == [TOPIC_ID]
 
 
 def test_a_write_error_stops_the_directory(files: FaultyFiles, manager: StepManager, log: Log) -> None:

@@ -213,9 +213,9 @@ class ControllerLink:
     # Disks
 
     async def log_dir_failed(self, partitions: Collection[PartitionKey]) -> None:
-        """Tell that this broker cannot use its replicas of these partitions. Raises BarnabasError."""
+        """Tell that this broker cannot use its replicas of these partitions, and of no others. Raises BarnabasError."""
         if self._controller.is_active:
-            await self._controller.decide(LogDirFailed(self._broker_id, sorted(partitions)))
+            await self._controller.decide(LogDirFailed(self._broker_id, sorted(partitions), is_all=True))
             return
         from kio.static.primitive import i32, i64
 

@@ -171,6 +171,12 @@ class Partition:
             partition = partition._successor
         return partition
 
+    def renewed(self) -> Partition:
+        """The same leadership, for a log that takes writes again: all but who waits, see `take_over`."""
+        partition = Partition(self._host, self.tp, self.log, self.leader)
+        partition._verifying = self._verifying
+        return partition
+
     def take_over(self, former: Partition) -> None:
         """This broker leads on, with the log as it is: who waits for records of the `former` leadership waits here.
 

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 
 _MADE_TOGETHER: Final = 100
 """Logs that are made before they are led or followed."""
+_MAKE_AGAIN: Final = 5.0
+"""Seconds between two tries to make logs that could not be made."""
 
 
 class LeadershipWatcher(NamedTuple):
@@ -89,6 +91,9 @@ class ReplicaManager:
         self._one_at_a_time = asyncio.Lock()
         self._unsettled: dict[tuple[str, int], UUID] = {}
         """The partitions whose logs are being made or cut, with their topics' ids."""
+        self._unmade: dict[tuple[str, int], Wanted] = {}
+        """Partitions whose logs could not be made."""
+        self._make_again_at = 0.0
         self._metadata = metadata
         self._broker_id = broker_id
         self._settings = settings
@@ -252,9 +257,10 @@ class ReplicaManager:
             finally:
                 for topic, partition, _ in wanted:
                     self._is_settled(TopicPartition(topic.name, partition.index), topic.topic_id)
-            for (topic, partition, _), log in zip(wanted, made, strict=True):
+            for (topic, partition, is_new), log in zip(wanted, made, strict=True):
                 if isinstance(log, ApiError):
                     logger.error("cannot serve %s-%d: %s", topic.name, partition.index, log)
+                    self._unmade[topic.name, partition.index] = Wanted(topic, partition, is_new)
                 else:
                     self._settle(log, topic.topic_id)
             if self.strays is not None:
@@ -311,6 +317,52 @@ class ReplicaManager:
             return error
         except OSError as error:
             return StorageFailed(str(error))
+
+    async def use_what_came_back(self) -> None:
+        """Use log directories again that were full and have room now, and make logs that could not be made."""
+        if self.logs.failed_directories:
+            loop = asyncio.get_running_loop()
+            self._take_again(await loop.run_in_executor(self._executor, self.logs.try_failed_directories))
+        now = asyncio.get_running_loop().time()
+        if self._unmade and self._acting and now >= self._make_again_at:
+            self._make_again_at = now + _MAKE_AGAIN
+            self._make_missing()
+
+    def _take_again(self, logs: Iterable[Log]) -> None:
+        """Lead and follow the partitions of these logs anew: each may have given up when its log took no writes."""
+        for log in logs:
+            tp = log.tp
+            if (led := self._partitions.get(tp)) is not None and led.log is log:
+                self._renew(led)
+            elif (followed := self._followers.get(tp)) is not None and followed.log is log:
+                self._stop_following(tp)
+                self._begin_to_follow(Follower(tp, followed.topic_id, log, followed.leader_id, followed.leader_epoch))
+
+    def _renew(self, partition: Partition) -> None:
+        """Go on leading in the same leadership, whose rules know how far the followers are and who may be in sync."""
+        renewed = partition.renewed()
+        self._enter(renewed)
+        watcher = self._leadership.get(partition.tp.topic)
+        if watcher is None:
+            renewed.take_over(partition)
+        self._end_leadership(partition, NotLeaderOrFollower(f"the log directory of {partition.tp} is back: try again"))
+        if watcher is not None:
+            watcher.led(renewed)
+        if partition.log.flush_required:
+            renewed.sync()
+
+    def _make_missing(self) -> None:
+        """Try again to make logs, as far as they are still wanted."""
+        wanted = []
+        for tp, (topic, _, is_new) in self._unmade.items():
+            image, known = self._metadata.partition(*tp), self._metadata.topic_by_id(topic.topic_id)
+            if image is None or known is None or self._broker_id not in image.replicas or tp in self._unsettled:
+                continue
+            wanted.append(Wanted(known, image, is_new))
+            self._unsettled[tp] = topic.topic_id
+        self._unmade.clear()
+        if wanted:
+            self._run(self._make(wanted))
 
     def resume(self) -> None:
         """From now on, do what the image says."""
@@ -428,10 +480,10 @@ class ReplicaManager:
             now=asyncio.get_running_loop().time(),
             counted=log.recovery_point if unsynced else None,
         )
-        partition = self._partitions[tp] = Partition(self, tp, log, leader)
+        partition = Partition(self, tp, log, leader)
         if unsynced:
             partition.sync()
-        self._by_wire[topic.name, image.index] = self._by_wire[topic.topic_id.bytes, image.index] = partition
+        self._enter(partition)
         watcher = self._leadership.get(topic.name)
         if known is not None:  # after the new one is in its place: fetches that are woken go on waiting there
             if watcher is None and known.log is log:  # a coordinator begins anew with each leadership
@@ -451,8 +503,11 @@ class ReplicaManager:
             if (known.leader_id, known.leader_epoch) == (image.leader, image.leader_epoch):
                 return
             self._stop_following(tp)
-        follower = self._followers[tp] = Follower(tp, topic.topic_id, log, image.leader, image.leader_epoch)
-        if self.replication is not None and image.leader != NO_LEADER and not log.is_failed:
+        self._begin_to_follow(Follower(tp, topic.topic_id, log, image.leader, image.leader_epoch))
+
+    def _begin_to_follow(self, follower: Follower) -> None:
+        self._followers[follower.tp] = follower
+        if self.replication is not None and follower.leader_id != NO_LEADER and not follower.log.is_failed:
             self.replication.follow(follower)
 
     def _stop_following(self, tp: TopicPartition) -> None:
@@ -485,6 +540,10 @@ class ReplicaManager:
         elif followed is not None and followed.topic_id == topic_id:
             self._stop_following(tp)
             self._set_aside(followed.log, told=told)
+
+    def _enter(self, partition: Partition) -> None:
+        tp = partition.tp
+        self._partitions[tp] = self._by_wire[tp] = self._by_wire[partition.topic_id.bytes, tp.partition] = partition
 
     def _forget(self, partition: Partition) -> None:
         tp = partition.tp

@@ -9,7 +9,7 @@ kio looks at the types.
     UpdateMetadata      to all: the same for clients, and which brokers are up
     ControlledShutdown  from a broker that is about to stop: give my partitions other leaders
     Probe               from a broker that finds another one dead: do you find the same? (Kafka has no such message)
-    FailedReplicas      from a broker whose log directory failed: these replicas are lost to it (nor this one)
+    FailedReplicas      from a broker whose log directory failed, or is back: it lacks these replicas (nor this one)
     BrokerHello, BrokerProof   on a new connection: who asks, and the proof of it (nor these)
 """
 
@@ -339,7 +339,7 @@ class FailedReplicasTopic(_Nested):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedReplicasRequest(_Request):
-    """Replicas that a broker cannot use any more."""
+    """All replicas that a broker cannot use now."""
 
     __version__: ClassVar[i16] = i16(0)
     __api_key__: ClassVar[i16] = i16(FAILED_REPLICAS)

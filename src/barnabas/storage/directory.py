@@ -4,7 +4,8 @@ A directory fails alone, and then takes no more writes; what was acknowledged st
 on what is known of its files:
 
     full       a write found no room (ENOSPC, EDQUOT), and what it had written was cut off again: memory and files
-               agree. It comes back by itself once something can be written and synced there again
+               agree. Old segments and deleted partitions are still removed, and it comes back by itself once something
+               can be written and synced there again (`try_again`)
     doubtful   any other failure of the disk, a sync that failed, or a change that broke off half-way: nobody knows what
                is on the disk, so no later sync is believed. Its logs must be read again from their recovery points
 
@@ -14,9 +15,10 @@ A want of descriptors is nothing that the disk did: what could not be done is un
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.storage import checkpoints
@@ -32,6 +34,13 @@ if TYPE_CHECKING:
     from barnabas.storage.log import Log
 
 logger = logging.getLogger(__name__)
+
+_RETRY: Final = 1.0
+_LONGEST_RETRY: Final = 30.0
+"""Seconds until a full directory is tried again: twice as long each time, if it was full again soon after."""
+_PROBE: Final = 1 << 20
+"""Bytes that it must have room for."""
+_PROBE_FILE: Final = "barnabas-probe"
 
 
 class Trash(NamedTuple):
@@ -68,6 +77,11 @@ class LogDirectory:
         """Why nothing more is written here."""
         self.doubtful = False
         """Whether it has failed in a way that only reading its logs again mends."""
+        self._state = threading.Lock()
+        """Held to change the two above: what is found out later must not be overwritten by what was known before."""
+        self._retry_at = 0.0
+        self._retry_seconds = 0.0
+        """When to look again whether there is room, on a clock that never goes back, and how long was waited last."""
         self.torn: set[TopicPartition] = set()
         """Logs whose end was missing when they were loaded: they are not used."""
         self.loaded = False
@@ -81,42 +95,90 @@ class LogDirectory:
         if not undone or isinstance(error, UnknownState):
             self.distrust(reason)
         elif error.errno in NO_ROOM:
-            if self.failed is None:
-                self.failed = reason
-                logger.error(
-                    "log directory %s takes no more writes: %s; what was acknowledged stays readable. Free space: it "
-                    "is used again once it has room",
-                    self.path,
-                    reason,
-                )
+            self._is_full(reason)
         elif error.errno not in OUT_OF_DESCRIPTORS:
             self.distrust(reason)
         return StorageFailed(f"log directory {self.path}: {reason}")
 
+    def _is_full(self, reason: str) -> None:
+        with self._state:
+            if self.failed is not None:
+                return
+            self.failed = reason
+            now = self.clock.monotonic()
+            again = self._retry_seconds > 0 and now - self._retry_at < 2 * _LONGEST_RETRY  # soon after it had room
+            self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY) if again else _RETRY
+            self._retry_at = now + self._retry_seconds
+        logger.error(
+            "log directory %s takes no more writes: %s; what was acknowledged stays readable. Make room: it is used "
+            "again once %d bytes can be written",
+            self.path,
+            reason,
+            _PROBE,
+        )
+
     def distrust(self, reason: str) -> None:
         """Stop writing here, until the logs were read again."""
-        if not self.doubtful:
+        with self._state:
+            if self.doubtful:
+                return
             self.doubtful = True
             self.failed = reason
-            logger.error(
-                "log directory %s takes no more writes: %s; what was acknowledged stays readable; repair the disk, "
-                "then restart",
-                self.path,
-                reason,
-            )
+        logger.error(
+            "log directory %s takes no more writes: %s; what was acknowledged stays readable; repair the disk, "
+            "then restart",
+            self.path,
+            reason,
+        )
+
+    def try_again(self) -> bool:
+        """Use the directory again if it was full and has room now; True if so. Waits for the disk; runs in a thread."""
+        if self.failed is None or self.doubtful or not self.loaded or self.clock.monotonic() < self._retry_at:
+            return False
+        probe = f"{self.path}/{_PROBE_FILE}"
+        try:
+            fd = self.files.open(probe, create=True)
+            try:
+                self.files.append_all(fd, bytes(_PROBE))
+                self.files.sync(fd)
+            finally:
+                self.files.close(fd)
+                self.files.remove(probe)
+        except OSError as error:
+            if not isinstance(error, UnknownState) and error.errno in NO_ROOM | OUT_OF_DESCRIPTORS:
+                self._retry_at = self.clock.monotonic() + self._retry_seconds
+            else:
+                self.fail(error, "trying whether there is room")
+            return False
+        with self._state:
+            if self.doubtful:
+                return False
+            self.failed = None
+            self._retry_at = self.clock.monotonic()
+        logger.warning("log directory %s has room again, and takes writes", self.path)
+        return True
 
     def check_writable(self) -> None:
         """Raise StorageFailed when the directory has failed."""
         if self.failed is not None:
             raise StorageFailed(f"log directory {self.path} takes no more writes: {self.failed}")
 
+    def check_removable(self) -> None:
+        """Raise StorageFailed when the directory has failed, unless it is only full: then removing is what helps."""
+        if self.doubtful:
+            self.check_writable()
+
     @contextmanager
-    def writing(self, doing: str, *, undone: bool = True) -> Iterator[None]:
+    def writing(self, doing: str, *, undone: bool = True, removes: bool = False) -> Iterator[None]:
         """Do something that writes: not if the directory has failed, and if it fails, so has the directory.
 
         `undone`: whether what breaks off leaves memory and files as they were, or as if less had been asked for.
+        `removes`: whether it makes room, and so is allowed where the directory is full.
         """
-        self.check_writable()
+        if removes:
+            self.check_removable()
+        else:
+            self.check_writable()
         try:
             yield
         except OSError as error:

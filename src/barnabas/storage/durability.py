@@ -122,7 +122,7 @@ class DurableLog(LogReader):
         """
         with self._lock:
             segments = self._abandon()
-            with self._store.writing(f"renaming {self._path}"):
+            with self._store.writing(f"renaming {self._path}", removes=True):
                 self._store.files.rename(self._path, path)
             if segments is not None:
                 segments.moved(path)

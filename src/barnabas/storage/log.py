@@ -250,12 +250,12 @@ class Log(GrowingLog):
                     self._roll(segments, self.log_end_offset, now_ms)
             count = min(expired.count, len(segments.all) - 1)
             if count > 0:
-                with self._store.writing(f"removing segments of {self._path}", undone=False):
+                with self._store.writing(f"removing segments of {self._path}", removes=True):
                     bases = [segment.base_offset for segment in segments.all[:count]]
+                    self._move_start(segments.all[count].base_offset)  # first: what stays by mistake lies before it
                     segments.remove_first(count)
                     for base in bases:
                         self._snapshots.remove(base)
-                    self._move_start(segments.all[0].base_offset)
             return count
 
     def is_as_planned(self, old: Sequence[Segment], truncations: int) -> bool:

@@ -174,7 +174,7 @@ class LogManager:
             try:
                 work(store)
             except OSError as error:
-                store.fail(error, "loading")
+                store.fail(error, "loading", undone=False)
 
     def _take(self, store: LogDirectory, broker_id: int, cluster_id: str) -> None:
         store.prepare()
@@ -349,9 +349,24 @@ class LogManager:
         preferred = self._preferred.pop((topic_id, tp.partition), None)
         store = min(usable, key=lambda store: (store.path != preferred, len(store.logs)))
         self._free_name(tp, store)
-        log = Log.create(tp, store, f"{store.path}/{tp}", config, topic_id)
+        path = f"{store.path}/{tp}"
+        self._clear_away(tp, store, path, topic_id)
+        log = Log.create(tp, store, path, config, topic_id)
         self._logs[tp] = store.logs[tp] = log
         return log
+
+    def _clear_away(self, tp: TopicPartition, store: LogDirectory, path: str, topic_id: UUID) -> None:
+        """Set aside what a log of this name has left here that could not be renamed when it was to go."""
+        if not store.files.exists(path) or not any(entry.size for entry in store.files.entries(path)):
+            return
+        found = strays.topic_id_of(store.files, path)
+        if found != topic_id:
+            stray = f"{store.path}/{strays.moved_name(tp, 'stray')}"
+            with store.writing(f"renaming {path}"):
+                store.files.rename(path, stray)
+            logger.warning("%s belongs to an earlier topic of that name: it is set aside as %s", path, stray)
+            left = Stray(stray, store, tp.topic, tp.partition, found, self._default_config.file_delete_delay_ms)
+            self._strays.setdefault(left.key, []).append(left)
 
     def set_aside(self, log: Log) -> Stray | None:
         """Take a log away that is not this broker's any more, but keep its files; None if its disk does not allow it.
@@ -389,7 +404,7 @@ class LogManager:
                 return False
             path = f"{stray.store.path}/{strays.moved_name(TopicPartition(stray.topic, stray.partition), 'delete')}"
             try:
-                stray.store.check_writable()
+                stray.store.check_removable()
                 stray.store.files.rename(stray.path, path)
             except FileNotFoundError:  # an operator was faster
                 found.remove(stray)
@@ -496,11 +511,15 @@ class LogManager:
             store.write_checkpoint(name, offsets)
             self._written[store.path, name] = offsets
 
+    def try_failed_directories(self) -> list[Log]:
+        """Use directories again that were full and have room now; returns their logs. Waits for the disk."""
+        return [log for store in self._directories.values() if store.try_again() for log in list(store.logs.values())]
+
     def retention_pass(self, now_ms: int) -> int:
         """Remove the segments that retention says; returns how many. Runs in a thread."""
         removed = 0
         for log in self.logs():
-            if not log.is_failed and log.upkeep.acquire(blocking=False):
+            if not self.store_of(log).doubtful and log.upkeep.acquire(blocking=False):
                 try:
                     removed += self.remove_expired(log, now_ms)
                 finally:
@@ -526,7 +545,7 @@ class LogManager:
 
     def delete_due(self, now_ms: int) -> int:
         """Remove deleted files and partitions whose file.delete.delay.ms has passed; returns how many. In a thread."""
-        return sum(store.empty_trash(now_ms) for store in self._directories.values() if store.failed is None)
+        return sum(store.empty_trash(now_ms) for store in self._directories.values() if not store.doubtful)
 
     # Stopping
 

@@ -11,7 +11,8 @@ import pytest
 
 from barnabas.broker.handlers.produce import produce
 from barnabas.machines.controller.image import ConfigResource
-from barnabas.model.errors import ErrorCode
+from barnabas.model.clock import ManualClock
+from barnabas.model.errors import ErrorCode, StorageFailed
 from barnabas.net.reply import Parked
 from barnabas.protocol.records.batch import read_header
 from barnabas.storage.log import Log
@@ -250,6 +251,46 @@ def test_a_full_disk_takes_no_more_while_the_other_goes_on(tmp_path: Path) -> No
         assert (disks.stored(disks.bad), disks.stored(disks.good)) == ([0], [0, 3])
 
     disks.run(story)
+
+
+def test_a_disk_that_has_room_again_takes_writes_without_a_restart(tmp_path: Path) -> None:
+    disks = TwoDisks(tmp_path)
+
+    async def story() -> None:
+        replicas, clock = disks.broker.replicas, disks.broker.clock
+        assert isinstance(clock, ManualClock)
+        assert await disks.send(disks.bad) == (ErrorCode.none, 0)
+        before = replicas.find("t", disks.bad)
+        disks.disk.full = True
+        assert await disks.send(disks.bad) == REFUSED
+        clock.advance(60_000)
+        await replicas.use_what_came_back()
+        assert await disks.send(disks.bad) == REFUSED
+        disks.disk.full = False
+        clock.advance(60_000)
+        await replicas.use_what_came_back()
+        assert await disks.send(disks.bad) == (ErrorCode.none, 3)
+        after = replicas.find("t", disks.bad)
+        assert after is not before
+        assert (before.present, after.leader) == (after, before.leader)
+        assert disks.stored(disks.bad) == [0, 3]
+
+    disks.run(story, flush_messages="1")
+
+
+def test_a_log_that_could_not_be_made_is_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(broker: Broker) -> None:
+        with monkeypatch.context() as refusing:
+            refusing.setattr(
+                broker.logs.pool.files, "make_dir", lambda *_: (_ for _ in ()).throw(OSError(errno.EMFILE, "none left"))
+            )
+            with pytest.raises(StorageFailed):
+                await make_topic(broker, "t")
+        await broker.replicas.use_what_came_back()
+        await broker.replicas.settled()
+        assert broker.replicas.find("t", 0).log.log_end_offset == 0
+
+    run(tmp_path, story)
 
 
 def test_what_cannot_be_synced_is_not_acknowledged_and_the_other_disk_goes_on(tmp_path: Path) -> None:

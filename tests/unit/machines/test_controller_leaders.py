@@ -201,6 +201,19 @@ class TestFailedDisk:
         assert machine.image.offline_replicas("t", second) == ()
         assert machine.handle(LogDirFailed(1, [("t", 0)])).changes == ()
 
+    def test_it_is_back_when_its_broker_names_it_no_more(self) -> None:
+        lonely, shared = PartitionImage(0, 1, 4, (1, 2), (1,), 7), PartitionImage(1, 1, 4, (1, 2), (1, 2), 7)
+        machine = controller(lonely, shared, up=(1, 2))
+        run(machine, LogDirFailed(1, [("t", 0), ("t", 1)], is_all=True))
+        assert [each.leader for each in machine.image.topics["t"].partitions] == [NO_LEADER, 2]
+        run(machine, LogDirFailed(1, [("t", 1)], is_all=True))
+        assert machine.image.failed == {1: {("t", 1)}}
+        run(machine, LogDirFailed(1, [], is_all=True))
+        assert machine.image.failed == {}
+        found = machine.image.topics["t"].partitions
+        assert found == (PartitionImage(0, 1, 6, (1, 2), (1,), 9), PartitionImage(1, 2, 5, (1, 2), (2,), 8))
+        assert machine.handle(LogDirFailed(1, [], is_all=True)).changes == ()
+
     def test_it_is_back_when_the_broker_registers_anew(self) -> None:
         machine = controller(PartitionImage(0, 1, 4, (1, 2), (1,), 7), up=(1, 2))
         run(machine, LogDirFailed(1, [("t", 0)]))

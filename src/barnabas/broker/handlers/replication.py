@@ -13,7 +13,7 @@ name them. One version of each is served, the newest of Apache Kafka 3.9, since 
   BROKER_ID_NOT_REGISTERED, and may be sent again.
   They are answered when this broker acts by them and its logs are there.
 - ControlledShutdown, AlterPartition and FailedReplicas go to the controller: NOT_CONTROLLER if this broker is none.
-  FailedReplicas, which Kafka has not, tells of replicas whose log directory has failed.
+  FailedReplicas, which Kafka has not, names all replicas whose log directory has failed.
 - Probe, which Kafka has not: whether another broker refuses connections, as seen from here.
 """
 
@@ -122,13 +122,13 @@ async def probe(broker: Broker, request: internal.ProbeRequest, caller: Caller) 
 async def failed_replicas(
     broker: Broker, request: internal.FailedReplicasRequest, caller: Caller
 ) -> internal.FailedReplicasResponse:
-    """Lead without replicas that their broker cannot use any more."""
+    """Lead without replicas that their broker cannot use, and with those again that it names no more."""
     _check_sender(request.broker_id, caller)
     if not broker.controller.is_active:
         raise NotController("This broker is not the controller.")
     check_broker_epoch(broker.metadata.image, request.broker_id, request.broker_epoch)
     keys = [(topic.topic_name, index) for topic in request.topics for index in topic.partitions]
-    await broker.controller.decide(LogDirFailed(request.broker_id, keys))
+    await broker.controller.decide(LogDirFailed(request.broker_id, keys, is_all=True))
     return internal.FailedReplicasResponse(error_code=ErrorCode.none)
 
 

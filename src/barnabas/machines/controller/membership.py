@@ -67,17 +67,20 @@ def shut_down(decision: Decision, request: ShutDown) -> None:
 
 
 def log_dir_failed(decision: Decision, request: LogDirFailed) -> None:
-    """Lead without replicas that cannot be read any more."""
+    """Lead without replicas that cannot be used, and where nobody leads, with those that can be used again."""
     image, broker = decision.image, request.broker_id
     keys = frozenset(key for key in request.partitions if image.partition(*key) is not None)
     decision.answers[broker] = None
-    if broker not in image.brokers or keys <= image.failed.get(broker, frozenset()):
+    known = image.failed.get(broker, frozenset())
+    lost = keys if request.is_all else known | keys
+    if broker not in image.brokers or lost == known:
         return
-    failed = {**image.failed, broker: image.failed.get(broker, frozenset()) | keys}
+    others = {other: partitions for other, partitions in image.failed.items() if other != broker}
+    failed = {**others, broker: lost} if lost else others
     decision.assume_brokers(BrokersChanged(image.brokers, image.leaving, failed))
-    for topic, index in sorted(keys):
+    for topic, index in sorted(key for key in lost ^ known if image.partition(*key) is not None):
         partition = decision.find(topic, index)
-        if broker in partition.isr or partition.leader == NO_LEADER:
+        if (broker in partition.isr and (topic, index) in lost) or partition.leader == NO_LEADER:
             after = elect(partition, decision.live(topic, index))
             if after is not partition:
                 decision.put(topic, after)

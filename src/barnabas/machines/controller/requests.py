@@ -135,10 +135,12 @@ class ShutDown:
 
 @dataclass(frozen=True, slots=True)
 class LogDirFailed:
-    """A broker cannot read these replicas any more. They stay offline until it registers again."""
+    """A broker cannot use these replicas. They stay offline until it says otherwise, or registers again."""
 
     broker_id: int
     partitions: Sequence[PartitionKey]
+    is_all: bool = False
+    """Whether the broker can use all others, also those that it could not use before."""
 
 
 @dataclass(frozen=True, slots=True)
