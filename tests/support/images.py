@@ -8,6 +8,7 @@ from uuid import UUID
 
 from barnabas.broker.caller import Caller, Peer
 from barnabas.broker.context import Broker
+from barnabas.broker.long_answers import LongAnswers
 from barnabas.broker.settings import Settings
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
 from barnabas.metadata.cache import MetadataCache
@@ -70,5 +71,6 @@ def telling_broker(cluster: ClusterOf, /, properties: Mapping[str, str] | None =
     cache = MetadataCache(cluster.image())
     settings = Settings(BrokerConfig.load({"log.dirs": "/nowhere", **(properties or {})}), cache)
     given: dict[str, Any] = dict.fromkeys(Broker.__dataclass_fields__)
-    given |= {"broker_id": 1, "settings": settings, "clock": ManualClock(), "metadata": cache} | parts
+    given |= {"broker_id": 1, "settings": settings, "clock": ManualClock(), "metadata": cache}
+    given |= {"long_answers": LongAnswers()} | parts
     return Broker(**given)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from barnabas.broker.long_answers import LongAnswers
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -42,6 +44,7 @@ class Broker:
     """For everything that may wait for the disk."""
     opening: Opening
     """For batches that must be opened."""
+    long_answers: LongAnswers = field(default_factory=LongAnswers)
 
     @property
     def has_listener_for_brokers(self) -> bool:

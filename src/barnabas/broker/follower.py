@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from barnabas.broker.wakeups import Wakeups
 from barnabas.machines.divergence import cut
 from barnabas.machines.partition import check_epoch
 from barnabas.protocol.replica_fetch import Position
@@ -18,7 +19,7 @@ from barnabas.protocol.replica_fetch import Position
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from barnabas.broker.partition import Watcher
+    from barnabas.broker.wakeups import Watcher
     from barnabas.model.ids import TopicPartition
     from barnabas.protocol.replica_fetch import Fetched, Place
     from barnabas.storage.log import Log
@@ -30,6 +31,7 @@ class Follower:
     """A followed partition."""
 
     __slots__ = (
+        "_wakeups",
         "_watchers",
         "agrees",
         "caught_up",
@@ -66,6 +68,7 @@ class Follower:
         self.refusals = 0
         """How often the leader has said, without a break, that it is none."""
         self._watchers: set[Watcher] = set()
+        self._wakeups = Wakeups(self._watchers)
 
     def __repr__(self) -> str:
         return f"<Follower of {self.tp} at broker {self.leader_id}, epoch {self.leader_epoch}>"
@@ -172,5 +175,4 @@ class Follower:
 
     def wake_watchers(self) -> None:
         """Let everyone look again: there is more, or it is over."""
-        for watcher in list(self._watchers):
-            watcher.wake()
+        self._wakeups.wake()

@@ -14,7 +14,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from barnabas.broker.partition import Partition, Watcher
+    from barnabas.broker.partition import Partition
+    from barnabas.broker.wakeups import Watcher
 
 MOST_TURNS: Final = 4
 """Turns of the event loop after which there need be no lull."""

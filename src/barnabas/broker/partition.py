@@ -18,6 +18,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from barnabas.broker.wakeups import Wakeups
 from barnabas.machines.controller.image import INTERNAL_TOPICS
 from barnabas.model.errors import (
     ApiError,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
     from concurrent.futures import Future
 
+    from barnabas.broker.wakeups import Watcher
     from barnabas.machines.partition import PartitionLeader
     from barnabas.model.ids import TopicPartition
     from barnabas.protocol.records.batch import BatchHeader, HeaderFields
@@ -48,14 +50,6 @@ SYNC_AGAIN: Final = 0.5
 """Seconds after which a sync is tried again that failed for want of something other than a disk."""
 GIVEN_UP: Final = 900.0
 """Seconds after which nobody comes again with a batch whose transaction was asked about."""
-
-
-class Watcher(Protocol):
-    """Somebody who wants to know that a partition has more to read."""
-
-    def wake(self) -> None:
-        """Look again."""
-        ...
 
 
 class Waiter(NamedTuple):
@@ -129,6 +123,7 @@ class Partition:
         "_sync_waiters",
         "_syncs_again",
         "_verifying",
+        "_wakeups",
         "_watchers",
         "is_internal",
         "leader",
@@ -160,6 +155,7 @@ class Partition:
         when others ask.
         """
         self._watchers: set[Watcher] = set()
+        self._wakeups = Wakeups(self._watchers)
         self._follower_watchers: set[Watcher] = set()
         log.high_watermark = leader.high_watermark
 
@@ -416,8 +412,7 @@ class Partition:
 
     def wake_consumers(self) -> None:
         """Let consumers look again: more is committed."""
-        for watcher in list(self._watchers):
-            watcher.wake()
+        self._wakeups.wake()
 
     def wake_followers(self) -> None:
         """Let followers look again: more was appended."""

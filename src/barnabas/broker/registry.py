@@ -59,7 +59,7 @@ APIS: Final = (
     Api(ApiKey.PRODUCE, 3, 13, "produce:produce", advertised_from=0),
     Api(ApiKey.FETCH, 4, 18, "fetch:fetch"),
     Api(ApiKey.LIST_OFFSETS, 1, 11, "offsets:list_offsets"),
-    Api(ApiKey.METADATA, 0, 13, "metadata:metadata"),
+    Api(ApiKey.METADATA, 0, 13, "metadata:metadata", versioned=True),
     Api(ApiKey.LEADER_AND_ISR, 7, 7, "replication:leader_and_isr", internal=True),
     Api(ApiKey.STOP_REPLICA, 4, 4, "replication:stop_replica", internal=True),
     Api(ApiKey.UPDATE_METADATA, 8, 8, "replication:update_metadata", internal=True),

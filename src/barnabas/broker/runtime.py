@@ -1,6 +1,7 @@
 """The coordinators of an internal topic: a machine for each of its partitions that this broker leads.
 
-    leading  the partition's log is replayed in a thread into a new machine; until then LOAD_IN_PROGRESS is answered
+    leading  the partition's log is replayed in a thread into a new machine, one log after the other, because threads
+             that work on Python objects only hold each other up; until then LOAD_IN_PROGRESS is answered
     lost     whoever waits is told NOT_COORDINATOR, and the machine is dropped: the log has everything that counts
 
 How a machine is asked, and how its decisions come true, is in `shard`.
@@ -13,7 +14,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Generic
 
-from barnabas.broker import coordinator_log
+from barnabas.broker import collector, coordinator_log
 from barnabas.broker.shard import RETRY_MS, M, Shard
 from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
 from barnabas.model.ids import java_hash
@@ -62,6 +63,8 @@ class Runtime(Generic[M]):
         self._load_buffer_bytes = load_buffer_bytes
         self._shards: dict[int, Shard[M]] = {}
         self._loading: set[asyncio.Task[None]] = set()
+        self._one_load = asyncio.Lock()
+        """Held by the one that reads its log."""
         self._resigned = asyncio.Event()
         replicas.watch(topic, self._led, self._lost)
 
@@ -139,7 +142,9 @@ class Runtime(Generic[M]):
                 return coordinator_log.replay_log(log, machine, self._load_buffer_bytes, is_wanted)
 
             try:
-                count = await asyncio.get_running_loop().run_in_executor(self._executor, read)
+                async with self._one_load:
+                    with collector.loading():
+                        count = await asyncio.get_running_loop().run_in_executor(self._executor, read)
                 if is_wanted():
                     shard.begin(machine)
             except Exception as error:

@@ -134,10 +134,9 @@ def run(config: BrokerConfig) -> int:
 
 
 def _run(config: BrokerConfig) -> int:
-    import gc
     import logging
 
-    from barnabas.broker import app
+    from barnabas.broker import app, collector
     from barnabas.cli import service
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
@@ -145,8 +144,7 @@ def _run(config: BrokerConfig) -> int:
         logging.getLogger(__name__).warning("%s", warning)
 
     def on_ready(info: ReadyInfo) -> None:
-        gc.freeze()
-        gc.enable()
+        collector.take_charge()
         try:
             service.write_pid(config.log_dirs[0])
         except OSError as error:

@@ -6,7 +6,7 @@ Versions 8 to 10 can ask for the operations that the caller may do on the cluste
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.metadata.v13 import request as newest_request
 from kio.schema.metadata.v13 import response as newest_response
@@ -29,11 +29,20 @@ class MetadataRequest(newest_request.MetadataRequest):
     include_cluster_authorized_operations: bool = False
 
 
+class PackedTopics(NamedTuple):
+    """Topics as they stand in a response of one version."""
+
+    number: int
+    data: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataResponse(newest_response.MetadataResponse):
     """The newest response, and what versions 8 to 10 tell besides."""
 
     cluster_authorized_operations: i32 = field(metadata={"kafka_type": "int32"}, default=NOT_ASKED)
+    packed_topics: PackedTopics | None = None
+    """In the place of `topics`, where there are many."""
 
 
 def up(request: Any, version: int) -> MetadataRequest:

@@ -50,9 +50,12 @@ def pack(correlation_id: int, version: int, response: MetadataResponse) -> bytes
         parts.append(_text(response.cluster_id, flexible))
     if version >= CONTROLLER_RACK_INTERNAL:
         parts.append(_INT32.pack(response.controller_id))
-    parts.append(_count(len(response.topics), flexible))
-    for topic in response.topics:
-        _add_topic(parts, topic, version)
+    if response.packed_topics is None:
+        parts.append(_count(len(response.topics), flexible))
+        for topic in response.topics:
+            _add_topic(parts, topic, version)
+    else:
+        parts += (_count(response.packed_topics.number, flexible), response.packed_topics.data)
     if version in CLUSTER_OPERATIONS:
         parts.append(_INT32.pack(response.cluster_authorized_operations))
     if version >= ERROR:
@@ -61,6 +64,14 @@ def pack(correlation_id: int, version: int, response: MetadataResponse) -> bytes
     frame = bytearray().join(parts)
     _INT32.pack_into(frame, 0, len(frame) - 4)
     return bytes(frame)
+
+
+def pack_topics(response: MetadataResponse, version: int) -> bytes:
+    """The topics of a response, as they stand in that version, to which it was brought `down` before."""
+    parts: list[bytes] = []
+    for topic in response.topics:
+        _add_topic(parts, topic, version)
+    return b"".join(parts)
 
 
 def _broker(broker: MetadataResponseBroker, version: int) -> bytes:

@@ -12,8 +12,11 @@ import pytest
 from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from kio.schema.metadata.v13.request import MetadataRequestTopic
 
-from barnabas.broker.handlers.metadata import describe_topic_partitions, metadata
+from barnabas.broker.handlers import metadata as handler
+from barnabas.broker.handlers.metadata import MANY, describe_topic_partitions, metadata
 from barnabas.model.errors import ApiError, ErrorCode, InvalidReplicationFactor, NotController, TopicAlreadyExists
+from barnabas.protocol import codec
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.conversion import zero
 from barnabas.protocol.metadata import NOT_ASKED, MetadataRequest, MetadataResponse
 from tests.support.images import CALLER, ClusterOf, telling_broker, topic_id
@@ -44,7 +47,7 @@ def request(*topics: str | UUID, everything: bool = False, create: bool = False,
 
 
 def answer(broker: Broker, asked: MetadataRequest) -> MetadataResponse:
-    response = metadata(broker, asked, CALLER)
+    response = metadata(broker, asked, CALLER, 13)
     assert isinstance(response, MetadataResponse)
     return response
 
@@ -162,9 +165,49 @@ def creating(controller: Creating, properties: dict[str, str] | None = None) -> 
 
 
 def answer_after_creation(broker: Broker, asked: MetadataRequest) -> MetadataResponse:
-    response = metadata(broker, asked, CALLER)
+    response = metadata(broker, asked, CALLER, 13)
     assert not isinstance(response, MetadataResponse)
     return asyncio.run(response)
+
+
+class TestManyTopics:
+    """More topics than are told at once: the same bytes, in several turns of the event loop."""
+
+    CLUSTER = ClusterOf(leaders={f"topic-{number}": (1, 9) for number in range(MANY + 1)})
+
+    async def _in_parts(self, broker: Broker, asked: MetadataRequest, version: int) -> tuple[bytes, int]:
+        response = metadata(broker, asked, CALLER, version)
+        assert not isinstance(response, MetadataResponse)
+        task, turns = asyncio.ensure_future(response), 0
+        while not task.done():
+            turns += 1
+            await asyncio.sleep(0)
+        return codec.encode(ApiKey.METADATA, version, 7, await task), turns
+
+    @pytest.mark.parametrize("version", range(14))
+    def test_they_are_told_a_part_at_a_time(self, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        broker = telling_broker(self.CLUSTER)
+        some = request("topic-3", *(f"unknown-{number}" for number in range(MANY)))
+        for asked in (request(everything=True), some):
+            data, turns = asyncio.run(self._in_parts(broker, asked, version))
+            assert turns > 1
+            with monkeypatch.context() as patch:
+                patch.setattr(handler, "MANY", 10_000)
+                assert data == codec.encode(ApiKey.METADATA, version, 7, answer(broker, asked))
+
+    def test_what_was_told_is_kept_until_the_cluster_changes(self) -> None:
+        broker = telling_broker(self.CLUSTER)
+
+        async def story() -> None:
+            first, _ = await self._in_parts(broker, request(everything=True), 12)
+            again, turns = await self._in_parts(broker, request(everything=True), 12)
+            assert (again, turns) == (first, 1)
+            image = broker.metadata.image
+            broker.metadata.replace(replace(image, topics={"topic-0": image.topics["topic-0"], **image.topics}))
+            _, turns = await self._in_parts(broker, request(everything=True), 12)
+            assert turns > 1
+
+        asyncio.run(story())
 
 
 class TestAutoCreation:

@@ -88,7 +88,7 @@ def _refuse_metadata(broker: Broker, connection: Connection, asked: Asked, code:
 
     request = asked.request
     caller = Caller(listener=connection.listener, address=connection.address, client_id=asked.client_id)
-    response = metadata(broker, replace(request, topics=(), allow_auto_topic_creation=False), caller)
+    response = metadata(broker, replace(request, topics=(), allow_auto_topic_creation=False), caller, asked.version)
     if request.topics is None:
         every = tuple(
             MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in broker.metadata.image.topics

@@ -19,7 +19,8 @@ Not implemented: access control (everything is authorized), eligible leader repl
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from kio.schema.describe_topic_partitions.v0 import response as describing
 from kio.schema.metadata.v13.response import (
@@ -35,10 +36,11 @@ from barnabas.machines.controller.image import INTERNAL_TOPICS, NO_LEADER
 from barnabas.machines.controller.names import check_name
 from barnabas.machines.controller.requests import NewTopic
 from barnabas.model.errors import ApiError, ErrorCode, InvalidTopic, TopicAlreadyExists
-from barnabas.protocol.metadata import NOT_ASKED, MetadataRequest, MetadataResponse
+from barnabas.protocol.metadata import NOT_ASKED, MetadataRequest, MetadataResponse, down
+from barnabas.protocol.metadata_response import pack_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
@@ -51,20 +53,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+MANY: Final = 200
+"""Topics, or partitions, from which on an answer is made in parts."""
+
+
 def metadata(
-    broker: Broker, request: MetadataRequest, caller: Caller
+    broker: Broker, request: MetadataRequest, caller: Caller, version: int
 ) -> MetadataResponse | Coroutine[None, None, MetadataResponse]:
-    """Tell the cluster; a coroutine when topics must be made first."""
+    """Tell the cluster; a coroutine when topics must be made first, or when there are many."""
     image = broker.metadata.image
     if request.allow_auto_topic_creation and broker.settings.flag("auto.create.topics.enable"):
         creatable = [name for name in _names(request) if name not in image.topics and _is_creatable(name)]
         if creatable:
-            return _create_first(broker, request, caller, creatable)
-    return _answer(request, View.of(image, caller.listener), {})
+            return _create_first(broker, request, caller, version, creatable)
+    view = View.of(image, caller.listener)
+    if _is_long(request, image):
+        return _answer_in_parts(broker, request, view, {}, version)
+    return _answer(request, view, {})
 
 
 async def _create_first(
-    broker: Broker, request: MetadataRequest, caller: Caller, names: Sequence[str]
+    broker: Broker, request: MetadataRequest, caller: Caller, version: int, names: Sequence[str]
 ) -> MetadataResponse:
     failures: dict[str, ErrorCode] = {}
     try:
@@ -82,7 +91,10 @@ async def _create_first(
             logger.info(
                 "created %s with %d partitions, which %s asked for", name, len(result.partitions), caller.client_id
             )
-    return _answer(request, View.of(broker.metadata.image, caller.listener), failures)
+    view = View.of(broker.metadata.image, caller.listener)
+    if _is_long(request, view.image):
+        return await _answer_in_parts(broker, request, view, failures, version)
+    return _answer(request, view, failures)
 
 
 def _names(request: MetadataRequest) -> Iterable[str]:
@@ -101,25 +113,83 @@ def _is_creatable(name: str) -> bool:
     return name not in INTERNAL_TOPICS
 
 
-def _answer(request: MetadataRequest, view: View, failures: Mapping[str, ErrorCode]) -> MetadataResponse:
-    image = view.image
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    topics: list[MetadataResponseTopic] = []
+def _is_long(request: MetadataRequest, image: ClusterImage) -> bool:
+    """Whether many topics or partitions are asked for."""
     if request.topics is None:
-        topics += (_topic(view, topic, operations) for topic in image.topics.values())
-    elif any(topic.topic_id is not None for topic in request.topics):
-        ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id is not None)
-        topics += (
-            _no_topic(None, topic_id, ErrorCode.unknown_topic_id) for topic_id in ids if not image.topic_by_id(topic_id)
-        )
-        topics += (_topic(view, topic, operations) for topic in map(image.topic_by_id, ids) if topic is not None)
+        topics: Collection[TopicImage | None] = image.topics.values()
+    elif len(request.topics) > MANY:
+        return True
     else:
-        for name in _names(request):
-            topic = image.topics.get(name)
-            if topic is not None:
-                topics.append(_topic(view, topic, operations))
-            else:
-                topics.append(_no_topic(name, None, failures.get(name) or _why_not(name), operations))
+        topics = [
+            image.topics.get(topic.name or "") if topic.topic_id is None else image.topic_by_id(topic.topic_id)
+            for topic in request.topics
+        ]
+    return len(topics) > MANY or sum(len(topic.partitions) for topic in topics if topic is not None) > MANY
+
+
+def _answer(request: MetadataRequest, view: View, failures: Mapping[str, ErrorCode]) -> MetadataResponse:
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    topics = tuple(_told(view, found, operations) for found in _found(request, view.image, failures))
+    return replace(_without_topics(request, view), topics=topics)
+
+
+async def _answer_in_parts(
+    broker: Broker, request: MetadataRequest, view: View, failures: Mapping[str, ErrorCode], version: int
+) -> MetadataResponse:
+    """The same, made a part at a time: others are served meanwhile."""
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    answer = _without_topics(request, view)
+
+    def pack(some: Sequence[Found]) -> bytes:
+        topics = tuple(_told(view, found, operations) for found in some)
+        return pack_topics(down(replace(answer, topics=topics), version), version)
+
+    found = _found(request, view.image, failures)
+    if request.topics is None:
+        kind = version, tuple(view.endpoints), operations
+        packed = await broker.long_answers.pack_all(view.image, kind, found, pack, _partitions_of)
+    else:
+        packed = await broker.long_answers.pack(found, pack, _partitions_of)
+    return replace(answer, packed_topics=packed)
+
+
+class Missing(NamedTuple):
+    """A topic that was asked for by name or id, and is not there."""
+
+    name: str | None
+    topic_id: UUID | None
+    error: ErrorCode
+
+
+Found: TypeAlias = "TopicImage | Missing"
+
+
+def _found(request: MetadataRequest, image: ClusterImage, failures: Mapping[str, ErrorCode]) -> Sequence[Found]:
+    """What a request asks for, in the order in which it is told."""
+    if request.topics is None:
+        return list(image.topics.values())
+    if any(topic.topic_id is not None for topic in request.topics):
+        ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id is not None)
+        by_id = {topic_id: image.topic_by_id(topic_id) for topic_id in ids}
+        unknown = [Missing(None, topic_id, ErrorCode.unknown_topic_id) for topic_id in ids if by_id[topic_id] is None]
+        return [*unknown, *(topic for topic in by_id.values() if topic is not None)]
+    return [
+        image.topics.get(name) or Missing(name, None, failures.get(name) or _why_not(name)) for name in _names(request)
+    ]
+
+
+def _partitions_of(found: Found) -> int:
+    return 0 if isinstance(found, Missing) else len(found.partitions)
+
+
+def _told(view: View, found: Found, operations: int) -> MetadataResponseTopic:
+    if isinstance(found, Missing):
+        return _no_topic(found.name, found.topic_id, found.error, NOT_ASKED if found.name is None else operations)
+    return _topic(view, found, operations)
+
+
+def _without_topics(request: MetadataRequest, view: View) -> MetadataResponse:
+    image = view.image
     return MetadataResponse(
         throttle_time=NO_THROTTLE,
         brokers=tuple(
@@ -133,7 +203,7 @@ def _answer(request: MetadataRequest, view: View, failures: Mapping[str, ErrorCo
         ),
         cluster_id=image.cluster_id,
         controller_id=cast("BrokerId", image.controller_id),
-        topics=tuple(topics),
+        topics=(),
         error_code=ErrorCode.none,
         cluster_authorized_operations=(
             i32(CLUSTER_OPERATIONS) if request.include_cluster_authorized_operations else NOT_ASKED
