@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from tests.support import java
 from tests.support.clusters import PATIENT, Cluster, Node
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FETCH, METADATA, API_VERSIONS, CREATE_TOPICS, ELECT_LEADERS = 1, 3, 18, 19, 43
-ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, UPDATE_FEATURES = 45, 46, 57
+ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS, UPDATE_FEATURES, DESCRIBE_CLUSTER, UNREGISTER_BROKER = 45, 46, 57, 60, 64
 UPGRADE, DOWNGRADE = 1, 2
 
 FIVE_SECONDS = timedelta(seconds=5)
@@ -204,3 +205,32 @@ def test_brokers_have_a_listener_of_their_own(tmp_path: Path) -> None:
         asked |= {"session_epoch": -1, "topics": [{"topic": "apart", "partitions": [partition]}]}
         response = ask(cluster, FETCH, 11, asked, broker=cluster.leader("apart"))
         assert response.responses[0].partitions[0].error_code is ErrorCode.topic_authorization_failed
+
+
+def test_a_topic_can_be_made_while_one_of_its_brokers_is_away_until_that_one_is_forgotten(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 3, dict(PATIENT)) as cluster:
+        away = next(each for each in cluster.nodes if each != cluster.controller())
+        cluster.nodes[away].stop()
+        wait_until(lambda: away not in cluster.metadata().brokers, "the cluster to know that a broker went")
+        cluster.create("made-meanwhile", 3)
+        for index in range(3):
+            partition = cluster.partition("made-meanwhile", index)
+            assert set(partition.replicas) == set(cluster.nodes) and away not in partition.isrs
+        here = next(each for each in cluster.nodes if each != away)
+        fenced = ask(cluster, DESCRIBE_CLUSTER, 2, {"include_fenced_brokers": True, "endpoint_type": 1}, broker=here)
+        assert {each.broker_id for each in fenced.brokers if each.is_fenced} == {away}
+
+        cluster.start(away)
+        cluster.wait_for_isr("made-meanwhile", set(cluster.nodes), 2)
+        up = ask(cluster, UNREGISTER_BROKER, 0, {"broker_id": away}, broker=here)
+        assert up.error_code is ErrorCode.invalid_request and "stop it first" in up.error_message
+
+        cluster.nodes[away].stop()
+        wait_until(lambda: away not in cluster.metadata().brokers, "the cluster to know that a broker went")
+        words = ("unregister", "--bootstrap-server", cluster.address(here), "--id", str(away))
+        gone = java.tool("4.3.0", "cluster", *words)
+        assert f"Broker {away} is no longer registered." in gone
+        topics = [{"name": "t", "num_partitions": 1, "replication_factor": 3, "assignments": [], "configs": []}]
+        values = {"topics": topics, "timeout": FIVE_SECONDS, "validate_only": False}
+        refused = ask(cluster, CREATE_TOPICS, 7, values, broker=here)
+        assert refused.topics[0].error_code is ErrorCode.invalid_replication_factor

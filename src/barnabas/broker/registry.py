@@ -105,6 +105,7 @@ APIS: Final = (
     Api(ApiKey.UPDATE_FEATURES, 0, 2, "features:update_features", versioned=True, by_controller=True),
     Api(ApiKey.DESCRIBE_CLUSTER, 0, 2, "cluster:describe_cluster"),
     Api(ApiKey.DESCRIBE_PRODUCERS, 0, 0, "producers:describe_producers"),
+    Api(ApiKey.UNREGISTER_BROKER, 0, 0, "cluster:unregister_broker", by_controller=True),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, "transactions:describe_transactions"),
     Api(ApiKey.LIST_TRANSACTIONS, 0, 2, "transactions:list_transactions"),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, "groups:consumer_group_heartbeat", versioned=True),

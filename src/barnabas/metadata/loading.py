@@ -18,6 +18,7 @@ from barnabas.metadata.znodes import (
     ControllerNode,
     DeletionsNode,
     FeaturesNode,
+    KnownBrokersNode,
     PartitionStateNode,
     TopicNode,
     TopicsNode,
@@ -47,8 +48,19 @@ class Loaded:
 
 async def load_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
     """Everyone that is registered."""
+    return await _load_brokers(store, BrokersNode.path)
+
+
+async def load_known_brokers(store: MetadataStore) -> dict[int, BrokerImage]:
+    """Everyone that was registered once and is not forgotten; the epoch is no registration's."""
+    if await store.find(KnownBrokersNode.path) is None:
+        return {}
+    return await _load_brokers(store, KnownBrokersNode.path)
+
+
+async def _load_brokers(store: MetadataStore, folder: str) -> dict[int, BrokerImage]:
     brokers = {}
-    for node in await store.subtree(BrokersNode.path):
+    for node in await store.subtree(folder):
         broker_id = int(node.path.rpartition("/")[2])
         brokers[broker_id] = BrokerNode.decode(broker_id, node.data).image(node.czxid)
     return brokers
@@ -68,6 +80,7 @@ async def load(store: MetadataStore) -> Loaded:
         controller_id=NO_LEADER if controller is None else ControllerNode.decode(controller.data),
         controller_epoch=0 if epoch is None else ControllerEpochNode.decode(epoch.data),
         brokers=brokers,
+        known={**await load_known_brokers(store), **brokers},
         topics=kept,
         topic_names=_names(kept),
         configs=_configs(await store.subtree(ConfigsNode.path)),

@@ -15,6 +15,10 @@ limits. Where ports are mapped or addresses translated, a connection to ourselve
 whose advertised address was changed takes itself for another, and is refused until its old session has timed out. And
 a broker on another machine that gives an address like localhost cannot be found there: it counts as one that does not
 answer, and is replaced by a copy of its directory.
+
+With the registration goes a record that stays when the broker goes (`KnownBrokerNode`): partitions can be placed on a
+broker that is away. Whoever removes the registration of another broker has the record checked in the same transaction,
+so that one which was made anew a moment ago is not removed for the one before it. `forget` removes the record.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.metadata.store import BadVersion, NodeExists, NoNode
-from barnabas.metadata.znodes import BrokerNode, ControllerNode, Registration
+from barnabas.metadata.store import BadVersion, Check, Create, Delete, NodeExists, NoNode, Set
+from barnabas.metadata.znodes import BrokerNode, ControllerEpochNode, ControllerNode, KnownBrokerNode, Registration
 from barnabas.model.errors import StartupError
 
 if TYPE_CHECKING:
@@ -75,8 +79,9 @@ async def register(
     try:
         while True:
             changed.clear()
-            with contextlib.suppress(NodeExists):
-                await store.create(path, data, ephemeral=True)
+            record = await _record(store, registration.broker_id, data)
+            with contextlib.suppress(NodeExists, NoNode):
+                await store.multi([Create(path, data, ephemeral=True), Set(record.path, data)])
             node = await store.find(path)
             if node is None:
                 continue
@@ -87,9 +92,7 @@ async def register(
                 raise _duplicate(registration, node, taken + clock() - found)
             if _incarnation(registration.broker_id, node) == previous_incarnation is not None:
                 logger.info("replacing the registration that the last run of broker %d left", registration.broker_id)
-                with contextlib.suppress(NoNode, BadVersion):
-                    await store.delete(path, node.version)
-                await _vacate(store, node.owner)
+                await _remove(store, node, record)
                 continue
             if taken >= patience:
                 raise _duplicate(registration, node, taken)
@@ -102,23 +105,37 @@ async def register(
 
 
 async def remove(store: MetadataStore, broker_id: int, found: Node) -> None:
-    """Remove what a dead broker left, and its office if it held one, unless it has registered anew since `found`.
-
-    It might do so between looking and removing: then it notices, and registers once more.
-    """
+    """Remove what a dead broker left, and its office if it held one, unless it has registered anew since `found`."""
+    record = await store.find(KnownBrokerNode.path(broker_id))
     node = await store.find(BrokerNode.path(broker_id))
     if node is not None and node.czxid == found.czxid:
-        with contextlib.suppress(NoNode):
-            await store.delete(node.path)
-        await _vacate(store, node.owner)
+        await _remove(store, node, record)
+
+
+async def _record(store: MetadataStore, broker_id: int, data: bytes) -> Node:
+    """The record of a broker, made if there is none."""
+    path = KnownBrokerNode.path(broker_id)
+    while (found := await store.find(path)) is None:
+        with contextlib.suppress(NodeExists):
+            await store.create(path, data, parents=True)
+    return found
+
+
+async def _remove(store: MetadataStore, node: Node, record: Node | None) -> None:
+    """Remove a registration, if its broker has made no other since its record was read, before the registration was."""
+    unchanged = [] if record is None else [Check(record.path, record.version)]
+    with contextlib.suppress(NoNode, BadVersion):
+        await store.multi([*unchanged, Delete(node.path)])
+    await _vacate(store, node.owner)
 
 
 async def _vacate(store: MetadataStore, session: int) -> None:
     """If the dead session held the controller's office too, nobody waits for it to time out."""
+    epoch = await store.find(ControllerEpochNode.path)
     controller = await store.find(ControllerNode.path)
-    if controller is not None and controller.owner == session:
-        with contextlib.suppress(NoNode):
-            await store.delete(ControllerNode.path)
+    if epoch is not None and controller is not None and controller.owner == session:
+        with contextlib.suppress(NoNode, BadVersion):
+            await store.multi([Check(epoch.path, epoch.version), Delete(controller.path)])
 
 
 async def _is_up(registration: Registration, other: Node, answers: Callable[[Endpoint], Awaitable[bool]]) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.machines.controller.changes import (
+    BrokerForgotten,
     BrokersChanged,
     Change,
     ConfigChanged,
@@ -27,6 +28,7 @@ from barnabas.metadata.znodes import (
     DeletedTopicNode,
     DeletionNode,
     FeaturesNode,
+    KnownBrokerNode,
     PartitionNode,
     PartitionsNode,
     PartitionState,
@@ -85,6 +87,8 @@ async def operations(store: MetadataStore, changes: Iterable[Change], controller
             case FeaturesChanged(features, epoch):
                 data = FeaturesNode.encode(features)
                 found.append(Set(FeaturesNode.path, data, epoch - 1) if epoch else Create(FeaturesNode.path, data))
+            case BrokerForgotten(broker_id):
+                found += await _forget(store, broker_id)
             case BrokersChanged():
                 pass
     return found
@@ -100,6 +104,12 @@ async def deletion(store: MetadataStore, topic: str, topic_id: UUID, *, marked: 
     if await store.find(path) is not None:
         nodes.insert(0, path)
     return [*begin, *(Delete(node) for node in reversed(nodes)), Delete(mark)]
+
+
+async def _forget(store: MetadataStore, broker_id: int) -> list[Operation]:
+    """Remove the record of a broker, unless it registers meanwhile: that raises the record's version."""
+    record = await store.find(KnownBrokerNode.path(broker_id))
+    return [] if record is None else [Delete(record.path, record.version)]
 
 
 def _creation(topic: TopicImage, controller_epoch: int) -> Iterator[Operation]:

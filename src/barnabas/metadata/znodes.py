@@ -389,6 +389,24 @@ class DeletionNode:
         return f"{DeletionsNode.path}/{topic}"
 
 
+class KnownBrokersNode:
+    """The folder of records of brokers that were registered once. Kafka, which has no such folder, leaves it alone."""
+
+    path = "/barnabas/brokers"
+
+
+class KnownBrokerNode:
+    """What a broker said of itself when it registered last; it stays when the broker goes, until it is forgotten.
+
+    Its version is raised by every registration, so a write can depend on there having been none since.
+    """
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """Below the folder of records; the data is that of a registration."""
+        return f"{KnownBrokersNode.path}/{broker_id}"
+
+
 class DeletedTopicsNode:
     """The folder of records of topics that were deleted. Kafka, which has no such folder, leaves it alone."""
 
@@ -525,5 +543,6 @@ PERSISTENT_PATHS = (
     ProducerIdsNode.path,
     "/log_dir_event_notification",
     DeletedTopicsNode.path,
+    KnownBrokersNode.path,
 )
 """What Kafka's brokers expect to find, and make themselves when they start; and what only ours know."""

@@ -479,7 +479,7 @@ class UnknownControllerId(ApiError):
 
 
 class BrokerIdNotRegistered(ApiError):
-    """The message is for a registration of this broker that the metadata tree does not know, or does not know yet."""
+    """The broker, or the registration of it that a message is for, is not in the metadata tree, or not yet."""
 
     code = ErrorCode.broker_id_not_registered
 

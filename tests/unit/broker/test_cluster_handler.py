@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def describe(cluster: ClusterOf, **values: Any) -> DescribeClusterResponse:
-    return describe_cluster(telling_broker(cluster), zero(DescribeClusterRequest, **values), CALLER)
+    return asyncio.run(describe_cluster(telling_broker(cluster), zero(DescribeClusterRequest, **values), CALLER))
 
 
 def test_brokers_are_told_as_the_callers_listener_advertises_them() -> None:

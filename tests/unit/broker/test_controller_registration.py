@@ -24,9 +24,10 @@ from barnabas.protocol.internal import UpdateMetadataRequest
 from tests.support.controller_shells import cluster, expire, registration, until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from barnabas.metadata.store import Node
+    from barnabas.metadata.store import Node, Operation
 
 
 def test_a_second_broker_with_the_same_id_is_refused(tmp_path: Path) -> None:
@@ -255,13 +256,12 @@ def test_a_registration_whose_answer_got_lost_counts(tmp_path: Path, monkeypatch
             self.back = asyncio.Event()
             self.back.set()
 
-        async def create(self, path: str, data: bytes = b"", **how: bool) -> str:
-            made = await super().create(path, data, **how)
-            if path == BrokerNode.path(1) and self.breaks:
+        async def multi(self, operations: Sequence[Operation]) -> None:
+            await super().multi(operations)
+            if self.breaks and any(each.path == BrokerNode.path(1) for each in operations):
                 self.breaks = False
                 self.back.clear()
                 raise StoreUnavailable("the connection broke")
-            return made
 
         async def find(self, path: str) -> Node | None:
             await self.back.wait()

@@ -23,13 +23,16 @@ from barnabas.machines.controller.requests import (
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    ForgetBroker,
     NewPartitions,
     NewTopic,
+    Registered,
     Request,
 )
 from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.model.errors import (
     ApiError,
+    BrokerIdNotRegistered,
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -273,3 +276,51 @@ def test_deciding_changes_nothing_until_it_is_replayed() -> None:
     controller.replay(outcome.changes)
     assert before.topics == {}
     assert controller.image.topics.keys() == {"t"}
+
+
+class TestBrokersThatAreAway:
+    def away(self, up: int, away: int) -> ControllerMachine:
+        """A cluster in which the brokers with the highest ids went."""
+        cluster = machine(up + away)
+        staying = {number: cluster.image.brokers[number] for number in range(1, up + 1)}
+        run(cluster, Registered(cluster.image.brokers))
+        run(cluster, Registered(staying))
+        return cluster
+
+    def test_a_topic_may_have_replicas_on_them_and_is_in_sync_without_them(self) -> None:
+        cluster = self.away(up=2, away=1)
+        made = run(cluster, CreateTopics([NewTopic("t", 4, 3)]))["t"]
+        assert isinstance(made, TopicImage)
+        for partition in made.partitions:
+            assert sorted(partition.replicas) == [1, 2, 3] and partition.replicas[-1] == 3
+            assert sorted(partition.isr) == [1, 2]
+        assert sorted(partition.leader for partition in made.partitions) == [1, 1, 2, 2]
+
+    def test_they_are_taken_last_and_in_turn(self) -> None:
+        cluster = self.away(up=3, away=3)
+        for factor, replicas in ((3, {1, 2, 3}), (4, {1, 2, 3, 4, 5, 6})):
+            made = run(cluster, CreateTopics([NewTopic(f"t{factor}", 6, factor)]))[f"t{factor}"]
+            assert isinstance(made, TopicImage)
+            assert {each for partition in made.partitions for each in partition.replicas} == replicas
+
+    def test_they_may_be_named_beside_one_that_is_up(self) -> None:
+        cluster = self.away(up=1, away=1)
+        made = run(cluster, CreateTopics([NewTopic("t", assignments=((0, (2, 1)),))]))["t"]
+        assert isinstance(made, TopicImage)
+        assert (made.partitions[0].leader, made.partitions[0].isr) == (1, (1,))
+        refused = run(cluster, CreateTopics([NewTopic("u", assignments=((0, (2,)),))]))["u"]
+        assert isinstance(refused, InvalidReplicaAssignment) and "are fenced" in str(refused)
+        grown = run(cluster, CreatePartitions([NewPartitions("t", 2)]))["t"]
+        assert isinstance(grown, TopicImage) and grown.partitions[1].replicas == (1, 2)
+
+    def test_more_replicas_than_known_brokers_are_refused(self) -> None:
+        refused = run(self.away(up=2, away=1), CreateTopics([NewTopic("t", 1, 4)]))["t"]
+        assert isinstance(refused, InvalidReplicationFactor) and "only 3 broker(s) are registered" in str(refused)
+
+    def test_a_broker_that_is_forgotten_gets_no_replicas(self) -> None:
+        cluster = self.away(up=2, away=1)
+        assert isinstance(run(cluster, ForgetBroker(2))[2], InvalidRequest), "it is up"
+        assert isinstance(run(cluster, ForgetBroker(7))[7], BrokerIdNotRegistered)
+        assert run(cluster, ForgetBroker(3)) == {3: None}
+        assert isinstance(run(cluster, ForgetBroker(3))[3], BrokerIdNotRegistered)
+        assert isinstance(run(cluster, CreateTopics([NewTopic("t", 1, 3)]))["t"], InvalidReplicationFactor)

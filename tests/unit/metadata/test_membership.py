@@ -10,16 +10,17 @@ from uuid import UUID
 import pytest
 
 from barnabas.machines.controller.image import Endpoint
+from barnabas.metadata.election import campaign
 from barnabas.metadata.layout import lay_out
-from barnabas.metadata.membership import DuplicateBroker, register
+from barnabas.metadata.membership import DuplicateBroker, register, remove
 from barnabas.metadata.sqlite import SqliteStore
-from barnabas.metadata.znodes import BrokerNode, Registration
+from barnabas.metadata.znodes import BrokerNode, ControllerNode, KnownBrokerNode, Registration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from barnabas.metadata.store import Node, Watch
+    from barnabas.metadata.store import Node, Operation, Watch
 
 NOW = 1_700_000_000_000
 HERE, THERE = Endpoint("here", 1), Endpoint("there", 2)
@@ -94,13 +95,14 @@ async def test_patience_begins_when_another_one_is_found_and_ends_with_another_l
     patience = 0.1
 
     class Slow(Deaf):
-        async def create(self, path: str, data: bytes = b"", **how: bool) -> str:
+        async def multi(self, operations: Sequence[Operation]) -> None:
             await asyncio.sleep(2 * patience)
-            return await super().create(path, data, **how)
+            await super().multi(operations)
 
         async def find(self, path: str) -> Node | None:
             found = await super().find(path)
-            await first.close()
+            if path == BrokerNode.path(1):
+                await first.close()
             return found
 
     first, second = (await stores(tmp_path))[0], Slow(tmp_path / "metadata")
@@ -119,8 +121,8 @@ async def test_another_one_is_looked_for_long_before_the_patience_ends(
     class GoneAtTheThirdLook(Deaf):
         async def find(self, path: str) -> Node | None:
             nonlocal looks
-            looks += 1
-            if looks == 3:
+            looks += path == BrokerNode.path(1)
+            if looks == 3 and path == BrokerNode.path(1):
                 await first.close()
             return await super().find(path)
 
@@ -143,11 +145,12 @@ async def test_time_in_which_the_store_is_away_uses_up_no_patience(
     class Away(Deaf):
         async def find(self, path: str) -> Node | None:
             nonlocal looks
-            looks += 1
-            if looks == 2:
+            looks += path == BrokerNode.path(1)
+            second_look = looks == 2 and path == BrokerNode.path(1)
+            if second_look:
                 await asyncio.sleep(1.1 * patience)
             found = await super().find(path)
-            if looks == 2:
+            if second_look:
                 await first.close()
             return found
 
@@ -167,3 +170,65 @@ async def test_an_answer_at_our_own_address_says_nothing(tmp_path: Path) -> None
     assert time.monotonic() - started >= 0.1
     await first.close()
     await second.close()
+
+
+class Interrupted(SqliteStore):
+    """A store with another broker that does something right before the next transaction of this one."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def multi(self, operations: Sequence[Operation]) -> None:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            await meanwhile()
+        await super().multi(operations)
+
+
+async def test_a_registration_that_was_made_anew_is_not_removed_for_the_one_before_it(tmp_path: Path) -> None:
+    """Both have version 0; what tells them apart is the record, which each registration writes."""
+    dead, anew = await stores(tmp_path)
+    lookout = Interrupted(tmp_path / "metadata")
+    await lookout.start()
+    await register(dead, registration(HERE), NOW)
+    found = await lookout.find(BrokerNode.path(1))
+    assert found is not None
+
+    async def restart() -> None:
+        await dead.close()
+        await register(anew, registration(HERE), NOW)
+
+    lookout.meanwhile = restart
+    await remove(lookout, 1, found)
+    node = await lookout.find(BrokerNode.path(1))
+    assert node is not None and node.owner == anew.session_id
+    await remove(lookout, 1, node)
+    assert await lookout.find(BrokerNode.path(1)) is None
+    assert await lookout.find(KnownBrokerNode.path(1)) is not None, "the broker is away, and not forgotten"
+    await anew.close()
+    await lookout.close()
+
+
+async def test_an_office_that_another_broker_has_taken_is_not_vacated_for_the_dead_one(tmp_path: Path) -> None:
+    dead, other = await stores(tmp_path)
+    lookout = Interrupted(tmp_path / "metadata")
+    await lookout.start()
+    await register(dead, registration(HERE), NOW)
+    await campaign(dead, 1, NOW)
+    found = await lookout.find(BrokerNode.path(1))
+    assert found is not None
+
+    async def elected() -> None:
+        """The first transaction removes the registration; the second is the one that is looked at."""
+
+        async def taken() -> None:
+            await dead.close()
+            assert await campaign(other, 2, NOW) is not None
+
+        lookout.meanwhile = taken
+
+    lookout.meanwhile = elected
+    await remove(lookout, 1, found)
+    node = await lookout.find(ControllerNode.path)
+    assert node is not None and node.owner == other.session_id
+    await other.close()
+    await lookout.close()

@@ -42,20 +42,30 @@ class FeaturesChanged:
 
 @dataclass(frozen=True, slots=True)
 class BrokersChanged:
-    """Who is registered, who is about to stop, whose disks failed. Brokers say that themselves: nothing is stored."""
+    """Who is registered, who is about to stop, whose disks failed. Brokers say that themselves: nothing is stored.
+
+    Whoever is registered is known from then on, by a record that it has written itself.
+    """
 
     brokers: Mapping[int, BrokerImage]
     leaving: frozenset[int] = frozenset()
     failed: Mapping[int, frozenset[PartitionKey]] = field(default_factory=dict)
 
 
-Change = TopicChanged | ConfigChanged | FeaturesChanged | BrokersChanged
+@dataclass(frozen=True, slots=True)
+class BrokerForgotten:
+    """A broker that is away does not come back: nothing is placed on it any more."""
+
+    broker_id: int
+
+
+Change = TopicChanged | ConfigChanged | FeaturesChanged | BrokersChanged | BrokerForgotten
 
 
 def apply(image: ClusterImage, changes: Iterable[Change]) -> ClusterImage:
     """The image after all changes; what they do not touch is shared with the old one."""
     topics, names, configs = dict(image.topics), dict(image.topic_names), dict(image.configs)
-    brokers, leaving, failed = image.brokers, image.leaving, image.failed
+    brokers, leaving, failed, known = image.brokers, image.leaving, image.failed, image.known
     features, features_epoch = image.features, image.features_epoch
     touched: set[type] = set()
     for change in changes:
@@ -75,10 +85,14 @@ def apply(image: ClusterImage, changes: Iterable[Change]) -> ClusterImage:
             case FeaturesChanged(levels, epoch):
                 features, features_epoch = levels, epoch
             case BrokersChanged():
+                known = {**known, **brokers, **change.brokers}
                 brokers, leaving, failed = change.brokers, change.leaving, change.failed
+            case BrokerForgotten(broker_id):
+                known = {other: broker for other, broker in known.items() if other != broker_id}
     return replace(
         image,
         brokers=brokers,
+        known=known,
         leaving=leaving,
         failed=failed,
         topics=topics if TopicChanged in touched else image.topics,

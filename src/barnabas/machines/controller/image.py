@@ -114,6 +114,8 @@ class ClusterImage:
     controller_id: int = NO_LEADER
     controller_epoch: int = 0
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    known: Mapping[int, BrokerImage] = field(default_factory=dict)
+    """Brokers that were registered once and are not forgotten, those in `brokers` among them. Controllers know them."""
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topic_names: Mapping[UUID, str] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
@@ -125,6 +127,11 @@ class ClusterImage:
     """Brokers that are about to stop: they lead nothing that another one can lead. Not stored: they ask again."""
     failed: Mapping[int, frozenset[PartitionKey]] = field(default_factory=dict)
     """By broker, replicas that lie in log directories which failed. Not stored: brokers report them again."""
+
+    @property
+    def assignable(self) -> Mapping[int, BrokerImage]:
+        """Brokers that may have replicas: those that are up, and those that are away and not forgotten."""
+        return {**self.known, **self.brokers}
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of this name."""

@@ -22,7 +22,7 @@ from barnabas.machines.controller.features import new_features, update_features
 from barnabas.machines.controller.image import ClusterImage, ConfigResource, TopicImage
 from barnabas.machines.controller.in_sync import alter_isr
 from barnabas.machines.controller.leaders import elect_leaders, elect_where_allowed
-from barnabas.machines.controller.membership import log_dir_failed, registered, shut_down
+from barnabas.machines.controller.membership import forget, log_dir_failed, registered, shut_down
 from barnabas.machines.controller.names import collision_key
 from barnabas.machines.controller.reassignment import reassign
 from barnabas.machines.controller.requests import (
@@ -32,6 +32,7 @@ from barnabas.machines.controller.requests import (
     CreateTopics,
     DeleteTopics,
     ElectLeaders,
+    ForgetBroker,
     LogDirFailed,
     MoveLeader,
     NewTopic,
@@ -107,6 +108,8 @@ class ControllerMachine:
                 shut_down(decision, request)
             case LogDirFailed():
                 log_dir_failed(decision, request)
+            case ForgetBroker():
+                forget(decision, request)
             case MoveLeader():
                 self._move_leader(decision, request)
             case UpdateFeatures():
@@ -147,7 +150,7 @@ class ControllerMachine:
                 continue
             try:
                 self._check_name(topic.name, taken)
-                made = new_topic(topic, self._new_id(), self._image.brokers, self._up(), self._defaults, turn)
+                made = new_topic(topic, self._new_id(), self._image.assignable, self._up(), self._defaults, turn)
             except ApiError as error:
                 answers[topic.name] = error
                 continue
@@ -209,7 +212,7 @@ class ControllerMachine:
             try:
                 if present is None:
                     raise UnknownTopicOrPartition(f"There is no topic '{topic.name}'.")
-                extended = more_partitions(present, topic, self._image.brokers, self._up())
+                extended = more_partitions(present, topic, self._image.assignable, self._up())
             except ApiError as error:
                 answers[topic.name] = error
                 continue

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.machines.controller.changes import BrokersChanged
+from barnabas.machines.controller.changes import BrokerForgotten, BrokersChanged
 from barnabas.machines.controller.elections import elect, elect_after_restart
 from barnabas.machines.controller.image import NO_LEADER
 from barnabas.machines.controller.in_sync import check_broker_epoch
-from barnabas.model.errors import ApiError
+from barnabas.model.errors import ApiError, BrokerIdNotRegistered, InvalidRequest
 
 if TYPE_CHECKING:
     from barnabas.machines.controller.decision import Decision
-    from barnabas.machines.controller.requests import LogDirFailed, Registered, ShutDown
+    from barnabas.machines.controller.requests import ForgetBroker, LogDirFailed, Registered, ShutDown
 
 
 def registered(decision: Decision, request: Registered) -> None:
@@ -64,6 +64,20 @@ def shut_down(decision: Decision, request: ShutDown) -> None:
         if decision.settle(topic, partition, partition, live).leader == broker:
             remaining.append((topic, partition.index))
     decision.answers[broker] = tuple(remaining)
+
+
+def forget(decision: Decision, request: ForgetBroker) -> None:
+    """Place nothing on a broker any more. Replicas that it has stay assigned to it until they are moved."""
+    image, broker = decision.image, request.broker_id
+    if broker in image.brokers:
+        decision.answers[broker] = InvalidRequest(
+            f"Broker {broker} is up, and registers itself as long as it is: stop it first."
+        )
+    elif broker not in image.known:
+        decision.answers[broker] = BrokerIdNotRegistered(f"Broker ID {broker} is not currently registered.")
+    else:
+        decision.answers[broker] = None
+        decision.assume(BrokerForgotten(broker))
 
 
 def log_dir_failed(decision: Decision, request: LogDirFailed) -> None:

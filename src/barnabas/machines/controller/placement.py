@@ -6,6 +6,9 @@ one with every round, so that the followers of one leader are not always the sam
 with fewer replicas of the partition goes first.
 
 So within a topic leaders per broker differ by at most one, and a partition has replicas in as many racks as it can.
+
+Brokers that are away are taken last, when those that are up are too few: the topic has all of its replicas when they
+come back.
 """
 
 from __future__ import annotations
@@ -17,30 +20,49 @@ from typing import TYPE_CHECKING
 from barnabas.model.errors import InvalidReplicationFactor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 def place(
-    racks: Mapping[int, str | None], start: int, partitions: Iterable[int], replication_factor: int
+    racks: Mapping[int, str | None],
+    start: int,
+    partitions: Iterable[int],
+    replication_factor: int,
+    *,
+    up: Collection[int] | None = None,
 ) -> list[tuple[int, ...]]:
     """Replicas of some partitions of a topic, leader first.
 
-    `racks` names the brokers that may be used and where they stand; `start` is the place of the topic's first leader
-    (counted on beyond the ring, it gives topics with the same leader other followers). Raises InvalidReplicationFactor
-    if there are too few brokers.
+    `racks` names the brokers that may be used and where they stand, and `up` those of them that are not away; `start`
+    is the place of the topic's first leader (counted on beyond the ring, it gives topics with the same leader other
+    followers). Raises InvalidReplicationFactor if there are too few brokers.
     """
     if replication_factor > len(racks):
         raise InvalidReplicationFactor(
             f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
             f"{replication_factor} cannot be reached because only {len(racks)} broker(s) are registered."
         )
-    brokers = ring(racks)
+    away = [] if up is None else ring({broker: rack for broker, rack in racks.items() if broker not in up})
+    brokers = ring({broker: rack for broker, rack in racks.items() if broker not in away})
+    if not brokers:
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {replication_factor} time(s): All brokers are currently fenced."
+        )
     rack_of = _usable_racks(racks)
     size = len(brokers)
+    present = min(replication_factor, size)
     return [
-        _replicas(brokers, rack_of, (start + index) % size, start // size + index // size, replication_factor)
+        (
+            *_replicas(brokers, rack_of, (start + index) % size, start // size + index // size, present),
+            *_in_turn(away, start + index, replication_factor - present),
+        )
         for index in partitions
     ]
+
+
+def _in_turn(brokers: Sequence[int], start: int, count: int) -> Iterable[int]:
+    """So many brokers of a ring, from a place on."""
+    return (brokers[(start + step) % len(brokers)] for step in range(count))
 
 
 def ring(racks: Mapping[int, str | None]) -> list[int]:

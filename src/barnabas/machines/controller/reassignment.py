@@ -26,7 +26,7 @@ def reassign(decision: Decision, request: Reassign) -> None:
             if target is None:
                 wanted = cancelled(partition, unclean=live.unclean)
             else:
-                check_assignment(target, decision.image.brokers)
+                check_assignment(target, decision.image.assignable)
                 if not request.allow_replication_factor_change:
                     _check_factor(partition, target)
                 wanted = begun(partition, target)

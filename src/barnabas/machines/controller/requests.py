@@ -168,6 +168,13 @@ class UpdateFeatures:
     validate_only: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ForgetBroker:
+    """A broker that is away does not come back."""
+
+    broker_id: int
+
+
 Request = (
     CreateTopics
     | DeleteTopics
@@ -181,4 +188,5 @@ Request = (
     | LogDirFailed
     | MoveLeader
     | UpdateFeatures
+    | ForgetBroker
 )

@@ -70,24 +70,24 @@ def new_topic(
     turn: int,
 ) -> TopicImage:
     """A topic with all of its partitions; the first is led by whose turn it is, and everyone leads who is `up`."""
-    replicas = _manual(topic, brokers) if topic.assignments else _placed(topic, brokers, defaults, turn)
+    replicas = _manual(topic, brokers, up) if topic.assignments else _placed(topic, brokers, up, defaults, turn)
     return TopicImage(
         topic.name, topic_id, tuple(new_partition(index, chosen, up) for index, chosen in enumerate(replicas))
     )
 
 
 def _placed(
-    topic: NewTopic, brokers: Mapping[int, BrokerImage], defaults: TopicDefaults, turn: int
+    topic: NewTopic, brokers: Mapping[int, BrokerImage], up: Collection[int], defaults: TopicDefaults, turn: int
 ) -> list[tuple[int, ...]]:
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
         raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
     if topic.partitions < DEFAULT or topic.partitions == 0:
         raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
     factor = defaults.replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
-    return place(_racks(brokers), turn, range(requested_partitions(topic, defaults)), factor)
+    return place(_racks(brokers), turn, range(requested_partitions(topic, defaults)), factor, up=up)
 
 
-def _manual(topic: NewTopic, brokers: Mapping[int, BrokerImage]) -> list[tuple[int, ...]]:
+def _manual(topic: NewTopic, brokers: Mapping[int, BrokerImage], up: Collection[int]) -> list[tuple[int, ...]]:
     if topic.replication_factor != DEFAULT:
         raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
     if topic.partitions != DEFAULT:
@@ -98,6 +98,7 @@ def _manual(topic: NewTopic, brokers: Mapping[int, BrokerImage]) -> list[tuple[i
         if index in replicas:
             raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {index}")
         replicas[index] = check_assignment(chosen, brokers, factor)
+        _check_one_is_up(index, chosen, up)
         factor = len(chosen)
     if replicas.keys() != set(range(len(replicas))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
@@ -117,8 +118,9 @@ def more_partitions(
         )
     factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
-        first = _turn_of(topic.partitions[0].replicas[0], brokers)
-        replicas = place(_racks(brokers), first, range(present, request.count), factor)
+        racks = _racks(brokers)
+        first = _turn_of(topic.partitions[0].replicas[0], {broker: racks[broker] for broker in up})
+        replicas = place(racks, first, range(present, request.count), factor, up=up)
     else:
         added = request.count - present
         if len(request.assignments) != added:
@@ -127,13 +129,15 @@ def more_partitions(
                 "assignment(s) were specified."
             )
         replicas = [check_assignment(chosen, brokers, factor) for chosen in request.assignments]
+        for index, chosen in enumerate(replicas, present):
+            _check_one_is_up(index, chosen, up)
     new = tuple(new_partition(present + index, chosen, up) for index, chosen in enumerate(replicas))
     return replace(topic, partitions=topic.partitions + new)
 
 
-def _turn_of(leader: int, brokers: Mapping[int, BrokerImage]) -> int:
+def _turn_of(leader: int, racks: Mapping[int, str | None]) -> int:
     """From where a topic's leaders were dealt out, so that added partitions go on in turn."""
-    order = ring(_racks(brokers))
+    order = ring(racks)
     return order.index(leader) if leader in order else 0
 
 
@@ -158,6 +162,14 @@ def check_assignment(
             f"consistent with previous partitions, which have {factor} replica(s)."
         )
     return tuple(chosen)
+
+
+def _check_one_is_up(index: int, chosen: Sequence[int], up: Collection[int]) -> None:
+    if not any(broker in up for broker in chosen):
+        raise InvalidReplicaAssignment(
+            f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
+            "controlled shutdown."
+        )
 
 
 def _racks(brokers: Mapping[int, BrokerImage]) -> dict[int, str | None]:
