@@ -11,6 +11,7 @@ this broker, now or when it begins to act, is set aside; whether it may be remov
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
@@ -90,7 +91,7 @@ class ReplicaManager:
         self._making: set[asyncio.Task[None]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._unsettled: dict[tuple[str, int], UUID] = {}
-        """The partitions whose logs are being made or cut, with their topics' ids."""
+        """The partitions whose logs are being made, cut or set aside, with their topics' ids."""
         self._unmade: dict[tuple[str, int], Wanted] = {}
         """Partitions whose logs could not be made."""
         self._make_again_at = 0.0
@@ -153,7 +154,7 @@ class ReplicaManager:
         if image is None:
             return UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
         if (topic, index) in self._unsettled:
-            return NotLeaderOrFollower(f"the log of {topic}-{index} is just being made or cut: try again")
+            return NotLeaderOrFollower(f"the log of {topic}-{index} is not ready: it is made or cut; try again")
         if image.leader == self._broker_id and not self._acting:
             return NotLeaderOrFollower(f"this broker waits to be told whether it leads {topic}-{index}: try again")
         if image.leader == self._broker_id:
@@ -239,10 +240,12 @@ class ReplicaManager:
         self._making.add(task)
         task.add_done_callback(self._making.discard)
 
-    async def settled(self) -> None:
-        """Wait until the log of every partition that was announced is there, and none is being cut."""
-        while self._making:
-            await asyncio.wait(self._making)
+    async def settled(self, seconds: float | None = None) -> None:
+        """Wait, at most so long, until the log of every partition that was announced is there, and none is cut."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._making:
+                    await asyncio.wait(self._making)
 
     async def _make(self, wanted: list[Wanted]) -> None:
         """Make logs and lead them. One call at a time: a topic may be deleted and made again meanwhile."""
@@ -387,30 +390,37 @@ class ReplicaManager:
             strays = [log for log in strays if log.tp.topic in image.topics]
             if unknown and self.strays is not None:
                 self._run(self._set_deleted_aside(unknown, self.strays))
-        if strays:
-            self._run(self._set_all_aside(strays))
-        elif self.strays is not None:
+        for log in strays:
+            self._set_aside(log)
+        if self.strays is not None:
             self.strays.look()
 
     async def _set_deleted_aside(self, unknown: list[Log], strays: Strays) -> None:
         deleted = await strays.recorded_as_deleted({log.topic_id for log in unknown})
-        await self._set_all_aside([log for log in unknown if log.topic_id in deleted])
-
-    async def _set_all_aside(self, strays: list[Log]) -> None:
-        def set_aside(logs: list[Log]) -> None:
-            for log in logs:
-                self.logs.set_aside(log)
-
-        async with self._one_at_a_time:
-            strays = [log for log in strays if log.tp not in self._partitions and log.tp not in self._followers]
-            await asyncio.get_running_loop().run_in_executor(self._executor, set_aside, strays)
-        if self.strays is not None:
-            self.strays.look()
+        for log in unknown:
+            is_used = log.tp in self._partitions or log.tp in self._followers or log.tp in self._unsettled
+            if log.topic_id in deleted and not is_used:
+                self._set_aside(log)
 
     def _set_aside(self, log: Log, *, told: bool = False) -> None:
-        stray = self.logs.set_aside(log)
+        """Take a log away, in a thread; if the image gives the partition back meanwhile, so is its log.
+
+        One that is being made or cut is looked at when that is done.
+        """
+        if self._unsettled.get(log.tp) != log.topic_id:
+            self._unsettled[log.tp] = log.topic_id
+            self._run(self._move_aside(log, told))
+
+    async def _move_aside(self, log: Log, told: bool) -> None:
+        try:
+            async with self._one_at_a_time:
+                stray = await asyncio.get_running_loop().run_in_executor(self._executor, self.logs.set_aside, log)
+        finally:
+            self._is_settled(log.tp, log.topic_id)
         if self.strays is not None:
             self.strays.came(stray, told=told)
+        if self._acting and (topic := self._metadata.topic_by_id(log.topic_id)) is not None:
+            self.take_all([topic])
 
     def resign(self) -> None:
         """Lead and follow nothing until further notice; the logs stay."""

@@ -120,7 +120,7 @@ class Strays:
     async def _decide(self, strays: list[Stray]) -> None:
         replicas = [Replica(each.topic, each.partition, each.topic_id, each.path in self._told) for each in strays]
         for stray, remove in zip(strays, await removable(self._store(), self._broker_id, replicas), strict=True):
-            if remove and self._logs.delete_stray(stray):
+            if remove and await asyncio.to_thread(self._logs.delete_stray, stray):
                 logger.info("deleted the log of %s", TopicPartition(stray.topic, stray.partition))
         self._told &= {each.path for each in self._logs.strays()}
 

@@ -123,8 +123,7 @@ class LogManager:
 
     def strays(self) -> list[Stray]:
         """The logs that were set aside."""
-        with self._names_lock:
-            return [stray for found in self._strays.values() for stray in found]
+        return [stray for found in list(self._strays.values()) for stray in list(found)]
 
     @property
     def directories(self) -> tuple[Path, ...]:
@@ -371,7 +370,8 @@ class LogManager:
     def set_aside(self, log: Log) -> Stray | None:
         """Take a log away that is not this broker's any more, but keep its files; None if its disk does not allow it.
 
-        Whether they may be removed is decided later, by who has asked the metadata tree.
+        Whether they may be removed is decided later, by who has asked the metadata tree. Waits for the file system, and
+        for logs that are being made; runs in a thread.
         """
         with self._names_lock:
             return self._set_aside(log) if self._logs.get(log.tp) is log else None
@@ -397,7 +397,10 @@ class LogManager:
         return stray
 
     def delete_stray(self, stray: Stray) -> bool:
-        """Have a log that was set aside removed for good, after file.delete.delay.ms; False if it was taken back."""
+        """Have a log that was set aside removed for good, after file.delete.delay.ms; False if it was taken back.
+
+        Waits as `set_aside` does.
+        """
         with self._names_lock:
             found = self._strays.get(stray.key, [])
             if stray not in found:

@@ -213,13 +213,13 @@ class Segments:
         """Cut everything from `offset` on, which lies in one of the segments."""
         kept = segment_number(self.all, offset) + 1
         active = self.all[kept - 1]
-        self._drop(self.all[kept:])
+        self._drop(reversed(self.all[kept:]))  # so that whatever is left, if this breaks off, is of one piece
         active.truncate_to(offset)
         self._set(self.all[:kept])
 
     def start_again(self, base_offset: int, now_ms: int) -> None:
         """Drop all segments and begin a new one."""
-        self._drop(self.all)
+        self._drop(reversed(self.all))
         self._set((self._begin(base_offset, now_ms),))
 
     def remove_first(self, count: int) -> None:

@@ -41,7 +41,7 @@ def test_a_partition_is_found_by_name_and_by_id(tmp_path: Path) -> None:
 def test_a_topic_that_is_just_being_made_asks_for_patience(tmp_path: Path) -> None:
     async def story(broker: Broker) -> None:
         await broker.controller.create_topics([NewTopic("t", 50, 1)])
-        with pytest.raises(NotLeaderOrFollower, match="just being made"):
+        with pytest.raises(NotLeaderOrFollower, match="it is made or cut"):
             broker.replicas.find("t", 49)
         await broker.replicas.settled()
         assert broker.replicas.find("t", 49).log.log_end_offset == 0
@@ -260,7 +260,7 @@ def test_a_partition_whose_log_is_being_cut_is_led_when_that_is_done(
         assert broker.replicas.followed("t", 0) is None
         here = replace(elsewhere, leader=1, leader_epoch=2, partition_epoch=2)
         broker.metadata.replace(with_partition(broker.metadata.image, topic, here))
-        with pytest.raises(NotLeaderOrFollower, match="made or cut"):
+        with pytest.raises(NotLeaderOrFollower, match="it is made or cut"):
             broker.replicas.find("t", 0)
         disk.go_on()
         await broker.replicas.settled()
@@ -340,5 +340,60 @@ def test_leadership_changes_at_once_while_other_logs_are_made(tmp_path: Path, mo
         disk.go_on()
         await broker.replicas.settled()
         assert broker.replicas.find("many", 299)
+
+    run(tmp_path, story)
+
+
+def test_a_topic_is_deleted_while_other_logs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log is set aside when that can be done, and nobody else waits for it."""
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        log = broker.replicas.find("t", 0).log
+        disk, create = Disk(), Log.create
+
+        def create_late(*words: Any, **names: Any) -> Log:
+            disk.wait()
+            return create(*words, **names)
+
+        monkeypatch.setattr(Log, "create", create_late)
+        await broker.controller.create_topics([NewTopic("slow", 1, 1)])
+        await until(disk.busy.is_set)
+        await broker.controller.delete_topics(["t"])
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.replicas.find("t", 0)
+        assert broker.logs.get(TopicPartition("t", 0)) is log
+        disk.go_on()
+        await broker.replicas.settled()
+        assert broker.logs.get(TopicPartition("t", 0)) is None
+        assert broker.replicas.find("slow", 0)
+
+    run(tmp_path, story)
+
+
+def test_a_partition_that_comes_back_while_its_log_is_set_aside_has_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: Broker) -> None:
+        topic = await make_topic(broker, "t")
+        append(broker.replicas.find("t", 0), [NOW] * 3)
+        disk, set_aside = Disk(), broker.logs.set_aside
+
+        def set_aside_late(log: Log) -> object:
+            disk.wait()
+            return set_aside(log)
+
+        monkeypatch.setattr(broker.logs, "set_aside", set_aside_late)
+        image = broker.metadata.image
+        moved = replace(topic.partitions[0], replicas=(2,), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1)
+        broker.metadata.replace(with_partition(image, topic, moved))
+        await until(disk.busy.is_set)
+        here = replace(topic.partitions[0], leader_epoch=2, partition_epoch=2)
+        broker.metadata.replace(with_partition(image, topic, here))
+        with pytest.raises(NotLeaderOrFollower):
+            broker.replicas.find("t", 0)
+        disk.go_on()
+        await broker.replicas.settled()
+        assert broker.replicas.find("t", 0).log.log_end_offset == 3
 
     run(tmp_path, story)

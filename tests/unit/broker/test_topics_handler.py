@@ -216,6 +216,7 @@ class TestDeleteTopics:
                 ("b", second.topic_id, ErrorCode.none),
             ]
             assert not broker.metadata.image.topics
+            await broker.replicas.settled()
             assert broker.logs.get(TopicPartition("a", 0)) is None
 
         on_broker(tmp_path, use)

@@ -19,7 +19,7 @@ name them. One version of each is served, the newest of Apache Kafka 3.9, since 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.alter_partition.v3 import response as altered
 from kio.schema.types import BrokerId
@@ -33,6 +33,10 @@ from barnabas.machines.controller.requests import AlterIsr, IsrChange, LogDirFai
 from barnabas.model.errors import ApiError, ClusterAuthorizationFailed, ErrorCode, NotController
 from barnabas.model.ids import NO_ID
 from barnabas.protocol import internal
+
+MAKING_SECONDS: Final = 1.0
+"""How long an answer to the controller waits for logs that are made: what it tells next comes after the answer, and may
+be who leads partitions that have their logs."""
 
 if TYPE_CHECKING:
     from kio.schema.alter_partition.v3.request import AlterPartitionRequest
@@ -52,7 +56,7 @@ async def leader_and_isr(
     """Take over who leads; replicas in a log directory that has failed are answered with KAFKA_STORAGE_ERROR."""
     _check_sender(request.controller_id, caller)
     await broker.controller.news.leader_and_isr(request)
-    await broker.replicas.settled()
+    await broker.replicas.settled(MAKING_SECONDS)
     lost = [
         internal.LeaderAndIsrTopicError(
             topic_id=topic.topic_id,
@@ -90,7 +94,7 @@ async def update_metadata(
     """Take over all partitions, and who is up."""
     _check_sender(request.controller_id, caller)
     await broker.controller.update_metadata(request)
-    await broker.replicas.settled()
+    await broker.replicas.settled(MAKING_SECONDS)
     return internal.UpdateMetadataResponse(error_code=ErrorCode.none)
 
 
