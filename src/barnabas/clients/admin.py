@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.addresses import connect
+from barnabas.clients.closed import Closed, left_in_parent, watch_forks
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, open_client, properties
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, RequestRefused, error_code
 from barnabas.clients.library import load, load_kafka
@@ -131,6 +132,7 @@ class Admin:
         own = {"log_level": 0, "logger": None, "error_cb": self._logins}
         self._client = open_client(self._kafka.admin, "AdminClient", {**own, **found})
         connect(bootstrap_servers, min(timeout, CONNECT_TIMEOUT)).socket.close()
+        watch_forks(self)
 
     def __enter__(self) -> Self:
         return self
@@ -140,7 +142,11 @@ class Admin:
 
     def close(self) -> None:
         """End; closing twice does nothing."""
-        self._client = None
+        self._client = Closed("the admin client")
+
+    def forked(self) -> None:
+        """In a child of this process: the connection is the parent's."""
+        self._client = left_in_parent("the admin client", self._client)
 
     def topic_names(self) -> list[str]:
         """All topics, internal ones too, sorted."""

@@ -11,8 +11,10 @@ and nothing is committed. How often a record is processed when something fails: 
 from __future__ import annotations
 
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeAlias
 
+from barnabas.clients.closed import watch_forks
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, is_true, log, milliseconds, open_client, properties
 from barnabas.clients.errors import InvalidClientConfig, noted_in, translated
 from barnabas.clients.library import load_kafka
@@ -55,6 +57,8 @@ _RESETS: Final = {
 }
 MOST_HEARTBEAT_MS: Final = 3000
 """How often members of a group are heard by default, in milliseconds."""
+CLOSE_SECONDS: Final = 30.0
+"""How long the end of a consumer may wait for brokers, unless told otherwise."""
 LOOK_SECONDS: Final = 1.0
 """How long records are handed out before librdkafka hears of the program again, where its settings allow that."""
 NO_GROUP: Final = "barnabas-without-group"
@@ -138,8 +142,24 @@ class ConsumerBase(Generic[K, V]):
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
         )
+        watch_forks(self._reader)
         self._reads_committed = str(found.get("isolation.level", "read_committed")) == "read_committed"
-        self._begin(topics)
+        try:
+            self._begin(topics)
+        except BaseException:
+            self._reader.close(0)
+            raise
+
+    def __del__(self) -> None:
+        reader = getattr(self, "_reader", None)
+        if reader is not None and not reader.closed:
+            warnings.warn(
+                "a consumer was not closed: what is done with may not be committed, and its group waits for it until "
+                "session.timeout.ms is over: close it, or use it in a with",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
 
     def _begin(self, topics: Topics | None) -> None:
         """Subscribe to what the constructor was given."""
@@ -369,13 +389,15 @@ class Consumer(ConsumerBase[K, V]):
         """What a transaction of another client library needs to know of the group."""
         return self._reader.group_metadata()
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = CLOSE_SECONDS) -> None:
         """Leave the group and end; what was handed out and is done with is committed before, if commits are automatic.
+
+        Brokers that do not answer within `timeout` seconds (30, as in Java) are left without their answer; None waits.
 
         Records in hand do not count, those that were handed out last: only asking for the next ones says that they are
         done with, or `done()`, or `commit()`. Closing twice does nothing.
         """
-        self._reader.close()
+        self._reader.close(timeout)
 
 
 def as_offsets(

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from barnabas.clients.config import log
-from barnabas.clients.errors import ClientFailed, NotDelivered, translated
+from barnabas.clients.errors import ClientClosed, ClientFailed, NotDelivered, translated
 from barnabas.clients.records import RecordMetadata
 
 if TYPE_CHECKING:
@@ -94,6 +94,37 @@ class Settlements:
         self.condition = threading.Condition()
         self.waiters = 0
         self.failures = Failures()
+        self.orphaned = False
+        """Whether this process is a child of the one that sent the records, and will never hear of them."""
+
+    def forked(self) -> None:
+        """In a child: the condition and its waiters belong to threads that are not here."""
+        self.condition = threading.Condition()
+        self.waiters = 0
+        self.failures = Failures()
+        self.orphaned = True
+
+
+class _Telling(threading.local):
+    """Whether this thread is telling a callback what became of a record."""
+
+    depth = 0
+
+
+_telling = _Telling()
+
+
+def in_callback() -> bool:
+    """Whether this thread runs a callback of a record."""
+    return _telling.depth > 0
+
+
+def refuse_in_callback(doing: str) -> None:
+    """Raise ClientFailed where waiting would never end: callbacks run in the thread that tells of deliveries."""
+    if _telling.depth:
+        raise ClientFailed(
+            "_STATE", f"{doing}: not in a callback, which runs in the thread that would have to tell the outcome"
+        )
 
 
 class Delivery:
@@ -169,13 +200,21 @@ class Delivery:
             self._call(callback)
 
     def _call(self, callback: Callable[[Delivery], object]) -> None:
+        _telling.depth += 1
         try:
             callback(self)
         except Exception:
             log.exception("a callback of a record for topic %s failed", self.topic)
+        finally:
+            _telling.depth -= 1
 
     def _wait(self, timeout: float | None) -> None:
         shared = self._shared
+        refuse_in_callback(f"wait for a record for {self.topic}")
+        if shared.orphaned:
+            raise ClientClosed(
+                f"a record for {self.topic} was sent by the parent of this process, which alone hears of it"
+            )
         deadline = None if timeout is None else time.monotonic() + timeout
         with shared.condition:
             shared.waiters += 1

@@ -13,8 +13,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.clients.delivery import Delivery
-from barnabas.clients.errors import ClientClosed, noted_in
+from barnabas.clients.delivery import Delivery, in_callback, refuse_in_callback
+from barnabas.clients.errors import noted_in
 from barnabas.clients.pump import POLL_EVERY
 from barnabas.clients.sending import K, ProducerBase, V
 
@@ -62,8 +62,7 @@ class Producer(ProducerBase[K, V]):
 
         Raises SerializationFailed, BufferFull (see `when_full`), ClientClosed.
         """
-        if self._closed:
-            raise ClientClosed("the producer is closed")
+        client = self._client
         if not self._counted(topic):
             self._count(topic)
         delivery = Delivery(self._shared, topic, on_delivery)
@@ -71,11 +70,13 @@ class Producer(ProducerBase[K, V]):
         pump = self._pump
         pump.sends += 1
         if not pump.sends % POLL_EVERY:
-            self._client.poll(0)
+            client.poll(0)
         try:
             self._produce(arguments)
         except BufferError:
             self._when_buffer_is_full(delivery, arguments)
+        if self._closed:
+            self._await_end(client)
         return delivery
 
     def flush(self, timeout: float | None = None) -> None:
@@ -83,6 +84,7 @@ class Producer(ProducerBase[K, V]):
 
         Raises NotDelivered for those that did not and that nobody has asked about, TimeoutError if the time is over.
         """
+        refuse_in_callback("flush")
         self._check_open()
         self._wait_for_all(timeout)
         self._shared.failures.raise_any()
@@ -93,10 +95,12 @@ class Producer(ProducerBase[K, V]):
         Without a timeout that is decided by `delivery_timeout`. Raises NotDelivered like `flush`, also for what was
         given up. Closing twice does nothing.
         """
-        if self._closed:
+        refuse_in_callback("close")
+        client = self._shut()
+        if client is None:
+            self._ended.wait(timeout)  # another thread may be at it
             return
-        self._closed = True
-        self._end(timeout)
+        self._end(client, timeout)
         self._shared.failures.raise_any()
 
     @contextmanager
@@ -147,11 +151,12 @@ class Producer(ProducerBase[K, V]):
         if self._when_full == "discard":
             delivery.discard(self._discarded(delivery.topic))
             return
-        deadline = time.monotonic() + (self._max_block if self._when_full == "block" else 0)
+        patience = self._max_block if self._when_full == "block" and not in_callback() else 0
+        deadline = time.monotonic() + patience
         while True:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise self._buffer_full(delivery.topic, self._max_block if self._when_full == "block" else 0)
+                raise self._buffer_full(delivery.topic, patience)
             self._client.poll(min(left, _ROOM_SLICE))
             try:
                 self._produce(arguments)

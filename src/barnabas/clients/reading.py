@@ -17,17 +17,20 @@ All methods that ask a broker wait for it. One thread at a time.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.clients.closed import Closed
+from barnabas.clients.closed import Closed, left_in_parent
 from barnabas.clients.config import log
 from barnabas.clients.errors import DeserializationFailed, InvalidClientConfig, translated
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V
 from barnabas.clients.subscribing import SubscribingReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from barnabas.model.base_error import BarnabasError
 
@@ -137,21 +140,60 @@ class Reader(SubscribingReader[K, V]):
             ends |= self.last_offsets(came)
         return all(place in self._held or (self.position(place) or 0) >= ends[place] for place in assigned)
 
-    def close(self) -> None:
-        """Commit what is done if that is automatic, and leave the group."""
+    def close(self, timeout: float | None = None) -> None:
+        """Commit what is done if that is automatic, and leave the group; after `timeout` seconds without its answer.
+
+        librdkafka waits for brokers that are away as long as for a session of the group. It does so in a thread that
+        may be left behind; rebalance callbacks run here all the same.
+        """
         if self.closed:
             return
         self.closed = True
-        self._leave_hand()
-        client = self._client
         try:
-            client.close()
+            self._leave_hand()
+            self._close_client(timeout)
         finally:
             self._client = Closed("the consumer")
             self._put_back()
-            self._buffer.clear()
+            self._buffer = []
             self._arrived.clear()
         self._raise_failed_callback()
+
+    def forked(self) -> None:
+        """In a child of this process: the group has the parent for a member, not this one."""
+        self._client = left_in_parent("the consumer", self._client)
+        self.closed = True
+        self._put_back()
+        self._buffer = []
+
+    def _close_client(self, timeout: float | None) -> None:
+        asked = self._asked_here = SimpleQueue[Callable[[], None] | None]()
+        failed: list[BaseException] = []
+
+        def close(client: Any) -> None:
+            try:
+                client.close()
+            except BaseException as error:
+                failed.append(error)
+            asked.put(None)
+
+        Thread(target=close, args=(self._client,), name="barnabas-consumer-close", daemon=True).start()
+        deadline = None if timeout is None else monotonic() + timeout
+        try:
+            while (
+                ask := asked.get(timeout=None if deadline is None else max(0.0, deadline - monotonic()))
+            ) is not None:
+                ask()
+        except Empty:
+            log.warning(
+                "The consumer could not leave its group within %g s, and ends without its answer. What was not "
+                "committed is read again, by other members once session.timeout.ms is over",
+                timeout,
+            )
+        finally:
+            self._gone = True
+        for error in failed:
+            raise translated(error.args[0], "close") if isinstance(error, self._kafka.KafkaException) else error
 
     def _has_some(self) -> bool:
         return self.at < len(self.records) or self._start < len(self._buffer)

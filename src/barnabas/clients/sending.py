@@ -6,9 +6,13 @@ in different ways; everything else is here.
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias
 
+from barnabas.clients.closed import Closed, left_in_parent, watch_forks
 from barnabas.clients.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
     log,
@@ -20,7 +24,6 @@ from barnabas.clients.delivery import Settlements
 from barnabas.clients.errors import (
     BrokerSilent,
     BufferFull,
-    ClientClosed,
     InvalidClientConfig,
     ProducerFenced,
     SerializationFailed,
@@ -63,6 +66,8 @@ SERIALIZE: Final = (
 MAX_BLOCK: Final = 60.0
 SLICE: Final = 0.2
 """How long a call into librdkafka may keep Ctrl-C waiting, in seconds."""
+GIVE_UP_SECONDS: Final = 1.0
+"""How long it may take to hear of records that were given up."""
 COUNT_AGE: Final = 300.0
 """For how many seconds a topic's number of partitions is believed, as Kafka's metadata.max.age.ms has it."""
 
@@ -140,8 +145,13 @@ class ProducerBase(Generic[K, V]):
         self._counts: dict[str, tuple[int, float]] = {}
         self._discarding = False
         self._closed = False
-        self._pump = Pump(self._client)
+        self._shutting = threading.Lock()
+        self._ended = threading.Event()
+        self._pump = Pump(self._client, self._shared.failures)
         self._pump.start()
+        self._finalizer = weakref.finalize(self, self._pump.abandon)
+        self._finalizer.atexit = False  # the pumps see to that, also those whose producers were dropped
+        watch_forks(self)
 
     def __len__(self) -> int:
         """How many records are on their way: not yet delivered, or delivered and not yet told."""
@@ -172,7 +182,13 @@ class ProducerBase(Generic[K, V]):
             partition = -1 if self._partitioner is None else self._choose(topic, key_data)
         if headers is not None and not isinstance(headers, (list, dict)):
             headers = list(headers.items() if hasattr(headers, "items") else headers)
-        when = 0 if timestamp is None else as_milliseconds(timestamp)
+        when = 0
+        if timestamp is not None:
+            when = as_milliseconds(timestamp)
+            if when == 0:
+                raise InvalidClientConfig(
+                    f"record for {topic}: librdkafka takes the timestamp 0 for now; the first is 1"
+                )
         return (topic, data, key_data, partition, settle, None, when, headers)
 
     def _produce(self, arguments: tuple[Any, ...]) -> None:
@@ -205,7 +221,7 @@ class ProducerBase(Generic[K, V]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClientClosed("the producer is closed")
+            self._client.flush  # noqa: B018  (which says why not)
 
     def _choose(self, topic: str, key: bytes | str | None) -> int:
         """Ask the partitioner; the topic's partitions must have been counted."""
@@ -258,34 +274,63 @@ class ProducerBase(Generic[K, V]):
                 self._client.purge()
                 self._wait_for_all(1.0)
 
-    def _end(self, timeout: float | None) -> None:
-        """Wait for what is on its way, give up what is late, and stop the pump."""
+    def _shut(self) -> Any:
+        """Take no more records; gives librdkafka's producer, or None if somebody has done this before."""
+        with self._shutting:
+            if self._closed:
+                return None
+            self._closed = True
+            client, self._client = self._client, Closed("the producer")
+            self._finalizer.detach()
+            return client
+
+    def _end(self, client: Any, timeout: float | None) -> None:
+        """Wait for what is on its way, give up what is late, and stop the pump.
+
+        librdkafka's producer ends with its last reference, so a thread that is still in a call of it comes to no harm.
+        """
         try:
             if self._transactions is not None and self._transactions.open:
-                self._transactions.abort()
-            self._wait_for_all(timeout)
-        except TimeoutError:
-            self._client.purge()
-            self._wait_for_all(1.0)
+                self._transactions.abort(timeout)
+            with suppress(TimeoutError):
+                self._wait_for_all(timeout, client)
         finally:
+            self._give_up_rest(client)
+            self._ended.set()
             self._pump.stop()
-            self._let_go()
+            self._pump = Pump(self._client, self._shared.failures)
+            if self._transactions is not None:
+                self._transactions = Transactions(self._kafka, self._client)
 
-    def _let_go(self) -> None:
-        """Drop librdkafka's producer, which ends its threads and connections.
+    def _give_up_rest(self, client: Any) -> None:
+        """Tell of what has not arrived that it was given up: no future is left without an end."""
+        if len(client):
+            client.purge()
+            with suppress(TimeoutError):
+                self._wait_for_all(GIVE_UP_SECONDS, client)
 
-        It ends with its last reference, so a thread that is still in a call of it comes to no harm.
-        """
-        self._client = _Closed()
-        self._pump = Pump(self._client)
+    def _await_end(self, client: Any) -> None:
+        """A record came into the buffer while another thread closed the producer: that thread waits for it, or we."""
+        self._ended.wait()
+        self._give_up_rest(client)
+
+    def forked(self) -> None:
+        """In a child of this process: what was sent is the parent's, and nothing can be sent here."""
+        self._finalizer.detach()
+        self._shared.forked()
+        self._client = left_in_parent("the producer", self._client)
+        self._closed = True
+        self._ended.set()
         if self._transactions is not None:
             self._transactions = Transactions(self._kafka, self._client)
 
-    def _wait_for_all(self, timeout: float | None) -> None:
+    def _wait_for_all(self, timeout: float | None, client: Any = None) -> None:
+        if client is None:
+            client = self._client
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = SLICE if deadline is None else min(SLICE, max(0.0, deadline - time.monotonic()))
-            remaining = self._client.flush(left)
+            remaining = client.flush(left)
             if not remaining:
                 return
             if deadline is not None and time.monotonic() >= deadline:
@@ -305,16 +350,6 @@ class ProducerBase(Generic[K, V]):
                 'records twice: give it isolation_level="read_committed", or none'
             )
         return self._transactions
-
-
-class _Closed:
-    """What a closed producer has in place of librdkafka's."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getattr__(self, name: str) -> Any:
-        raise ClientClosed("the producer is closed")
 
 
 def _tell(error: Any) -> None:

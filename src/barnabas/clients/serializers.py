@@ -75,10 +75,14 @@ class String:
 
 
 class Json:
-    """JSON, compact and in UTF-8. `default` makes what JSON does not know into something it knows, as in `json`."""
+    """JSON, compact and in UTF-8. `default` makes what JSON does not know into something it knows, as in `json`.
+
+    NaN and infinities are refused: JSON has no such numbers, and most readers take them for an error.
+    """
 
     def __init__(self, *, default: Callable[[Any], Any] | None = None) -> None:
-        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=default).encode
+        encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=default, allow_nan=False)
+        self._encode = encoder.encode
 
     def serialize(self, value: Any) -> bytes:
         """The value as JSON."""

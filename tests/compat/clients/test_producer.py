@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -9,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import (
     ClientClosed,
     InvalidClientConfig,
+    NotDelivered,
     RequestRefused,
     SerializationFailed,
 )
@@ -144,6 +148,19 @@ def test_a_closed_producer_leaves_no_thread_and_no_connection(bootstrap: str, to
         producer.partitions(topic)
 
 
+def test_a_program_that_forgets_to_close_loses_nothing(bootstrap: str, topic: str) -> None:
+    program = (
+        f"from barnabas import Producer\nproducer = Producer({bootstrap!r})\n"
+        f"for number in range(1000): producer.send({topic!r}, str(number))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-W", "default", "-c", program], stderr=subprocess.PIPE, timeout=60, check=True
+    )
+    assert b"ResourceWarning: a producer was not closed" in told.stderr
+    with Consumer(bootstrap, topic, auto_offset_reset="earliest") as consumer:
+        assert len(list(consumer.until_end())) == 1000
+
+
 def test_a_sender_that_waits_for_room_learns_of_the_end(bootstrap: str, topic: str) -> None:
     producer = Producer(bootstrap, linger=900, delivery_timeout=1000, buffer_messages=1)
     producer.send(topic, "fills the buffer")
@@ -158,8 +175,8 @@ def test_a_sender_that_waits_for_room_learns_of_the_end(bootstrap: str, topic: s
     sender = threading.Thread(target=waits)
     sender.start()
     wait_until(lambda: producer._pump.sends == 2, "the second send")
-    producer._pump.stop()
-    producer._let_go()
+    with pytest.raises(NotDelivered):
+        producer.close(0)
     sender.join(30)
     assert len(refused) == 1
 

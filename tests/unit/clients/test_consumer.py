@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +8,7 @@ import confluent_kafka
 import pytest
 
 from barnabas.clients.consumer import Consumer
-from barnabas.clients.errors import ClientFailed, InvalidClientConfig
+from barnabas.clients.errors import ClientClosed, ClientFailed, InvalidClientConfig
 from barnabas.clients.reading import Reader
 from barnabas.clients.seeking import BEGINNING
 from barnabas.model.ids import TopicPartition
@@ -75,6 +76,54 @@ class Message:
         return SimpleNamespace(code=lambda: -191, _PARTITION_EOF=-191) if self._end else None
 
 
+class Closing:
+    """A consumer of librdkafka that takes its time to close, and first gives its partitions back."""
+
+    def __init__(self) -> None:
+        self.answered = threading.Event()
+        self.callbacks: dict[str, Any] = {}
+
+    def subscribe(self, _: list[str], **callbacks: Any) -> None:
+        self.callbacks = callbacks
+
+    def close(self) -> None:
+        self.callbacks["on_revoke"](self, [confluent_kafka.TopicPartition("t", 0)])
+        assert self.answered.wait(10)
+
+
+def closing_reader(client: Closing) -> tuple[Reader[bytes, bytes], list[tuple[threading.Thread, list[TopicPartition]]]]:
+    reader = reader_of(client, grouped=True)
+    told: list[tuple[threading.Thread, list[TopicPartition]]] = []
+    reader.subscribe(
+        "t",
+        on_assign=None,
+        on_revoke=lambda gone: told.append((threading.current_thread(), gone)),
+        on_lost=None,
+        start=None,
+    )
+    return reader, told
+
+
+def test_the_end_waits_no_longer_than_it_is_told_to(caplog: pytest.LogCaptureFixture) -> None:
+    client = Closing()
+    reader, told = closing_reader(client)
+    reader.close(0.05)
+    assert told == [(threading.current_thread(), [TopicPartition("t", 0)])]
+    assert "could not leave its group within 0.05 s" in caplog.text
+    with pytest.raises(ClientClosed, match="the consumer is closed"):
+        reader.assignment()
+    client.answered.set()
+
+
+def test_the_end_waits_for_the_answer(caplog: pytest.LogCaptureFixture) -> None:
+    client = Closing()
+    client.answered.set()
+    reader, told = closing_reader(client)
+    reader.close(10)
+    assert [gone for _, gone in told] == [[TopicPartition("t", 0)]]
+    assert caplog.text == ""
+
+
 class Client:
     """A consumer of librdkafka that was moved, and hands out what a test says, a list at a time."""
 
@@ -92,15 +141,15 @@ class Client:
         return self.found.pop(0)
 
 
-def moved_reader(client: Client) -> Reader[bytes, bytes]:
-    """One that was moved to 42 in partition 0."""
+def reader_of(client: Any, *, grouped: bool = False) -> Reader[bytes, bytes]:
+    """An engine with this in place of librdkafka."""
     kafka = SimpleNamespace(
         TopicPartition=confluent_kafka.TopicPartition, KafkaException=confluent_kafka.KafkaException
     )
-    reader = Reader[bytes, bytes](
+    return Reader[bytes, bytes](
         kafka,
         client,
-        grouped=False,
+        grouped=grouped,
         incremental=False,
         auto_commit=False,
         reset=BEGINNING,
@@ -109,6 +158,11 @@ def moved_reader(client: Client) -> Reader[bytes, bytes]:
         key_deserializer=None,
         value_deserializer=None,
     )
+
+
+def moved_reader(client: Client) -> Reader[bytes, bytes]:
+    """One that was moved to 42 in partition 0."""
+    reader = reader_of(client)
     reader._chosen = True
     reader.seek(TopicPartition("t", 0), 42)
     return reader

@@ -1,15 +1,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.clients.aio import AsyncConsumer, AsyncProducer
 from barnabas.clients.consumer import Consumer
-from barnabas.clients.errors import BufferFull, InvalidClientConfig, NotDelivered, SerializationFailed
+from barnabas.clients.errors import (
+    BrokerSilent,
+    BufferFull,
+    ClientClosed,
+    ClientFailed,
+    InvalidClientConfig,
+    NotDelivered,
+    SerializationFailed,
+)
 from barnabas.clients.producer import Producer
 from tests.support.processes import free_port
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,3 +160,159 @@ def test_what_librdkafka_refuses_is_one_line() -> None:
         Producer("127.0.0.1:1", linger=-1)
     assert "is outside allowed range" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_who_sends_after_the_end_is_told_so() -> None:
+    producer = Producer(f"127.0.0.1:{free_port()}", log_level=0)
+    producer.close()
+    producer.close()
+    for call in (lambda: producer.send("t", "x"), producer.flush, lambda: producer.partitions("t")):
+        with pytest.raises(ClientClosed, match="the producer is closed"):
+            call()
+
+
+def test_a_record_that_comes_while_the_producer_is_closed_is_told_of_or_refused() -> None:
+    """Whatever the threads do: no future is left without an end."""
+    sent: list[Delivery] = []
+    refused: list[ClientClosed] = []
+    senders = 8
+    for _ in range(5):
+        producer = Producer(f"127.0.0.1:{free_port()}", value_serializer=slowly, log_level=0)
+        begun = threading.Barrier(senders + 1)
+
+        def send(producer: Producer[Any, Any] = producer, begun: threading.Barrier = begun) -> None:
+            begun.wait(10)
+            for _ in range(100):
+                try:
+                    sent.append(producer.send("t", "x"))
+                except ClientClosed as error:
+                    refused.append(error)
+                    return
+
+        threads = [threading.Thread(target=send) for _ in range(senders)]
+        for thread in threads:
+            thread.start()
+        begun.wait(10)
+        try:
+            producer.close(0)
+        except NotDelivered as told:
+            assert told.count
+        for thread in threads:
+            thread.join(10)
+            assert not thread.is_alive()
+    assert all(delivery.done() for delivery in sent)
+    assert len(refused) == 5 * senders
+
+
+def slowly(value: str) -> str:
+    time.sleep(0.0001)
+    return value
+
+
+def test_a_second_close_waits_for_the_first() -> None:
+    producer = Producer(f"127.0.0.1:{free_port()}", delivery_timeout=0.3, linger=0, log_level=0)
+    sent = producer.send("t", "x", on_delivery=lambda _: None)
+    first = threading.Thread(target=producer.close)
+    first.start()
+    producer.close()
+    assert sent.done()
+    first.join(10)
+
+
+def test_callbacks_may_not_wait(unreachable: Producer) -> None:
+    refused: list[str] = []
+
+    def wait(delivery: Delivery) -> None:
+        for call in (other.result, unreachable.flush, unreachable.close):
+            try:
+                call()
+            except ClientFailed as error:
+                refused.append(str(error))
+
+    unreachable.send("t", "x", on_delivery=wait)
+    other = unreachable.send("t", "x")
+    unreachable._client.purge()
+    wait_until(lambda: len(refused) == 3, "the callback")
+    assert [text.partition(": not in a callback")[0] for text in refused] == [
+        "wait for a record for t",
+        "flush",
+        "close",
+    ]
+    assert other.exception(10) is not None
+
+
+def test_a_callback_that_ends_the_program_leaves_the_others_alone(unreachable: Producer) -> None:
+    unreachable.send("t", "x", on_delivery=lambda _: sys.exit(1))
+    told = unreachable.send("t", "x", on_delivery=lambda _: None)
+    unreachable._client.purge()
+    wait_until(told.done, "the other record")
+    assert unreachable._pump.is_alive()
+
+
+def test_an_error_of_the_block_is_not_replaced_by_one_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer(f"127.0.0.1:{free_port()}", log_level=0)
+
+    def fails(*_: object) -> None:
+        raise BrokerSilent("abort the transaction: no broker answered in time")
+
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError) as caught, producer:
+        patched.setattr(producer, "_wait_for_all", fails)
+        raise ZeroDivisionError
+    assert caught.value.__notes__ == ["abort the transaction: no broker answered in time"]
+
+
+def test_the_first_millisecond_is_refused(unreachable: Producer) -> None:
+    for first in (0, datetime(1970, 1, 1, tzinfo=UTC)):
+        with pytest.raises(InvalidClientConfig, match="takes the timestamp 0 for now"):
+            unreachable.send("t", "x", timestamp=first)
+
+
+def test_a_producer_that_was_dropped_ends_by_itself_with_a_warning() -> None:
+    producer = Producer(f"127.0.0.1:{free_port()}", delivery_timeout=0.1, linger=0, log_level=0)
+    delivery = producer.send("t", "x")
+    pump = producer._pump
+    with pytest.warns(ResourceWarning, match="a producer was not closed"):
+        del producer
+    pump.join(10)
+    assert not pump.is_alive()
+    assert delivery.done()
+
+
+def test_a_program_that_ends_without_closing_says_what_did_not_arrive() -> None:
+    program = (
+        "from barnabas import Producer; from barnabas.clients import pump; pump.EXIT_SECONDS = 0.2; "
+        f"p = Producer('127.0.0.1:{free_port()}', log_level=0); p.send('t', 'x'); p.send('t', 'y')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "default", "-c", program], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert "ResourceWarning: a producer was not closed" in ended.stderr
+    assert "2 records were not delivered: the program ended without closing their producer" in ended.stderr
+
+
+def test_a_child_is_told_that_clients_do_not_come_along(unreachable: Producer) -> None:
+    unfinished = unreachable.send("t", "x")
+    consumer = Consumer("127.0.0.1:1", group_id="g", log_level=0)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        told = []
+        for call in (lambda: unreachable.send("t", "y"), unfinished.result, consumer.assignment):
+            try:
+                call()
+            except ClientClosed as error:
+                told.append(str(error))
+        unreachable.close()
+        consumer.close()
+        os.write(write, "\n".join(told).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        told = pipe.read().splitlines()
+    assert os.waitpid(child, 0)[1] == 0
+    assert told == [
+        "the producer was opened by the parent of this process, and its threads are there: open another one here",
+        "a record for t was sent by the parent of this process, which alone hears of it",
+        "the consumer was opened by the parent of this process, and its threads are there: open another one here",
+    ]
+    consumer.close()

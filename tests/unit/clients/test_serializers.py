@@ -51,6 +51,12 @@ def test_values_survive_the_way_there_and_back(serde: Serde[Any], value: object,
     assert serde.deserialize(data) == value
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_json_has_no_such_numbers(number: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        JSON.serialize({"a": number})
+
+
 def test_json_can_be_taught_more() -> None:
     assert Json(default=str).serialize({"day": date(2026, 1, 2)}) == b'{"day":"2026-01-02"}'
 

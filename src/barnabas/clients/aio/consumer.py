@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from barnabas.clients.aio.threads import to_the_end
-from barnabas.clients.consumer import ConsumerBase, as_offsets, to_commit
+from barnabas.clients.consumer import CLOSE_SECONDS, ConsumerBase, as_offsets, to_commit
 from barnabas.clients.errors import noted_in
 from barnabas.clients.reading import SLICE
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
@@ -227,15 +227,17 @@ class AsyncConsumer(ConsumerBase[K, V]):
         """What a transaction of another client library needs to know of the group."""
         return await self._run(self._reader.group_metadata)
 
-    async def close(self) -> None:
+    async def close(self, timeout: float | None = CLOSE_SECONDS) -> None:  # noqa: ASYNC109  (as in `Consumer`)
         """Leave the group and end; what was handed out and is done with is committed before, if commits are automatic.
+
+        Brokers that do not answer within `timeout` seconds (30, as in Java) are left without their answer; None waits.
 
         Records in hand do not count, those that were handed out last: only asking for the next ones says that they are
         done with, or `done()`, or `commit()`. Closing twice does nothing.
         """
         if self._reader.closed:
             return
-        await self._run(self._reader.close)
+        await self._run(self._reader.close, timeout)
         if self._thread is not None:
             self._thread.shutdown(wait=False)
 

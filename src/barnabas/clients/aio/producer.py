@@ -162,10 +162,11 @@ class AsyncProducer(ProducerBase[K, V]):
         Without a timeout that is decided by `delivery_timeout`. Raises NotDelivered like `flush`, also for what was
         given up. Closing twice does nothing.
         """
-        if self._closed:
+        client = self._shut()
+        if client is None:
+            await asyncio.to_thread(self._ended.wait, timeout)  # another task may be at it
             return
-        self._closed = True
-        await asyncio.to_thread(self._end, timeout)
+        await in_thread(self._end, client, timeout)
         await asyncio.sleep(0)
         self._shared.failures.raise_any()
 
