@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.broker.caller import Caller
 from barnabas.broker.handlers import api_versions
 from barnabas.broker.registry import BY_KEY, RAW
-from barnabas.model.errors import ApiError, BarnabasError, ErrorCode, InvalidFrame
+from barnabas.model.errors import ApiError, BarnabasError, ErrorCode, InvalidFrame, shortened
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import codec, framing
 from barnabas.protocol.apis import ApiKey
@@ -227,7 +227,7 @@ def _failed(api: Api, version: int, correlation_id: int, error: Exception) -> An
     else:
         code = ErrorCode.unknown_server_error
         logger.error("%s v%d failed", api.key.name, version, exc_info=error)
-    response = codec.error_response(api.key, api.newest, code, str(error))
+    response = codec.error_response(api.key, api.newest, code, shortened(str(error)))
     if response is None:
         return HANG_UP
     return codec.encode(api.key, version, correlation_id, response)

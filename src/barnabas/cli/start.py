@@ -136,10 +136,10 @@ def run(config: BrokerConfig) -> int:
 def _run(config: BrokerConfig) -> int:
     import logging
 
-    from barnabas.broker import app, collector
+    from barnabas.broker import app, collector, log_lines
     from barnabas.cli import service
 
-    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT, stream=sys.stderr)
+    log_lines.write_to_stderr(LOG_FORMAT)
     for warning in config.warnings:
         logging.getLogger(__name__).warning("%s", warning)
 

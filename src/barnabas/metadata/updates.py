@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.machines.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from barnabas.model.errors import InvalidRequest
 from barnabas.model.ids import NO_ID
 from barnabas.protocol.internal import FULL
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 DELETED: Final = -2
 """As a leader: the topic is being deleted."""
+MOST_PARTITIONS: Final = 1 << 20
+"""Of a topic; more are a mistake, and would take the memory of all up to the last."""
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -88,6 +91,8 @@ def _merged(known: TopicImage | None, name: str, topic_id: UUID, partitions: Ite
         before = merged.get(partition.index)
         if before is None or _age(partition) > _age(before):
             merged[partition.index] = partition
+    if max(merged, default=0) > MOST_PARTITIONS or min(merged, default=0) < 0:
+        raise InvalidRequest(f"{name} cannot have partitions {min(merged)} to {max(merged)}")
     ordered = [merged.get(index) for index in range(max(merged, default=-1) + 1)]
     complete = tuple(
         partition if partition is not None else PartitionImage(index, -1, -1, (), (), -1)
@@ -128,7 +133,7 @@ def _from_leadership(state: LeaderAndIsrPartitionState) -> PartitionImage:
 
 def _broker(broker: Any, known: BrokerImage | None) -> BrokerImage:
     endpoints = {
-        each.listener: Endpoint(each.host, each.port, SECURITY_PROTOCOLS[each.security_protocol])
+        each.listener: Endpoint(each.host, each.port, _security_protocol(each.security_protocol))
         for each in broker.endpoints
     }
     if known is not None and dict(known.endpoints) == endpoints and known.rack == broker.rack:
@@ -140,6 +145,12 @@ def _broker(broker: Any, known: BrokerImage | None) -> BrokerImage:
         rack=broker.rack,
         features={} if known is None else known.features,
     )
+
+
+def _security_protocol(number: int) -> str:
+    if not 0 <= number < len(SECURITY_PROTOCOLS):
+        raise InvalidRequest(f"there is no security protocol {number}")
+    return SECURITY_PROTOCOLS[number]
 
 
 def _with_topics(image: ClusterImage, topics: Mapping[str, TopicImage]) -> ClusterImage:

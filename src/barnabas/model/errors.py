@@ -12,7 +12,7 @@ An error is raised where it is found. Its message says what happened, to what, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -20,6 +20,9 @@ from barnabas.model.base_error import BarnabasError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+LONGEST_MESSAGE: Final = 2000
+"""Characters of a message that clients are told."""
 
 __all__ = ["ApiError", "BarnabasError", "ConfigError", "ErrorCode", "InvalidFrame", "StartupError"]
 
@@ -40,6 +43,14 @@ class ApiError(BarnabasError):
     """A failure that Kafka has a code for. The message reaches clients that can show one."""
 
     code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
+
+
+def shortened(message: str) -> str:
+    """A message that fits into a response, where a string has 32,767 bytes, whatever a client's names in it are."""
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}..."
 
 
 class OffsetOutOfRange(ApiError):

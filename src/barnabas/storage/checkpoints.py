@@ -35,6 +35,7 @@ CLEANED: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
+_META_KEYS: Final = frozenset({"version", "broker.id", "node.id", "cluster.id", "directory.id"})
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOCK: Final = ".lock"
 
@@ -108,7 +109,7 @@ def read_topic_id(files: FileSystem, directory: str) -> UUID:
     """The topic id of a partition's directory; NO_ID when there is none."""
     path = f"{directory}/{PARTITION_METADATA}"
     try:
-        text = files.read_file(path).decode()
+        text = files.read_file(path).decode(errors="replace")
     except FileNotFoundError:
         return NO_ID
     try:
@@ -162,10 +163,10 @@ class MetaProperties:
 
 
 def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | None:
-    """Read meta.properties; None when there is none."""
+    """Read meta.properties; None when there is none. Raises DamagedCheckpoint."""
     path = f"{directory}/{META_PROPERTIES}"
     try:
-        text = files.read_file(path).decode()
+        text = files.read_file(path).decode(errors="replace")
     except FileNotFoundError:
         return None
     fields = {}
@@ -173,6 +174,8 @@ def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | 
         if line.strip() and not line.startswith(("#", "!")):
             key, _, value = line.partition("=")
             fields[key.strip()] = value.strip().replace("\\=", "=").replace("\\:", ":")
+    if fields and fields.keys().isdisjoint(_META_KEYS):
+        raise _damaged(path, "it has none of the keys that say whose directory this is")
     try:
         version = int(fields.get("version", "0"))
         broker_id = fields.get("broker.id" if version == 0 else "node.id")
@@ -183,7 +186,13 @@ def read_meta_properties(files: FileSystem, directory: str) -> MetaProperties | 
             directory_id=fields.get("directory.id"),
         )
     except ValueError:
-        raise DamagedCheckpoint(f"{path}: version and broker id are not numbers") from None
+        raise _damaged(path, "version and broker id are not numbers") from None
+
+
+def _damaged(path: str, why: str) -> DamagedCheckpoint:
+    return DamagedCheckpoint(
+        f"{path} is damaged: {why}. Correct it, or remove it if log.dirs is right: it is then written anew"
+    )
 
 
 def write_meta_properties(files: FileSystem, directory: str, properties: MetaProperties) -> None:

@@ -22,7 +22,7 @@ from barnabas.model.errors import BarnabasError, LogDirNotFound, NotLeaderOrFoll
 from barnabas.model.ids import NO_ID, TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.storage import checkpoints, strays
-from barnabas.storage.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS
+from barnabas.storage.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, DamagedCheckpoint
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
@@ -143,7 +143,10 @@ class LogManager:
     def stored_cluster_id(self) -> str | None:
         """The cluster id in meta.properties, of the first directory that has one."""
         for path in self._directories:
-            properties = checkpoints.read_meta_properties(self.pool.files, path)
+            try:
+                properties = checkpoints.read_meta_properties(self.pool.files, path)
+            except DamagedCheckpoint as error:
+                raise StartupError(str(error)) from None
             if properties is not None and properties.cluster_id is not None:
                 return properties.cluster_id
         return None

@@ -160,6 +160,17 @@ async def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, v
             assert transactor.offset() == (offset if commit else None)
 
 
+async def test_offsets_cannot_be_added_while_the_topic_of_groups_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with transacting(tmp_path) as transactor:
+        await transactor.init()
+        request = zero(AddOffsetsToTxnRequest, transactional_id=ID, group_id="g")
+        monkeypatch.setattr(transactor.broker.groups.runtime, "partition_for", lambda group_id: None)
+        added = await handlers.add_offsets_to_txn(transactor.broker, request, CALLER, 3)
+        assert added.error_code is ErrorCode.coordinator_not_available
+
+
 async def test_transactions_are_listed_and_described(tmp_path: Path) -> None:
     async with transacting(tmp_path) as transactor:
         await transactor.begin()

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
+from kio.static.primitive import i16, i32
+
 from barnabas.machines.controller.image import PartitionImage, TopicImage
 from barnabas.metadata.announcements import announcements
+from barnabas.metadata.updates import updated
+from barnabas.model.errors import InvalidRequest
 from barnabas.protocol.internal import FULL, StopReplicaRequest, UpdateMetadataRequest
 from tests.support.announced import BROKER, OTHER, image, told
 
@@ -68,3 +73,23 @@ def test_a_disk_that_takes_a_replica_in_sync_and_one_that_was_not_leaves_no_lead
 def test_messages_name_the_registration_that_they_are_for() -> None:
     for message in announcements(None, image({}, BROKER), BROKER):
         assert message.broker_epoch == BROKER.epoch
+
+
+def test_a_message_that_no_controller_sends_is_refused() -> None:
+    known = image({}, BROKER)
+    topic = TopicImage("a", UUID(int=1), (PartitionImage(0, 1, 4, (1,), (1,), 6),))
+    message = next(
+        each
+        for each in announcements(None, image({"a": topic}, BROKER), BROKER)
+        if isinstance(each, UpdateMetadataRequest)
+    )
+    (broker,), (state,) = message.live_brokers, message.topic_states
+    (partition,), (endpoint,) = state.partition_states, broker.endpoints
+    for index in (-1, 2**31 - 1):
+        wrong = replace(state, partition_states=(replace(partition, partition_index=i32(index)),))
+        with pytest.raises(InvalidRequest):
+            updated(known, replace(message, topic_states=(wrong,)))
+    for protocol in (-1, 4):
+        listens = replace(broker, endpoints=(replace(endpoint, security_protocol=i16(protocol)),))
+        with pytest.raises(InvalidRequest):
+            updated(known, replace(message, live_brokers=(listens,)))

@@ -94,3 +94,16 @@ def test_meta_properties_of_kafka_are_read(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=x\n")
     with pytest.raises(DamagedCheckpoint):
         checkpoints.read_meta_properties(FILES, str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"\x00\xff\xfe garbage", b"what is this?\nand=that", b"version=1\nnode.id=\xff"])
+def test_garbage_in_the_place_of_meta_properties_is_refused_in_words(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "meta.properties").write_bytes(content)
+    with pytest.raises(checkpoints.DamagedCheckpoint, match=r"is damaged: .*Correct it, or remove it"):
+        checkpoints.read_meta_properties(FILES, str(tmp_path))
+
+
+def test_garbage_in_the_place_of_a_topic_id_is_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "partition.metadata").write_bytes(b"\xff\xfe")
+    with pytest.raises(checkpoints.DamagedCheckpoint, match="does not name a topic id"):
+        checkpoints.read_topic_id(FILES, str(tmp_path))

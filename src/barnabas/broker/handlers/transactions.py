@@ -153,7 +153,8 @@ async def add_offsets_to_txn(
     except ApiError:
         return answer(ErrorCode.coordinator_not_available)
     number = broker.groups.runtime.partition_for(request.group_id)
-    assert number is not None, "the topic was made"
+    if number is None:  # it was made, and is deleted again
+        return answer(ErrorCode.coordinator_not_available)
     partitions = (TopicPartition(CONSUMER_OFFSETS, number),)
     return answer(
         await _awaited(
