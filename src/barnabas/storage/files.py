@@ -17,6 +17,9 @@ given back twice breaks this for whoever still holds one: the process ends at on
 next may land in another partition's file. A kill at any moment loses nothing that was acknowledged.
 
 Descriptors that run out are closed first where nobody uses them, whatever is to be opened; only then is it an error.
+
+The event loop takes the pool's lock all the time, so nothing is opened or renamed under it: on a disk that hangs,
+whoever opens a file waits, and nobody else.
 """
 
 from __future__ import annotations
@@ -353,7 +356,8 @@ class FilePool:
         self.files = files
         self._limit = max(limit, 8)
         self._max_pins = int(self._limit * _PINS_SHARE)
-        self._lock = threading.RLock()  # what is opened under it may need a descriptor that the pool can spare
+        self._lock = threading.RLock()
+        self._renaming = threading.Lock()
         self._idle: OrderedDict[FileHandle, None] = OrderedDict()
         self._open = 0
         self._pins: OrderedDict[FileHandle, None] = OrderedDict()
@@ -370,26 +374,38 @@ class FilePool:
 
     def acquire(self, handle: FileHandle) -> int:
         """See FileHandle.acquire."""
-        with self._lock:
-            if handle.fd < 0:
-                self._open_file(handle)
-            elif not handle._leases and not handle.pinned:
-                del self._idle[handle]
-            handle._leases += 1
-            return handle.fd
+        while True:
+            with self._lock:
+                if handle.fd >= 0:
+                    if not handle._leases and not handle.pinned:
+                        del self._idle[handle]
+                    handle._leases += 1
+                    return handle.fd
+                self._make_room()
+                path = handle.path
+            fd = self._open_file(handle, path)
+            with self._lock:
+                if handle.fd < 0 and handle.path == path and fd >= 0:
+                    handle.fd = fd
+                    handle._closing = False
+                    handle._leases += 1
+                    self._open += 1
+                    return fd
+            if fd >= 0:  # somebody else was faster, or the file has another name by now
+                self.files.close(fd)
 
     def lease(self, handle: FileHandle) -> bool:
         """See FileHandle.lease."""
         with self._lock:
             if handle.fd < 0 and self._open - len(self._idle) >= _MOST_HELD * self._limit:
                 return False
-            try:
-                self.acquire(handle)
-            except OSError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS:
-                    raise
-                return False
-            return True
+        try:
+            self.acquire(handle)
+        except OSError as error:
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                raise
+            return False
+        return True
 
     def release(self, handle: FileHandle) -> None:
         """See FileHandle.release."""
@@ -401,17 +417,15 @@ class FilePool:
 
     def pin(self, handle: FileHandle) -> int:
         """See FileHandle.pin."""
+        fd = self.acquire(handle)
         with self._lock:
             if not handle.pinned:
                 if len(self._pins) >= self._max_pins:
                     self._take_pins(1)
-                if handle.fd < 0:
-                    self._open_file(handle)
-                elif not handle._leases:
-                    del self._idle[handle]
                 handle.pinned = True
                 self._pins[handle] = None
-            return handle.fd
+            handle._leases -= 1
+            return fd
 
     def unpin(self, handle: FileHandle) -> None:
         """See FileHandle.unpin."""
@@ -423,7 +437,7 @@ class FilePool:
 
     def rename(self, handle: FileHandle, path: str) -> None:
         """Rename the file; whoever opens the handle finds it, before and after."""
-        with self._lock:
+        with self._renaming:
             self.files.rename(handle.path, path)
             handle.path = path
 
@@ -454,12 +468,19 @@ class FilePool:
             self._close_idle()
             return found
 
-    def _open_file(self, handle: FileHandle) -> None:
+    def _make_room(self) -> None:
         while self._open >= self._limit and self._idle:
             self._close(self._idle.popitem(last=False)[0])
-        handle.fd = self.files.open(handle.path)
-        handle._closing = False
-        self._open += 1
+
+    def _open_file(self, handle: FileHandle, path: str) -> int:
+        """Open the file by its name of a moment ago; -1 if it was renamed since."""
+        try:
+            return self.files.open(path)
+        except FileNotFoundError:
+            with self._renaming:  # until it has its new name here, too
+                if handle.path == path:
+                    raise
+            return -1
 
     def _rest(self, handle: FileHandle) -> None:
         """A lease or pin is gone: if it was the last, the descriptor may be closed."""

@@ -104,12 +104,13 @@ class Log(GrowingLog):
             raise InconsistentTopicId(f"{self._path} belongs to topic id {self.topic_id}, not {topic_id}")
 
     def update_config(self, config: LogConfig) -> None:
-        """Use these settings from now on."""
-        with self._lock:
-            self.config = config
-            self._max_batch = config.segment_bytes
-            if self._segments is not None:
-                self._segments.use(config)
+        """Use these settings from now on. A log that is being loaded takes them when that is done (`_load`)."""
+        self.config = config
+        self._max_batch = config.segment_bytes
+        if self._segments is not None:
+            with self._lock:
+                if self._segments is not None:
+                    self._segments.use(self.config)
 
     def truncate_to(self, offset: int) -> None:
         """Cut everything from `offset` on; a batch that holds it goes as a whole. A log that starts later starts anew.

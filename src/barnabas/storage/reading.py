@@ -258,10 +258,11 @@ class LogReader:
         return segments
 
     def _load(self, *, clean: bool) -> Segments:
+        config = self.config
         loaded = recovery.load(
             self._store,
             self._path,
-            self.config,
+            config,
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
             high_watermark=self.high_watermark,
@@ -279,8 +280,10 @@ class LogReader:
             self._closed_at = loaded.log_end_offset
         self.has_aborted = any(not segment.txn_index.is_empty for segment in loaded.segments)
         self._find_unstable()
-        self._segments = Segments(self._store, self._path, self.config, loaded.segments)
-        return self._segments
+        segments = self._segments = Segments(self._store, self._path, config, loaded.segments)
+        if self.config is not config:  # it was changed meanwhile, by who did not wait for the lock
+            segments.use(self.config)
+        return segments
 
     def _find_unstable(self) -> None:
         first = self._producers.first_open_transaction()

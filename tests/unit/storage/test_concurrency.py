@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from barnabas.model.clock import ManualClock
@@ -21,6 +22,7 @@ from tests.support.logs import (
     new_log,
     oldest,
     recovered,
+    reopened,
     split,
     stored,
 )
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from barnabas.storage.files import DirEntry
     from barnabas.storage.log import Log
 
 BATCHES = 1500
@@ -137,3 +140,23 @@ def test_readers_survive_truncation(tmp_path: Path) -> None:
             append(log, *(batch(2, size=50, timestamp=NOW + number) for _ in range(number % 25)))
     before = stored(log)
     assert stored(recovered(log)) == before
+
+
+def test_settings_that_change_while_a_log_is_loaded_are_used(tmp_path: Path) -> None:
+    """Whoever changes them does not wait for that."""
+    first = new_log(tmp_path)
+    append(first, batch())
+    log = reopened(first)
+    files = log._store.files
+    entries, meanwhile = files.entries, LogConfig(segment_bytes=12345)
+
+    def entries_late(path: str) -> list[DirEntry]:
+        changing = threading.Thread(target=log.update_config, args=(meanwhile,))
+        changing.start()
+        changing.join(timeout=30)
+        assert not changing.is_alive()
+        return entries(path)
+
+    files.entries = entries_late  # type: ignore[method-assign]
+    log.open()
+    assert (log.config, log.segments[-1]._full_at) == (meanwhile, 12345)

@@ -5,6 +5,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -222,6 +223,55 @@ def test_a_renamed_file_is_found(pool: FilePool, tmp_path: Path) -> None:
     (handle,) = handles(pool, tmp_path, 1)
     pool.rename(handle, str(tmp_path / "other"))
     assert handle.read(7, 0) == b"content"
+    pool.close_idle()
+
+
+class SlowFiles(FileSystem):
+    """Opens one file when it is told to."""
+
+    def __init__(self, slow: str) -> None:
+        super().__init__()
+        self._slow = slow
+        self.opening, self.go_on = threading.Event(), threading.Event()
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """See FileSystem."""
+        if path == self._slow and not self.opening.is_set():
+            self.opening.set()
+            assert self.go_on.wait(timeout=30)
+        return super().open(path, create=create)
+
+
+def test_nobody_waits_for_a_file_that_another_opens(tmp_path: Path) -> None:
+    files = SlowFiles(str(tmp_path / "0"))
+    pool = FilePool(files, 8)
+    slow, other = handles(pool, tmp_path, 2)
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(slow.read, 100, 0)
+        assert files.opening.wait(timeout=30)
+        assert other.read(100, 0) == b"content 1"
+        assert slow.read(100, 0) == b"content 0"
+        files.go_on.set()
+        assert reading.result(timeout=30) == b"content 0"
+    assert pool.open_count == 2
+    pool.close_idle()
+    assert pool.open_count == 0
+
+
+@pytest.mark.parametrize("in_its_place", [b"", b"something else"])
+def test_a_file_that_is_renamed_while_it_is_opened_is_found(tmp_path: Path, in_its_place: bytes) -> None:
+    """And not the one that has its name by then."""
+    files = SlowFiles(str(tmp_path / "0"))
+    pool = FilePool(files, 8)
+    (handle,) = handles(pool, tmp_path, 1)
+    with ThreadPoolExecutor(1) as thread:
+        reading = thread.submit(handle.read, 100, 0)
+        assert files.opening.wait(timeout=30)
+        pool.rename(handle, str(tmp_path / "other"))
+        if in_its_place:
+            (tmp_path / "0").write_bytes(in_its_place)
+        files.go_on.set()
+        assert reading.result(timeout=30) == b"content 0"
     pool.close_idle()
 
 
