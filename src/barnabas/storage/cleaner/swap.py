@@ -21,7 +21,7 @@ from barnabas.storage.segment import file_name
 from barnabas.storage.segments import SWAP_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from barnabas.storage.cleaner.task import CleanedGroup
     from barnabas.storage.directory import LogDirectory
@@ -37,28 +37,32 @@ def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: Cleane
     if not log.is_as_planned(old, truncations):
         discard(files, prefix)
         return False
-    with store.writing(f"replacing segments of {directory}"):
-        try:
-            if not _replace(log, files, directory, prefix, old, group, truncations):
-                _take_back(files, directory, prefix, group)
-                return False
-            files.sync_dir(directory)
-        except FileNotFoundError:
-            if not log.is_closed:
-                raise
-            return False  # the partition was deleted meanwhile
+    doing = f"replacing segments of {directory}"
+    with store.writing(doing):
+        if not _unless_deleted(log, lambda: _make_it_count(log, files, directory, prefix, group)):
+            return False
+    with store.writing(doing, undone=False):
+        replaced = log.replace_segments(old, group.sizes, truncations)
+    with store.writing(doing):
+        if replaced:
+            return _unless_deleted(log, lambda: files.sync_dir(directory))
+        _unless_deleted(log, lambda: _take_back(files, directory, prefix, group))
+        return False
+
+
+def _unless_deleted(log: Log, work: Callable[[], None]) -> bool:
+    """Do something with the log's files; False if the partition was deleted meanwhile."""
+    try:
+        work()
+    except FileNotFoundError:
+        if not log.is_closed:
+            raise
+        return False
     return True
 
 
-def _replace(
-    log: Log,
-    files: FileSystem,
-    directory: str,
-    prefix: str,
-    old: Sequence[Segment],
-    group: CleanedGroup,
-    truncations: int,
-) -> bool:
+def _make_it_count(log: Log, files: FileSystem, directory: str, prefix: str, group: CleanedGroup) -> None:
+    """Rename the new segment's files to `.swap`, all of them or none."""
     try:
         for suffix in group.sizes:
             files.rename(prefix + suffix + CLEANED_SUFFIX, prefix + suffix + SWAP_SUFFIX)
@@ -67,7 +71,6 @@ def _replace(
         if not log.is_closed:
             _take_back(files, directory, prefix, group)
         raise
-    return log.replace_segments(old, group.sizes, truncations)
 
 
 def _take_back(files: FileSystem, directory: str, prefix: str, group: CleanedGroup) -> None:
