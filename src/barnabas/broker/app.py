@@ -43,8 +43,9 @@ from barnabas.machines.controller.image import ClusterImage, Endpoint
 from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.machines.fetch_session import FetchSessionCache
 from barnabas.metadata.cache import MetadataCache
-from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.sqlite import SqliteStore, files_of
 from barnabas.metadata.znodes import Registration
+from barnabas.model.errors import StartupError
 from barnabas.model.log_config import UNLIMITED, LogConfig
 from barnabas.net.server import Limits, Server
 from barnabas.protocol.faults import SOCKET_VARIABLE
@@ -339,7 +340,15 @@ def _limits(values: Values) -> Limits:
 
 def _store(config: BrokerConfig) -> MetadataStore:
     if config.zookeeper is None:
+        logger.info("the cluster's metadata is in %s", config.metadata_store)
         return SqliteStore(config.metadata_store)
+    if config.metadata_store.exists():
+        raise StartupError(
+            f"there are two metadata trees: zookeeper.connect is {config.zookeeper}, and {config.metadata_store} is "
+            f"there, too. To use the file, start with --set zookeeper.connect= (nothing behind it); to use ZooKeeper, "
+            f"move {' and '.join(map(str, files_of(config.metadata_store)))} away"
+        )
+    logger.info("the cluster's metadata is in ZooKeeper, %s", config.zookeeper)
     from barnabas.metadata.zookeeper import Login, ZooKeeperStore
 
     username = config.text_or_none("zookeeper.auth.username")

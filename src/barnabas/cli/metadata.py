@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
@@ -100,6 +101,13 @@ def export_command(file: Path, data: Path | None, store: Path | None, zookeeper:
             return await export_tree(source)
 
     tree = asyncio.run(export())
+    folder = _data(data, store, zookeeper)
+    if strangers := _strangers(tree, folder):
+        raise Failed(
+            f"the metadata store of {folder} does not know {strangers}, of which there are partitions in {folder}: it "
+            "is older than the data. Export from where the cluster ran last (--zookeeper), or this store nevertheless "
+            "with --store FILE"
+        )
     text = json.dumps(tree, indent=2)
     if str(file) == "-":
         click.echo(text)
@@ -138,15 +146,28 @@ def import_command(file: Path, outdated: bool, data: Path | None, store: Path | 
     """
     import asyncio
 
-    from barnabas.metadata.transfer import import_tree
+    from barnabas.metadata.sqlite import files_of
+    from barnabas.metadata.transfer import TransferError, import_tree
 
     tree = _read(file)
+    folder = _data(data, store, zookeeper)
+    if strangers := _strangers(tree, folder):
+        raise Failed(
+            f"{file} does not know {strangers}, of which there are partitions in {folder}: it is older than the data, "
+            "and a broker would set them aside. Export again from where the cluster ran last, or import nevertheless "
+            "with --store FILE"
+        )
 
     async def import_() -> None:
         async with open_store(data, store, zookeeper, must_exist=False) as target:
             await import_tree(target, tree, outdated=outdated)
 
-    asyncio.run(import_())
+    try:
+        asyncio.run(import_())
+    except TransferError as error:
+        old = [] if zookeeper is not None else files_of(_store_path(data, store))
+        hint = f". To replace the store, move it away: {', '.join(map(str, old))}" if old else ""
+        raise Failed(f"{error}{hint}") from None
     remark(f"Imported {_counts(tree)}.")
 
 
@@ -175,13 +196,44 @@ def _zookeeper(hosts: str) -> MetadataStore:
 
 
 def _embedded(data: Path | None, store: Path | None, *, must_exist: bool) -> MetadataStore:
-    from barnabas.cli.broker_options import load_config
     from barnabas.metadata.sqlite import SqliteStore
 
-    path = store or load_config(data=data).metadata_store
+    path = _store_path(data, store)
     if must_exist and not path.exists():
         raise Failed(f"there is no metadata store at {path}: name it with --store FILE, or its broker with --data DIR")
     return SqliteStore(path)
+
+
+def _store_path(data: Path | None, store: Path | None) -> Path:
+    from barnabas.cli.broker_options import load_config
+
+    return store or load_config(data=data).metadata_store
+
+
+def _data(data: Path | None, store: Path | None, zookeeper: str | None) -> Path | None:
+    """The data directory that goes with the metadata, where the options tell."""
+    from barnabas.cli.broker_options import DEFAULT_DATA
+
+    return data if store is not None or zookeeper is not None else data or DEFAULT_DATA
+
+
+def _strangers(tree: Mapping[str, Any], data: Path | None) -> str:
+    """Topics of which a data directory has partitions, and which the tree does not know, or has with another id."""
+    unknown = set()
+    nodes = tree.get("nodes")
+    if data is None or not data.is_dir() or not isinstance(nodes, dict):
+        return ""
+    for path in data.iterdir():
+        topic, _, number = path.name.rpartition("-")
+        if not number.isdecimal() or topic == "__cluster_metadata":
+            continue
+        node = nodes.get(f"{TOPICS}{topic}")
+        known = re.search(r'"topic_id": *"([^"]+)"', node) if isinstance(node, str) else None
+        metadata = path / "partition.metadata"
+        own = re.search(r"topic_id: (\S+)", metadata.read_text()) if metadata.exists() else None
+        if node is None or (known is not None and own is not None and known[1] != own[1]):
+            unknown.add(topic)
+    return ", ".join(sorted(unknown))
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -51,6 +51,13 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.05
 _SWEEP_SECONDS = 0.2
 _BUSY_SECONDS = 5.0
+_SESSIONS = ".sessions"
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files of a store that are there: its own, those of its write-ahead log, and the folder of its sessions."""
+    names = (path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}{_SESSIONS}")
+    return [found for name in names if (found := path.with_name(name)).exists()]
 
 
 class SqliteStore:
@@ -199,7 +206,7 @@ class _Worker:
 
     def __init__(self, path: Path, session_timeout: float) -> None:
         self._path = path
-        self._sessions = path.with_name(f"{path.name}.sessions")
+        self._sessions = path.with_name(f"{path.name}{_SESSIONS}")
         self._session_timeout = session_timeout
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="metadata-store", daemon=True)

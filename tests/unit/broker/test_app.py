@@ -14,7 +14,10 @@ import pytest
 from barnabas.broker import app
 from barnabas.broker.controller_link import ControllerLink
 from barnabas.metadata.membership import DuplicateBroker
+from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.zookeeper import ZooKeeperStore
 from barnabas.model.config.broker import BrokerConfig
+from barnabas.model.errors import StartupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,3 +109,16 @@ def test_a_broker_that_was_ousted_stops_and_says_why(tmp_path: Path, monkeypatch
     with pytest.raises(DuplicateBroker, match="already up at elsewhere:9092"):
         app.run(config, oust)
     assert (log / ".kafka_cleanshutdown").exists()
+
+
+def test_where_there_are_two_metadata_trees_the_operator_chooses(tmp_path: Path) -> None:
+    properties = {"log.dirs": str(tmp_path / "data"), "zookeeper.connect": "localhost:2181/kafka"}
+    (tmp_path / "data.metadata").touch()
+    (tmp_path / "data.metadata.sessions").mkdir()
+    with pytest.raises(
+        StartupError, match=r"two metadata trees.*--set zookeeper.connect= .*data.metadata.sessions away"
+    ):
+        app._store(BrokerConfig.load(properties))
+    assert isinstance(app._store(BrokerConfig.load({**properties, "zookeeper.connect": ""})), SqliteStore)
+    (tmp_path / "data.metadata").unlink()
+    assert isinstance(app._store(BrokerConfig.load(properties)), ZooKeeperStore)

@@ -59,6 +59,7 @@ def test_a_store_in_use_is_refused(run: Run, store: Path, tmp_path: Path) -> Non
     refused = run("metadata", "import", file, "--store", store)
     assert refused.exit_code == 1
     assert refused.stderr.startswith("Error: the target is in use")
+    assert f"To replace the store, move it away: {store}, {store}.sessions" in refused.stderr
 
 
 def test_a_store_that_is_not_there_is_not_made_by_an_export(run: Run, tmp_path: Path) -> None:
@@ -84,3 +85,32 @@ def test_a_file_that_is_no_tree_is_named(run: Run, tmp_path: Path, text: str, co
     result = run("metadata", "import", file, "--store", tmp_path / "new")
     assert result.exit_code == 1
     assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("partition", "unknown"), [("orders-0", False), ("orders-1", True), ("later-0", True), ("later-0.0f-delete", False)]
+)
+def test_a_tree_that_is_older_than_the_data_is_told_of(
+    run: Run, store: Path, tmp_path: Path, partition: str, unknown: bool
+) -> None:
+    data, file = tmp_path / "data", tmp_path / "tree.json"
+    run("metadata", "export", file, "--store", store)
+    tree = json.loads(file.read_text())
+    tree["nodes"]["/brokers/topics/orders"] = '{"topic_id": "om2_OlAOSjy1zpOO6eubKA"}'
+    file.write_text(json.dumps(tree))
+    (data / partition).mkdir(parents=True)
+    topic_id = "another" if partition == "orders-1" else "om2_OlAOSjy1zpOO6eubKA"
+    (data / partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    store.rename(tmp_path / "old")
+    imported = run("metadata", "import", file, "--data", data)
+    assert imported.exit_code == unknown
+    if unknown:
+        assert imported.stderr.startswith(
+            f"Error: {file} does not know {partition[:-2]}, of which there are partitions"
+        )
+        assert run("metadata", "import", file, "--store", store).exit_code == 0
+    exported = run("metadata", "export", "-", "--data", data)
+    assert exported.exit_code == unknown
+    if unknown:
+        assert f"does not know {partition[:-2]}, of which" in exported.stderr
+        assert run("metadata", "export", "-", "--store", store).exit_code == 0
