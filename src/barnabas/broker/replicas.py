@@ -327,7 +327,7 @@ class ReplicaManager:
             loop = asyncio.get_running_loop()
             self._take_again(await loop.run_in_executor(self._executor, self.logs.try_failed_directories))
         now = asyncio.get_running_loop().time()
-        if self._unmade and self._acting and now >= self._make_again_at:
+        if self._unmade and self._acting and now >= self._make_again_at and self.logs.can_make_logs:
             self._make_again_at = now + _MAKE_AGAIN
             self._make_missing()
 

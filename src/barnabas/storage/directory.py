@@ -192,6 +192,7 @@ class LogDirectory:
             raise StartupError(
                 f"log directory {self.path} is in use by another broker; stop that one, or give this one other log.dirs"
             )
+        self.files.remove(f"{self.path}/{_PROBE_FILE}")  # where the process ended in the middle of `try_again`
 
     def unlock(self) -> None:
         """Let another process have the directory."""

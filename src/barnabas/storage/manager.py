@@ -517,6 +517,12 @@ class LogManager:
             store.write_checkpoint(name, offsets)
             self._written[store.path, name] = offsets
 
+    @property
+    def can_make_logs(self) -> bool:
+        """Whether a directory takes writes, and none could not be loaded, in which a log may lie already."""
+        stores = self._directories.values()
+        return any(store.failed is None for store in stores) and all(store.loaded for store in stores)
+
     def try_failed_directories(self) -> list[Log]:
         """Use directories again that were full and have room now; returns their logs. Waits for the disk."""
         return [log for store in self._directories.values() if store.try_again() for log in list(store.logs.values())]
