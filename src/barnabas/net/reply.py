@@ -120,7 +120,9 @@ class Parked:
         self.resolve(answer)
 
     def abandon(self) -> None:
-        """The connection has ended: nobody waits any more."""
+        """The connection has ended: nobody waits any more. A second time changes nothing."""
+        if self.abandoned:
+            return
         self.abandoned = True
         if self.resolved:
             assert not isinstance(self.answer, Parked)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.net.outbox import SMALL
+from barnabas.net.reply import Parked
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
 
 if TYPE_CHECKING:
@@ -37,6 +38,15 @@ class Piece:
     position: int
     length: int
     warm: bool = True
+
+
+def test_a_parked_answer_gives_its_leases_back_once() -> None:
+    file = OpenFile(-1)
+    parked = Parked()
+    parked.resolve([b"head", Piece(file, 0, 1)])
+    parked.abandon()
+    parked.abandon()
+    assert file.leases == 0
 
 
 def test_a_client_that_never_reads_is_not_read_either(executor: ThreadPoolExecutor) -> None:
