@@ -18,7 +18,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CAUSED_BY_CLIENTS: Final = ("barnabas.net.", "barnabas.broker.dispatch", "barnabas.broker.handlers.")
+CAUSED_BY_CLIENTS: Final = (
+    "barnabas.net.",
+    "barnabas.broker.dispatch",
+    "barnabas.broker.handlers.",
+    "barnabas.machines.groups.classic",
+)
 """Where loggers' names begin whose lines clients can cause at will."""
 MOST: Final = 50
 WINDOW: Final = 10.0

@@ -216,6 +216,30 @@ def a_new_request_for_an_old_group(p: Play) -> None:
     p.ask("admin", DESCRIBE_GROUPS, {"groups": [p.group]})
 
 
+def who_leaves_before_it_has_given_back(p: Play) -> None:
+    """Members that are asked for partitions back, and unsubscribe, subscribe or come again before they answer."""
+    first, second = grouped(p)["name"], p.scene.topic("other", 2)["name"]
+    topic = grouped(p)
+    held = [{"topic_id": topic["topic_id"], "partitions": [0, 1]}]
+    a, epoch = enter(p, "A", count=2)
+    beat(p, "A", a, epoch, subscribed_topic_names=[second])
+    beat(p, "A", a, epoch)
+    beat(p, "A", a, -1)
+    beat(p, "A", a, epoch)
+    a, epoch = enter(p, "A", count=2)
+    beat(p, "A", a, epoch, subscribed_topic_names=[second])
+    beat(p, "A", a, epoch, subscribed_topic_names=[first])
+    beat(p, "A", a, epoch, topic_partitions=held)
+    asked = beat(p, "A", a, epoch, topic_partitions=held)
+    beat(p, "A", a, asked.member_epoch, subscribed_topic_names=[second])
+    beat(p, "A", a, 0, subscribed_topic_names=[first], **JOIN)
+    asked = beat(p, "A", a, 0, subscribed_topic_names=[second], **JOIN)
+    beat(p, "A", a, 0, subscribed_topic_names=[first, second])
+    beat(p, "A", a, asked.member_epoch)
+    beat(p, "A", a, -1)
+    describe(p)
+
+
 def more_than_a_batch_holds(p: Play) -> None:
     grouped(p)  # long before it is subscribed to: Kafka's coordinator takes a moment to see a topic, and counts that
     names = [f"{number:04}".ljust(240, "x") for number in range(4_600)]
@@ -236,6 +260,7 @@ STORIES: Final = {
         (CONSUMER_GROUP_HEARTBEAT, OFFSET_COMMIT, OFFSET_FETCH),
         {OFFSET_COMMIT: 9, OFFSET_FETCH: 9},
     ),
+    "who leaves before it has given back": Story(who_leaves_before_it_has_given_back, (CONSUMER_GROUP_HEARTBEAT,)),
     "a static member": Story(a_static_member, (CONSUMER_GROUP_HEARTBEAT,)),
     "two members and a pattern": Story(
         two_members_and_a_pattern, (CONSUMER_GROUP_HEARTBEAT,), {CONSUMER_GROUP_HEARTBEAT: 1}
