@@ -78,7 +78,7 @@ class Cluster:
         controller.standing.actor = replicas
         replicas.replication = self._replication
         replicas.strays = self._strays = Strays(
-            broker_id, replicas.logs, lambda: controller.store, in_office=lambda: controller.is_active
+            broker_id, replicas.logs, lambda: controller.store, executor, in_office=lambda: controller.is_active
         )
 
     def start(self) -> None:

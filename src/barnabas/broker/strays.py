@@ -19,6 +19,7 @@ from barnabas.model.ids import NO_ID, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from concurrent.futures import Executor
     from uuid import UUID
 
     from barnabas.metadata.store import MetadataStore
@@ -42,18 +43,22 @@ class Strays:
         broker_id: int,
         logs: LogManager,
         store: Callable[[], MetadataStore],
+        executor: Executor,
         *,
         in_office: Callable[[], bool] = lambda: False,
     ) -> None:
         self._broker_id = broker_id
         self._logs = logs
         self._store = store
+        self._executor = executor
         self.in_office = in_office
         """Whether what the image says was decided by this broker itself."""
         self._told: set[str] = set()
         """Paths of those that this broker was told to remove, or decided to, because their partitions moved."""
         self._named: set[str] = set()
         """Paths of those that the log has named as kept."""
+        self._noted: set[str] = set()
+        """Paths of those whose offsets were noted."""
         self._noticed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
@@ -95,17 +100,19 @@ class Strays:
         self._settled.set()
 
     async def _run(self) -> None:
-        attempts = 0
+        attempts, failed = 0, False
         while strays := self._logs.strays():
             self._noticed.clear()
             try:
                 await self._decide(strays)
                 failed = False
             except StoreError as error:
-                logger.warning("%d logs stay set aside until the metadata tree can be asked: %s", len(strays), error)
+                if not failed:
+                    logger.warning("%d logs stay aside until the metadata tree can be asked: %s", len(strays), error)
                 failed = True
             attempts += 1
             soon = failed or (bool(self._told) and attempts < _ATTEMPTS)
+            await self._note_offsets()
             if not soon:
                 self._told.clear()
                 self._name_kept()
@@ -119,17 +126,32 @@ class Strays:
 
     async def _decide(self, strays: list[Stray]) -> None:
         replicas = [Replica(each.topic, each.partition, each.topic_id, each.path in self._told) for each in strays]
-        for stray, remove in zip(strays, await removable(self._store(), self._broker_id, replicas), strict=True):
-            if remove and await asyncio.to_thread(self._logs.delete_stray, stray):
-                logger.info("deleted the log of %s", TopicPartition(stray.topic, stray.partition))
+        verdicts = await removable(self._store(), self._broker_id, replicas)
+        condemned = [stray for stray, remove in zip(strays, verdicts, strict=True) if remove]
+        if condemned:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._delete, condemned)
         self._told &= {each.path for each in self._logs.strays()}
+
+    def _delete(self, strays: list[Stray]) -> None:
+        for stray in strays:
+            if self._logs.delete_stray(stray):
+                logger.info("deleted the log of %s", TopicPartition(stray.topic, stray.partition))
+
+    async def _note_offsets(self) -> None:
+        """Have those that stay, for now at least, know where they begin when the broker has ended."""
+        kept = {each.path: each for each in self._logs.strays()}
+        new = [kept[path] for path in kept.keys() - self._noted]
+        self._noted = set(kept)
+        if new:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.note_offsets, new)
 
     def _name_kept(self) -> None:
         kept = {each.path for each in self._logs.strays()}
-        for path in sorted(kept - self._named):
+        if new := sorted(kept - self._named):
             logger.warning(
-                "%s is kept: this broker has no such replica, but the metadata tree records no deletion of its topic. "
-                "`barnabas log strays` lists and removes what is set aside",
-                path,
+                "%d logs stay set aside, the first is %s: this broker has no such replicas, but the metadata tree "
+                "records no deletion of their topics. `barnabas log strays` lists and removes them",
+                len(new),
+                new[0],
             )
         self._named = kept

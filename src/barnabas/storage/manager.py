@@ -27,7 +27,7 @@ from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.retention import expired_segments
-from barnabas.storage.strays import MOVED, Stray
+from barnabas.storage.strays import MOVED, Offsets, Stray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -93,6 +93,8 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._strays: dict[tuple[UUID, int], list[Stray]] = {}
         """Logs that were set aside, by topic id and partition."""
+        self._taken_back: set[Log] = set()
+        """Logs that were taken back, and do not stand in the checkpoints yet."""
         self._preferred: dict[tuple[UUID, int], str] = {}
         """Where logs shall be made, by their topics' ids: a later topic of the same name inherits nothing."""
         self._checkpoint_lock = threading.Lock()
@@ -122,7 +124,7 @@ class LogManager:
         return [] if store is None else list(store.logs.values())
 
     def strays(self) -> list[Stray]:
-        """The logs that were set aside."""
+        """The logs that were set aside; without the lock, which whoever makes logs may hold for long."""
         return [stray for found in list(self._strays.values()) for stray in list(found)]
 
     @property
@@ -197,6 +199,8 @@ class LogManager:
             config = configs.get(tp.topic, self._default_config)
             recovery_point, log_start = recovery_points.get(tp, 0), log_starts.get(tp, 0)
             high_watermark = high_watermarks.get(tp, 0)
+            if tp not in recovery_points and (known := strays.read_offsets(store.files, path)) is not None:
+                return self._recover_taken_back(tp, store, path, config, known)
             if not clean:
                 return Log.recover(
                     tp,
@@ -234,6 +238,24 @@ class LogManager:
         self._written[store.path, CLEANED] = cleaned
         store.loaded = True
         logger.info("loaded %d logs of %s in %.3f s", len(store.logs), store.path, time.monotonic() - started)
+
+    def _recover_taken_back(
+        self, tp: TopicPartition, store: LogDirectory, path: str, config: LogConfig, known: Offsets
+    ) -> Log:
+        """Read a log whole that was taken back just before a crash, and does not stand in the checkpoints yet."""
+        log = Log.recover(
+            tp,
+            store,
+            path,
+            config,
+            log_start_offset=known.log_start_offset,
+            recovery_point=0,
+            high_watermark=known.high_watermark,
+            cleaned_to=_NO_GAP_IS_DAMAGE,
+        )
+        log.cleaned_to = known.cleaned_to
+        self._taken_back.add(log)
+        return log
 
     def _find_partitions(self, store: LogDirectory) -> list[tuple[TopicPartition, str]]:
         found = []
@@ -302,35 +324,55 @@ class LogManager:
             if log is not None:
                 logger.info("%s belongs to an earlier topic of that name", log.directory)
                 self._set_aside(log)
-            return self._take_back(tp, topic_id, config) or self._create(tp, topic_id, config, is_new)
+            stray = self._claim_stray(tp, topic_id)
+            if stray is None:
+                return self._create(tp, topic_id, config, is_new)
+        return self._take_back(stray, tp, config)
 
-    def _take_back(self, tp: TopicPartition, topic_id: UUID, config: LogConfig) -> Log | None:
-        """The log of this partition that was set aside, if there is one: it is read like after a crash."""
+    def _claim_stray(self, tp: TopicPartition, topic_id: UUID) -> Stray | None:
+        """The log of this partition that was set aside, if there is one, in its old place again."""
         found = self._strays.get((topic_id, tp.partition), []) if topic_id != NO_ID else []
         found = [stray for stray in found if stray.store.files.exists(stray.path)]  # an operator may have removed it
         if not found:
             self._strays.pop((topic_id, tp.partition), None)
             return None
         stray = strays.furthest(found)
-        store, path = stray.store, f"{stray.store.path}/{tp}"
-        known = strays.read_offsets(store.files, stray.path)
-        self._free_name(tp, store)
-        store.check_writable()
-        store.files.rename(stray.path, path)
+        stray.store.check_writable()
+        self._free_name(tp, stray.store)
+        stray.store.files.rename(stray.path, f"{stray.store.path}/{tp}")
         self._strays[stray.key].remove(stray)
-        log = Log.recover(
-            tp,
-            store,
-            path,
-            config,
-            log_start_offset=known.log_start_offset,
-            recovery_point=known.recovery_point,
-            high_watermark=known.high_watermark,
-            cleaned_to=_NO_GAP_IS_DAMAGE,
-        )
-        log.cleaned_to = known.cleaned_to
-        strays.forget_offsets(store.files, path)
-        self._logs[tp] = store.logs[tp] = log
+        return stray
+
+    def _take_back(self, stray: Stray, tp: TopicPartition, config: LogConfig) -> Log:
+        """Read a log that was set aside, like after a crash; if that fails, it is set aside again.
+
+        Without the lock: it may take long, and nobody else makes or takes this partition meanwhile. What is known of
+        its offsets stays with it until it stands in the checkpoints.
+        """
+        store, path = stray.store, f"{stray.store.path}/{tp}"
+        known = stray.offsets or strays.read_offsets(store.files, path) or Offsets()
+        try:
+            strays.write_offsets(store, path, known)
+            log = Log.recover(
+                tp,
+                store,
+                path,
+                config,
+                log_start_offset=known.log_start_offset,
+                recovery_point=known.recovery_point,
+                high_watermark=known.high_watermark,
+                cleaned_to=_NO_GAP_IS_DAMAGE,
+            )
+            log.cleaned_to = known.cleaned_to
+            log.flush()
+        except (BarnabasError, OSError):
+            with self._names_lock:
+                store.files.rename(path, stray.path)
+                self._strays.setdefault(stray.key, []).append(stray)
+            raise
+        with self._names_lock:
+            self._logs[tp] = store.logs[tp] = log
+            self._taken_back.add(log)
         logger.warning("took %s back as %s: it ends at offset %d", stray.path, path, log.log_end_offset)
         return log
 
@@ -383,21 +425,27 @@ class LogManager:
         """Close a log and give its directory another name."""
         tp = log.tp
         store = self.store_of(log)
-        topic_id, name = log.topic_id, strays.moved_name(tp, "stray")
+        topic_id, name, known = log.topic_id, strays.moved_name(tp, "stray"), strays.offsets_of(log)
         del self._logs[tp], store.logs[tp]
-        try:
-            strays.write_offsets(store, log)
-        except (BarnabasError, OSError) as error:
-            logger.warning("%s is set aside without its offsets: %s", log.directory, error)
         try:
             log.mark_deleted(f"{store.path}/{name}")
         except (BarnabasError, OSError) as error:
             logger.error("%s stays where it is: %s", log.directory, error)
             return None
         self._gone = {tp: each for tp, each in (self._gone | {tp: log}).items() if each.is_flushing}
-        stray = Stray(f"{store.path}/{name}", store, tp.topic, tp.partition, topic_id, log.config.file_delete_delay_ms)
+        delay = log.config.file_delete_delay_ms
+        stray = Stray(f"{store.path}/{name}", store, tp.topic, tp.partition, topic_id, delay, known)
         self._strays.setdefault(stray.key, []).append(stray)
         return stray
+
+    def note_offsets(self, kept: Iterable[Stray]) -> None:
+        """Note beside logs that stay set aside what is known of their offsets. Waits for the file system."""
+        for stray in kept:
+            if stray.offsets is not None:
+                try:
+                    strays.write_offsets(stray.store, stray.path, stray.offsets)
+                except (BarnabasError, OSError) as error:  # it may have been taken back, or removed, meanwhile
+                    logger.info("no offsets are noted in %s: %s", stray.path, error)
 
     def delete_stray(self, stray: Stray) -> bool:
         """Have a log that was set aside removed for good, after file.delete.delay.ms; False if it was taken back.
@@ -489,9 +537,13 @@ class LogManager:
 
     def _checkpoint(self, store: LogDirectory) -> None:
         with self._checkpoint_lock:  # who looked earlier must not write later
+            taken_back = [log for log in list(self._taken_back) if store.logs.get(log.tp) is log]
             logs = list(store.logs.values())
             for name, offset_of in _CHECKPOINTS.items():
                 self._write(store, name, _offsets(logs, offset_of))
+            for log in taken_back:
+                strays.forget_offsets(store.files, str(log.directory))
+                self._taken_back.discard(log)
 
     def _lower_checkpoints(self, log: Log) -> None:
         """Write the checkpoints that say more of a log than it does, before it is cut. Those who wait share a write."""

@@ -4,7 +4,7 @@ A log that the cluster's image does not give this broker is renamed so, and noth
 may be wrong. The directory stays until somebody decides about it. The metadata tree may record that its topic was
 deleted, or an operator may remove it (`barnabas log strays`); and if the image gives the broker this partition of the
 same topic id again, the log is taken back. What the checkpoints of the log directory say of a log, which go by names
-and so may soon speak of another topic, goes with it in a file of its own.
+and so may soon speak of another topic, is noted in a file of its own if the log stays.
 
 A stray is known by the id of its topic. The name in the directory's name may be cut, and one without an id is never
 taken for anything.
@@ -35,6 +35,15 @@ _OFFSETS: Final = "stray-offsets.json"
 _MAX_NAME: Final = 255
 
 
+class Offsets(NamedTuple):
+    """What the checkpoints said of a log."""
+
+    log_start_offset: int = 0
+    recovery_point: int = 0
+    high_watermark: int = 0
+    cleaned_to: int | None = None
+
+
 class Stray(NamedTuple):
     """A log that was set aside."""
 
@@ -45,20 +54,13 @@ class Stray(NamedTuple):
     partition: int
     topic_id: UUID
     delete_delay_ms: int
+    offsets: Offsets | None = None
+    """What was known of it; None of one that was there when the broker started, which has a note."""
 
     @property
     def key(self) -> tuple[UUID, int]:
         """Which partition it is."""
         return self.topic_id, self.partition
-
-
-class Offsets(NamedTuple):
-    """What the checkpoints said of a log."""
-
-    log_start_offset: int = 0
-    recovery_point: int = 0
-    high_watermark: int = 0
-    cleaned_to: int | None = None
 
 
 def moved_name(tp: TopicPartition, suffix: str) -> str:
@@ -84,19 +86,25 @@ def topic_id_of(files: FileSystem, path: str) -> UUID:
         return NO_ID
 
 
-def write_offsets(store: LogDirectory, log: Log) -> None:
-    """Have what is known of a log go with its directory, which is about to be renamed."""
+def offsets_of(log: Log) -> Offsets:
+    """What is known of a log."""
+    return Offsets(log.log_start_offset, log.recovery_point, log.high_watermark, log.cleaned_to)
+
+
+def write_offsets(store: LogDirectory, path: str, known: Offsets) -> None:
+    """Note what is known of a log in its directory."""
     store.check_writable()
-    known = Offsets(log.log_start_offset, log.recovery_point, log.high_watermark, log.cleaned_to)
-    store.files.write_file(f"{log.directory}/{_OFFSETS}", json.dumps(known._asdict()).encode(), sync=False)
+    store.files.write_file(f"{path}/{_OFFSETS}", json.dumps(known._asdict()).encode(), sync=False)
 
 
-def read_offsets(files: FileSystem, path: str) -> Offsets:
-    """What was known of a log when it was set aside; of one that Kafka set aside, nothing."""
+def read_offsets(files: FileSystem, path: str) -> Offsets | None:
+    """What was known of a log when it was set aside; None of one that never was, or that Kafka set aside."""
     try:
         found: dict[str, Any] = json.loads(files.read_file(f"{path}/{_OFFSETS}"))
         return Offsets(**{name: found[name] for name in Offsets._fields})
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
         return Offsets()
 
 

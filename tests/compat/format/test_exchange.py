@@ -8,6 +8,7 @@ as well: a lost sequence number would fail it, a forgotten one would let a recor
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -67,6 +68,14 @@ def fill(bootstrap: str, lasting: Producer) -> None:
     admin.delete_records([place])[place].result(30)
 
 
+def set_aside(partition: Path) -> Path:
+    """A copy of a partition's directory, as one that was set aside: neither broker is to stumble over it."""
+    stray = partition.with_name(f"aside-0.{'a' * 32}-stray")
+    shutil.copytree(partition, stray)
+    (stray / "stray-offsets.json").write_text("{}")
+    return stray
+
+
 class Census:
     """All that clients can see of the topics."""
 
@@ -124,6 +133,7 @@ def test_kafka_serves_what_barnabas_wrote_and_gives_it_back(tmp_path: Path, chro
         fill(ours.bootstrap, producer)
         written = Census(ours.bootstrap)
         assert ours.stop() == 0
+    stray = set_aside(ours.data / "stamped-0")
     metadata("export", tree, "--data", str(ours.data))
     metadata("import", tree, "--zookeeper", chroot)
     with KafkaZooKeeper(tmp_path, chroot, ours.data, {"broker.id": "1"}, port) as kafka:
@@ -138,6 +148,8 @@ def test_kafka_serves_what_barnabas_wrote_and_gives_it_back(tmp_path: Path, chro
         Census(ours.bootstrap).assert_same(grown)
         fill(ours.bootstrap, producer)
         assert ours.stop() == 0
+        assert f"1 logs of {ours.data} are set aside, the first is {stray}" in ours.output()
+    assert (stray / "00000000000000000000.log").stat().st_size > 0
 
 
 def test_each_recovers_what_the_other_left_behind_when_it_was_killed(tmp_path: Path, chroot: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from barnabas.model.clock import ManualClock
 from barnabas.model.ids import NO_ID
 from barnabas.model.log_config import LogConfig
+from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch
 
@@ -48,6 +49,7 @@ def test_one_whose_topic_is_back_is_taken_back_with_its_data(start: Callable[[],
     again = manager.create(TP, TOPIC_ID, CONFIG)
     assert (again.log_start_offset, again.log_end_offset, again.high_watermark) == (15, 20, 20)
     assert (again.topic_id, again.cleaned_to) == (TOPIC_ID, 4)
+    manager.checkpoint()
     assert not (again.directory / "stray-offsets.json").exists()
     append(again, batch(1))
     (other,) = manager.strays()
@@ -61,15 +63,18 @@ def test_a_restart_knows_them_and_loads_none(
     manager = start()
     log = manager.create(TP, TOPIC_ID, CONFIG)
     append(log, batch(3))
+    log.high_watermark = 3
+    log.delete_records_before(2)
     stray = manager.set_aside(log)
     assert stray is not None
+    manager.note_offsets([stray])
     manager.close(clean=clean)
     manager = start()
     assert not manager.logs()
     assert [each.path for each in manager.strays()] == [stray.path]
     assert caplog.text.count("set aside") == 1
     again = manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
-    assert again.log_end_offset == 3
+    assert (again.log_start_offset, again.log_end_offset) == (2, 3)
     assert not manager.strays()
 
 
@@ -82,8 +87,43 @@ def test_segments_with_gaps_between_them_are_taken_back_whole(start: Callable[[]
     manager.close()
     second = sorted(Path(stray.path).glob("*.log"))[1]
     second.unlink()  # as compaction may do; Kafka, which set it aside, left no note of its offsets
-    (Path(stray.path) / "stray-offsets.json").unlink()
     assert start().create(TP, TOPIC_ID, CONFIG).log_end_offset == 20
+
+
+def test_one_that_is_taken_back_just_before_a_crash_keeps_what_compaction_left(
+    start: Callable[[], LogManager],
+) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=300) for _ in range(10)))
+    log.high_watermark = 20
+    log.delete_records_before(1)
+    log.cleaned_to = 19
+    stray = manager.set_aside(log)
+    assert stray is not None
+    sorted(Path(stray.path).glob("*.log"))[1].unlink()
+    assert manager.create(TP, TOPIC_ID, CONFIG).log_end_offset == 20
+    manager.close(clean=False)
+    again = start().get(TP)
+    assert again is not None
+    assert (again.log_start_offset, again.log_end_offset, again.cleaned_to) == (1, 20, 19)
+
+
+def test_one_that_cannot_be_read_stays_aside(start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, batch(3))
+    stray = manager.set_aside(log)
+
+    def fail(*_: object, **__: object) -> Log:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Log, "recover", fail)
+        with pytest.raises(OSError, match="Input"):
+            manager.create(TP, TOPIC_ID, CONFIG)
+    assert manager.strays() == [stray]
+    assert manager.create(TP, TOPIC_ID, CONFIG).log_end_offset == 3
 
 
 def test_one_that_an_operator_removed_is_made_anew(start: Callable[[], LogManager]) -> None:
