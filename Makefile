@@ -6,7 +6,7 @@ BIN    := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # The files that take minutes come first, so that no worker is left with one of them in the end. There are three workers,
 # since these tests wait for half of their time.
-LONGEST_FIRST := tests/history tests/pipelines tests/cluster tests/crash tests/compat
+LONGEST_FIRST := tests/history tests/pipelines tests/cluster tests/crash tests/compat tests/work
 # Compiled modules are kept, also where an image forbids it: a run loads a thousand of them in each of its processes.
 export PYTHONDONTWRITEBYTECODE :=
 # A download that breaks off is gone on with: PySpark has 400 MB.

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make sure of the programs that the tests run beside Python: Java 17 or newer, Maven, kcat, and ip for network faults.
+# Make sure of the programs that the tests run beside Python: Java 17 or newer, Maven, kcat, and on Linux ip for network
+# faults and strace to count system calls.
 # What is missing is installed where that needs no question (root with apt-get, or Homebrew);
 # elsewhere it is named, with the command to type.
 set -eu
@@ -15,6 +16,7 @@ missing() {
     command -v mvn >/dev/null || printf 'mvn '
     command -v kcat >/dev/null || printf 'kcat '
     [ "$(uname)" != Linux ] || command -v ip >/dev/null || printf 'ip '
+    [ "$(uname)" != Linux ] || command -v strace >/dev/null || printf 'strace '
 }
 
 # The package that brings program $1, in the words of package manager $2.
@@ -25,6 +27,7 @@ package() {
         *-java) echo java-17-openjdk-headless ;;
         *-mvn) echo maven ;;
         *-kcat) echo kcat ;;
+        *-strace) echo strace ;;
         apt-ip) echo iproute2 ;;
         *-ip) echo iproute ;;
     esac

@@ -92,6 +92,12 @@ class ClassicGroup:
         self._finish()
         return time.perf_counter() - started
 
+    def heartbeat(self) -> None:
+        """A heartbeat of the last member, while nothing happens."""
+        connection = self._connections[-1]
+        connection.sendall(self._heartbeat.replace(_MARK.to_bytes(4, "big"), self._generation))
+        _checked(wire.receive(connection))
+
     def _hear_of_it(self) -> None:
         """Send a member's heartbeats until it is told to join again: only then does joining mean that."""
         connection = self._connections[-1]
@@ -150,6 +156,12 @@ class ConsumerGroup:
         self._guest.leave()
         self._settle(self._members)
         return seconds
+
+    def heartbeat(self) -> None:
+        """A heartbeat of the first member, while nothing happens."""
+        self._members[0].send()
+        if self._members[0].receive():
+            raise RuntimeError(f"{self._group} has not come to rest")
 
     def close(self) -> None:
         """Leave."""

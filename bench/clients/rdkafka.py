@@ -43,11 +43,23 @@ def create_topics(port: int, names: list[str], partitions: int, replicas: int = 
     wanted = [NewTopic(name, num_partitions=partitions, replication_factor=replicas) for name in names]
     for created in admin.create_topics(wanted, operation_timeout=60, request_timeout=120).values():
         created.result()
+    _wait_for_leaders(admin, names, partitions)
+
+
+def _wait_for_leaders(admin: AdminClient, names: list[str], partitions: int) -> None:
     deadline = time.monotonic() + 60
     while not _led(admin, names, partitions):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{len(names)} topics with {partitions} partitions have no leaders yet")
         time.sleep(0.05)
+
+
+def create_assigned(port: int, name: str, replicas: list[list[int]]) -> None:
+    """Create a topic whose partitions have these replicas, and wait until every one of them has a leader."""
+    admin = _admin(port)
+    wanted = NewTopic(name, num_partitions=len(replicas), replica_assignment=replicas)
+    admin.create_topics([wanted], operation_timeout=60, request_timeout=120)[name].result()
+    _wait_for_leaders(admin, [name], len(replicas))
 
 
 def delete_topic(port: int, name: str) -> None:

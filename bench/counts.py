@@ -1,0 +1,263 @@
+"""`python -m bench.counts [TREE ...]`: what requests cost a broker, in bytecodes and system calls instead of seconds.
+
+A clock on a shared machine lies; these counts do not. A client makes the same request again and again, one at a time,
+so that the broker does the same each time. Bytecodes are those of the event loop, exact for a minor version of Python;
+system calls are those of the whole process, as strace sees them, without the ones by which threads wait for each other.
+
+The counts of this tree are written down in `bench/counts.json`. A test holds the tree against them: what grew by more
+than 3 % has to be written down anew (`--write`), in the change that made it grow. With trees, their counts stand side
+by side, as ratios to those of the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bench.brokers import SETTINGS, Barnabas
+from bench.clients import rdkafka
+from bench.clients.hot import REPLICATED, STORIES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from typing import TextIO
+
+    from bench.clients.hot import Story
+
+FILE: Final = Path(__file__).with_name("counts.json")
+HERE: Final = Path(__file__).resolve().parents[1]
+GROWTH: Final = 0.03
+"""By how much a count may grow without being written down."""
+JITTER: Final = {"fetch-megabyte": 0.15}
+"""More than that where the kernel decides: in how many pieces a megabyte goes into a socket."""
+STRAY_CALLS: Final = 0.2
+"""System calls in the time of a request that are not its own. One more that is its own is a whole one."""
+WARM_UP: Final = 30
+BLOCK: Final = 50
+"""Requests that are counted together."""
+BLOCKS: Final = 5
+"""The least of so many counts: now and then the broker looks after something else meanwhile."""
+PARTITIONS: Final = 6
+_WAITING: Final = frozenset({"futex", "epoll_wait", "epoll_pwait", "restart_syscall", "sched_yield", "rt_sigreturn"})
+_CALLS: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", re.MULTILINE)
+_DEADLINE: Final = 60.0
+
+
+class Cost(NamedTuple):
+    """What one request costs."""
+
+    bytecodes: int
+    calls: float
+
+
+class CountedBroker(Barnabas):
+    """The broker of a source tree, which can be asked to count."""
+
+    def __init__(self, folder: Path, tree: Path, settings: Mapping[str, str]) -> None:
+        self.settings = {
+            **SETTINGS,
+            # What is done now and then is not to fall into a count.
+            "log.retention.check.interval.ms": "3600000",
+            "log.flush.offset.checkpoint.interval.ms": "3600000",
+            "replica.high.watermark.checkpoint.interval.ms": "3600000",
+            **settings,
+        }
+        self._tree = tree
+        super().__init__(folder)
+
+    def command(self) -> list[str]:
+        """As `barnabas start`, of that tree, with a counter."""
+        _, *words = super().command()
+        program = str(Path(__file__).with_name("counted_broker.py"))
+        source = f"PYTHONPATH={self._tree / 'src'}"
+        return ["env", source, sys.executable, program, str(self._socket), *words]
+
+    @property
+    def _socket(self) -> Path:
+        return self.folder / "count"
+
+    def bytecodes(self, load: Callable[[], object]) -> int:
+        """Those that the event loop runs while something is asked of it, and until it has come to rest."""
+        with socket.socket(socket.AF_UNIX) as counter, counter.makefile("rw") as told:
+            counter.connect(str(self._socket))
+            _say(told, "+")
+            load()
+            return _say(told, "-")
+
+    def calls(self, load: Callable[[], object]) -> int:
+        """System calls of the process meanwhile."""
+        with _strace(self.pid, self.folder / "strace") as summary:
+            load()
+        return sum(int(count) for count, name in _CALLS.findall(summary()) if name not in {*_WAITING, "total"})
+
+
+def _say(told: TextIO, word: str) -> int:
+    told.write(word)
+    told.flush()
+    return int(told.readline())
+
+
+@contextmanager
+def _strace(pid: int, file: Path) -> Iterator[Callable[[], str]]:
+    """Follow a process and its threads; afterwards, the summary of what they called."""
+    try:
+        tracer = subprocess.Popen(
+            ["strace", "-f", "-c", "-o", str(file), "-p", str(pid)], stderr=subprocess.PIPE, text=True
+        )
+    except FileNotFoundError:
+        raise RuntimeError("strace is not installed: apt-get install strace") from None
+    assert tracer.stderr is not None
+    try:
+        said = tracer.stderr.readline()
+        if "attached" not in said:
+            raise RuntimeError(f"strace cannot follow the broker: {said.strip() or 'it ended'}")
+        yield file.read_text
+    finally:
+        with suppress(ProcessLookupError):
+            tracer.send_signal(signal.SIGINT)
+        tracer.wait(_DEADLINE)
+        tracer.stderr.close()
+
+
+def measure(tree: Path = HERE, only: Collection[str] | None = None) -> dict[str, Cost]:
+    """The costs of requests to the broker of a tree, by name."""
+    wanted = {name: story for name, story in {**STORIES, **REPLICATED}.items() if only is None or name in only}
+    with tempfile.TemporaryDirectory(prefix="barnabas-counts-") as scratch, ExitStack() as stack:
+        leader, brokers = _cluster(Path(scratch), tree, stack, 2 if wanted.keys() & REPLICATED.keys() else 1)
+        found = {}
+        for number, (name, story) in enumerate(wanted.items()):
+            topic = f"counts-{number:02}"
+            replicas = len(brokers) if name in REPLICATED else 1
+            _make_topic(leader, topic, replicas)
+            found[name] = _cost(leader, story, topic)
+        return found
+
+
+def _cluster(scratch: Path, tree: Path, stack: ExitStack, size: int) -> tuple[CountedBroker, list[CountedBroker]]:
+    """Brokers over one metadata file; the first leads."""
+    brokers = []
+    for number in range(size):
+        settings = {
+            "broker.id": str(number),
+            "metadata.store": str(scratch / "metadata"),
+            "auto.leader.rebalance.enable": "false",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "min.insync.replicas": "1",
+        }
+        broker = CountedBroker(scratch / str(number), tree, settings)
+        stack.callback(broker.kill)
+        brokers.append(broker)
+    leader = brokers[0]
+    leader.start()
+    _make_internal_topics(leader)
+    for broker in brokers[1:]:
+        broker.start()
+    return leader, brokers
+
+
+def _make_internal_topics(leader: CountedBroker) -> None:
+    """While the leader is alone, so that it coordinates everything."""
+    from bench.clients import groups, hot
+
+    groups.wait_for_coordinator(leader.port, "counts")
+    hot.wait_for_transactions(leader.port)
+
+
+def _make_topic(leader: CountedBroker, topic: str, replicas: int) -> None:
+    """Partitions that the first broker leads, each written to once."""
+    rdkafka.create_assigned(leader.port, topic, [list(range(replicas))] * PARTITIONS)
+    rdkafka.produce_one_each(leader.port, [topic], PARTITIONS)
+
+
+def _cost(broker: CountedBroker, story: Story, topic: str) -> Cost:
+    with story(broker.port, topic) as once:
+
+        def block() -> None:
+            for _ in range(BLOCK):
+                once()
+
+        for _ in range(WARM_UP):
+            once()
+        bytecodes = [broker.bytecodes(block) for _ in range(BLOCKS)]
+        calls = [broker.calls(block) for _ in range(BLOCKS)]
+    return Cost(round(min(bytecodes) / BLOCK), round(min(calls) / BLOCK, 1))
+
+
+def version() -> str:
+    """The minor version of Python that counts are for."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def written() -> dict[str, Cost] | None:
+    """What is written down for this Python; None if nothing is."""
+    found = json.loads(FILE.read_text(encoding="utf-8")).get(version())
+    return None if found is None else {name: Cost(**costs) for name, costs in found.items()}
+
+
+def write(costs: Mapping[str, Cost]) -> None:
+    """Write counts down for this Python; what was not counted stays."""
+    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    known[version()] = {**known.get(version(), {}), **{name: cost._asdict() for name, cost in costs.items()}}
+    FILE.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+
+
+def grown(known: Mapping[str, Cost], now: Mapping[str, Cost]) -> dict[str, str]:
+    """What costs more than is written down, in words; a request that is not written down counts as grown."""
+    found = {}
+    for name, cost in now.items():
+        before = known.get(name)
+        if before is None:
+            found[name] = f"{cost.bytecodes} bytecodes, {cost.calls} system calls; nothing is written down"
+        elif _is_more(before, cost, JITTER.get(name, GROWTH)):
+            found[name] = (
+                f"{cost.bytecodes} bytecodes and {cost.calls} system calls; {before.bytecodes} and {before.calls} are "
+                "written down"
+            )
+    return found
+
+
+def _is_more(before: Cost, now: Cost, growth: float) -> bool:
+    more_bytecodes = now.bytecodes > before.bytecodes * (1 + growth)
+    return more_bytecodes or now.calls > before.calls * (1 + growth) + STRAY_CALLS
+
+
+def main() -> None:
+    """Count, and print or write down."""
+    parser = argparse.ArgumentParser(prog="python -m bench.counts", description="Work of requests, counted.")
+    parser.add_argument("trees", nargs="*", metavar="TREE", type=Path, help="checkouts, the old one first")
+    parser.add_argument("--only", nargs="+", choices=[*STORIES, *REPLICATED], metavar="NAME", help="these requests")
+    parser.add_argument("--write", action="store_true", help="write the counts of this tree down")
+    options = parser.parse_args()
+    if options.write and options.trees:
+        parser.error("--write is for this tree")
+    started = time.monotonic()
+    counts = [measure(tree.resolve(), options.only) for tree in options.trees or [HERE]]
+    print(f"{'':22}", *(f"{'bytecodes':>12} {'calls':>8}" for _ in counts))
+    for name, first in counts[0].items():
+        cells = []
+        for each in counts:
+            cost = each[name]
+            ratio = "" if each is counts[0] else f" ({cost.bytecodes / first.bytecodes:.3f}x)"
+            cells.append(f"{cost.bytecodes:>12,} {cost.calls:>8}{ratio}")
+        print(f"{name:22}", *cells)
+    print(f"Python {version()}, {time.monotonic() - started:.0f} s")
+    if options.write:
+        write(counts[0])
+
+
+if __name__ == "__main__":
+    main()

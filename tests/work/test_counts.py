@@ -1,0 +1,29 @@
+"""No request costs more work than is written down: bytecodes and system calls, which no busy machine can change."""
+
+from __future__ import annotations
+
+import pytest
+from bench import counts
+from bench.clients.hot import REPLICATED, STORIES
+from bench.counts import Cost, grown
+
+ADVICE = "If that is what it has to cost, write it down: python -m bench.counts --write"
+
+
+@pytest.mark.timeout(400)
+def test_no_request_costs_more_than_is_written_down() -> None:
+    known = counts.written()
+    if known is None:
+        pytest.skip(f"nothing is written down for Python {counts.version()}: python -m bench.counts --write")
+    assert known.keys() == {*STORIES, *REPLICATED}, ADVICE
+    more = grown(known, counts.measure())
+    if more:  # a broker that looked after something else meanwhile does not do so twice
+        more = grown(known, counts.measure(only=more))
+    assert not more, f"{more}. {ADVICE}"
+
+
+def test_growth_is_found_in_both_counts_and_in_what_is_new() -> None:
+    known = {"a": Cost(1000, 3.0), "b": Cost(1000, 3.0), "c": Cost(1000, 3.0)}
+    assert grown(known, known) == {}
+    assert grown(known, {"a": Cost(1030, 3.0), "b": Cost(900, 2.0)}) == {}
+    assert grown(known, {"a": Cost(1031, 3.0), "b": Cost(1000, 3.4), "d": Cost(1, 1.0)}).keys() == {"a", "b", "d"}
