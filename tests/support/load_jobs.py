@@ -105,14 +105,10 @@ class OneProcess:
 
 
 class _Shared:
-    """What is sent to tasks: each gets a copy, as in a process of its own."""
+    """What is sent to tasks: one copy, which all of them share, as those of one of Spark's workers do."""
 
     def __init__(self, value: Any) -> None:
-        self._sent = pickle.dumps(value)
-
-    @property
-    def value(self) -> Any:
-        return pickle.loads(self._sent)
+        self.value = pickle.loads(pickle.dumps(value))
 
     def unpersist(self) -> None:
         """Nothing was sent anywhere."""

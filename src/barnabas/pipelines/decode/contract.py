@@ -90,6 +90,12 @@ class Decoder(Protocol):
         ...
 
 
+def told_by(decoder: Decoder) -> pa.Schema:
+    """What records have told of the rows' schema: more than rows show, if a decoder says so by a property `told`."""
+    told: pa.Schema = getattr(decoder, "told", decoder.schema)
+    return told
+
+
 def column_name(key: str, made: Collection[str] = ()) -> str:
     """What the column of a value's field is called, in a table that makes columns of these names itself."""
     return f"{key}_value" if key in METADATA.names or key in made else key

@@ -4,17 +4,21 @@ A type is inferred from values: whole numbers are BIGINT, other numbers DOUBLE, 
 Text stays text: nothing is taken for a time. Three rules keep a schema stable:
 
 - What a table says holds. A column never changes its type; a value that does not fit is a dead letter.
-- Between values that are seen together BIGINT and DOUBLE become DOUBLE. Any other disagreement is decided by the first.
+- Between values that are seen together BIGINT and DOUBLE become DOUBLE, unless that would round a whole number: then
+  they are BIGINT, and fractions do not fit. Any other disagreement is decided by the first.
 - A null, an empty list and an empty object tell no type (VOID): their column is added when a value tells one.
 
 Iceberg names what is inside of others by dots. So of a field `a.b` and a field `b` in `a` only the first one is added.
 
 Tasks that ran side by side may have inferred different types for a new column: `merge_schemas` says what the table
-shall have, and which tasks have to decode their records again by that.
+shall have, and which tasks have to decode their records again by that. A task also tells of numbers that did not fit:
+which of them comes first, in which batch and in which task, decides nothing.
 """
 
 from __future__ import annotations
 
+import struct
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 VOID: Final = pa.null()
+EXACT: Final = pa.uint64()
+"""BIGINT while it is inferred, with a number that DOUBLE would round. No table has this type."""
 MOST_COLUMNS: Final = 2000
 MOST_LEVELS: Final = 32
 _FORBIDDEN: Final = frozenset(" ,;{}()\n\t=")
@@ -53,9 +59,11 @@ def infer(value: Any, where: str = "", level: int = 0) -> pa.DataType:
         case int():
             if value not in _BIGINT:
                 raise Unfit(f"{where}: {value} is beyond BIGINT; give a schema that has DECIMAL(38,0) or DOUBLE for it")
-            return pa.int64()
+            return pa.int64() if float(value) == value else EXACT
         case float():
             return pa.float64()
+        case Decimal():
+            raise Unfit(f"{where}: {value} is beyond DOUBLE; give a schema that has STRING for it")
         case str():
             return pa.string()
     if level == MOST_LEVELS:
@@ -91,6 +99,37 @@ def extend(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
     return _merged(known, seen, fixed=True)
 
 
+def widened(one: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """The fields of the first one, with types for numbers of both."""
+    if pa.types.is_struct(one) and pa.types.is_struct(other):
+        types = {field.name: field.type for field in other}
+        return pa.struct([pa.field(each.name, widened(each.type, types.get(each.name, VOID))) for each in one])
+    if pa.types.is_list(one) and pa.types.is_list(other):
+        return pa.list_(widened(one.value_type, other.value_type))
+    return _of_numbers(one, other) or one
+
+
+def settled(kind: pa.DataType) -> pa.DataType:
+    """The type that a table gets for one that was inferred."""
+    if kind == EXACT:
+        return pa.int64()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, settled(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(settled(kind.value_type))
+    return kind
+
+
+def has_all(kind: pa.DataType, seen: pa.DataType) -> bool:
+    """Whether a type has all fields of another one."""
+    if pa.types.is_struct(kind) and pa.types.is_struct(seen):
+        types = {field.name: field.type for field in kind}
+        return all(field.name in types and has_all(types[field.name], field.type) for field in seen)
+    if pa.types.is_list(kind) and pa.types.is_list(seen):
+        return has_all(kind.value_type, seen.value_type)
+    return True
+
+
 def _merged(one: pa.DataType, other: pa.DataType, *, fixed: bool) -> pa.DataType:
     if one == VOID:
         return other
@@ -98,9 +137,15 @@ def _merged(one: pa.DataType, other: pa.DataType, *, fixed: bool) -> pa.DataType
         return pa.struct(_merged_fields(one, other, fixed=fixed))
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_merged(one.value_type, other.value_type, fixed=fixed))
-    if not fixed and {one, other} == {pa.int64(), pa.float64()}:
-        return pa.float64()
-    return one
+    return one if fixed else _of_numbers(one, other) or one
+
+
+def _of_numbers(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type for numbers of both types; None if they are not numbers that were inferred."""
+    both = {one, other}
+    if not both <= {pa.int64(), pa.float64(), EXACT}:
+        return None
+    return next(kind for kind in (EXACT, pa.float64(), pa.int64()) if kind in both)
 
 
 def _merged_fields(one: Iterable[pa.Field], other: Iterable[pa.Field], *, fixed: bool) -> list[pa.Field]:
@@ -183,21 +228,25 @@ def value_schema(table: pa.Schema, made: Collection[str] = ()) -> pa.Schema:
     )
 
 
-def merge_schemas(table: pa.Schema, seen: Sequence[pa.Schema]) -> Merged:
+def merge_schemas(table: pa.Schema, seen: Sequence[pa.Schema], told: Sequence[pa.Schema] | None = None) -> Merged:
     """What a table shall have after tasks decoded their records with these schemas, and which tasks misfit it.
 
-    The order of `seen` decides, so give it by partition and offset: then it does not depend on who finished first.
+    `told` has what the records of each task tell of new columns, where that is more than their rows have. The order
+    decides, so give it by partition and offset: then it does not depend on who finished first.
     """
+    told = seen if told is None else told
     known = pa.struct([pa.field(field.name, canonical(field.type)) for field in table])
     new = pa.struct([])
-    for schema in seen:
-        new = join(new, pa.struct([pa.field(field.name, canonical(field.type)) for field in schema]))
-    merged = extend(known, new)
+    for schema in told:
+        kinds = [(field.name, pruned(canonical(field.type))) for field in schema]
+        new = join(new, pa.struct([pa.field(name, kind) for name, kind in kinds if kind is not None]))
+    merged = settled(extend(known, new))
     types = {field.name: field.type for field in merged}
     misfits = tuple(
         index
-        for index, schema in enumerate(seen)
-        if any(types.get(field.name) != canonical(field.type) for field in schema)
+        for index, (rows, whole) in enumerate(zip(seen, told, strict=True))
+        if any(types.get(field.name) != canonical(field.type) for field in rows)
+        or any(_clashes(canonical(field.type), types.get(field.name, VOID)) for field in whole)
     )
     original = {field.name: field for field in table}
     fields = [
@@ -207,19 +256,39 @@ def merge_schemas(table: pa.Schema, seen: Sequence[pa.Schema]) -> Merged:
     return Merged(pa.schema(fields), misfits)
 
 
-def misfit(value: Any, kind: pa.DataType, where: str) -> str | None:
-    """Why a value of JSON does not fit a type, None if that is not seen here."""
+def _clashes(told: pa.DataType, kind: pa.DataType) -> bool:
+    """Whether what is empty, and so has no type of its own, cannot be of a type: a list is no number."""
+    if VOID in (told, kind):
+        return False
+    if pa.types.is_struct(told) and pa.types.is_struct(kind):
+        types = {field.name: field.type for field in kind}
+        return any(_clashes(field.type, types.get(field.name, VOID)) for field in told)
+    if pa.types.is_list(told) and pa.types.is_list(kind):
+        return _clashes(told.value_type, kind.value_type)
+    return pa.types.is_nested(told) and not pa.types.is_map(told)
+
+
+def misfit(value: Any, kind: pa.DataType, where: str, *, exact: bool) -> str | None:
+    """Why a value of JSON does not fit a type, None if that is not seen here.
+
+    What is too large for a type never fits. A whole number that the type would round does not if it has to be `exact`,
+    as where nobody has chosen the type.
+    """
     if value is None or kind == VOID:
         return None
     if pa.types.is_struct(kind) and isinstance(value, dict):
         found = (
-            misfit(value[field.name], field.type, _path(where, field.name)) for field in kind if field.name in value
+            misfit(value[field.name], field.type, _path(where, field.name), exact=exact)
+            for field in kind
+            if field.name in value
         )
         return next((reason for reason in found if reason is not None), None)
     if pa.types.is_list(kind) and isinstance(value, list):
-        found = (misfit(item, kind.value_type, f"{where}[{index}]") for index, item in enumerate(value))
+        found = (misfit(item, kind.value_type, f"{where}[{index}]", exact=exact) for index, item in enumerate(value))
         return next((reason for reason in found if reason is not None), None)
     if _fits(value, kind):
+        if exact and pa.types.is_floating(kind) and isinstance(value, int) and value != _rounded(value, kind):
+            return f"{where}: {type_name(kind)} would round the number {value}; give a schema that has BIGINT for it"
         return None
     return f"{where}: expected {type_name(kind)}, found {_words(value)}"
 
@@ -232,17 +301,27 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     if pa.types.is_integer(kind):
         return isinstance(value, int) and value in range(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1))
     if pa.types.is_floating(kind):
-        return isinstance(value, int | float)
+        return isinstance(value, int | float) and _rounded(value, kind) is not None
     if pa.types.is_decimal(kind):
-        return isinstance(value, int | float | str)
+        return isinstance(value, int | float | Decimal | str)
     return isinstance(value, str) and not pa.types.is_nested(kind)
+
+
+def _rounded(value: float, kind: pa.DataType) -> float | None:
+    """A number as a floating one of this type; None if it is too large."""
+    form = "<f" if kind == pa.float32() else "<d"
+    try:
+        [found] = struct.unpack(form, struct.pack(form, float(value)))
+    except OverflowError:
+        return None
+    return float(found)
 
 
 def _words(value: Any) -> str:
     match value:
         case bool():
             return "true" if value else "false"
-        case int() | float():
+        case int() | float() | Decimal():
             return f"the number {value}"
         case str():
             return f"the text {value[:40]!r}"

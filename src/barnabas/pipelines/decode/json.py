@@ -7,15 +7,17 @@ end with `}`: then none can reach into its neighbour, and as many rows as values
 
 With a given schema, fields that it does not name are left out. Without one, the schema evolves: a record with a field
 that is not known yet is looked at by Python, together with those after it, and the batch is parsed anew with what was
-learnt (see `evolution`).
+learnt (see `evolution`). Only a record that fits can teach: a dead letter adds no columns to a table.
 
-`NaN` and `Infinity` are taken as DOUBLE. A field that is there twice makes a dead letter, since readers disagree on
-which one counts.
+`NaN` and `Infinity` are taken as DOUBLE, and a number that is too large for its column makes a dead letter, as does a
+whole number that an inferred DOUBLE would round (see `numbers`). So does a field that is there twice, since readers
+disagree on which one counts.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -32,11 +34,23 @@ from barnabas.pipelines.decode.contract import (
     without,
 )
 from barnabas.pipelines.decode.ddl import type_name
-from barnabas.pipelines.decode.evolution import Unfit, extend, infer, join, misfit, pruned, value_schema
+from barnabas.pipelines.decode.evolution import (
+    Unfit,
+    extend,
+    has_all,
+    infer,
+    join,
+    misfit,
+    pruned,
+    settled,
+    value_schema,
+    widened,
+)
 from barnabas.pipelines.decode.framing import Framing, strip_prefixes
+from barnabas.pipelines.decode.numbers import doubtful_rows, loads, rows_beyond_double
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from barnabas.pipelines.decode.contract import Decoder
 
@@ -60,6 +74,8 @@ class Json:
         self._made: frozenset[str] = frozenset()
         self._strips = framing is not Framing.NONE
         self._fields: pa.StructType = pa.struct(list(schema or ()))
+        self._table = self._told = self._fields
+        """What the table has, which stays; and all fields, by what all numbers tell of them."""
         for field in self._fields:
             _refuse_unreadable(field.type, field.name)
         self._prepare()
@@ -70,9 +86,14 @@ class Json:
             return self
         other = Json(None, Framing.AUTO if self._strips else Framing.NONE)
         other._made = frozenset(made)
-        other._fields = pa.struct(list(value_schema(table, made)))
+        other._fields = other._table = other._told = pa.struct(list(value_schema(table, made)))
         other._prepare()
         return other
+
+    @property
+    def told(self) -> pa.Schema:
+        """The rows' schema with what has no type yet, as it had to be for all numbers, also those of dead letters."""
+        return row_schema(pa.schema(list(extend(self._table, self._told))), self._made)
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """One row for each JSON object, dead letters for all else."""
@@ -91,17 +112,18 @@ class Json:
 
     def _prepare(self) -> None:
         """What follows from the fields: the schema to parse with, and that of the rows."""
-        self._parsed = pa.schema([pa.field(field.name, _as_parsed(field.type)) for field in self._fields])
-        kept = [(field.name, pruned(field.type)) for field in self._fields]
-        self._pruned = pa.schema([pa.field(name, kind) for name, kind in kept if kind is not None])
+        self._parsed = _parser_schema(self._fields)
+        self._pruned = _without_void(settled(self._fields))
         self.schema: pa.Schema = row_schema(self._pruned, self._made)
+        known = {field.name for field in self._table}
+        self._new = [name for name in self._pruned.names if name not in known]
 
     def _parts(self, values: pa.Array, low: int, high: int, reasons: dict[int, str]) -> list[pa.Table]:
         """The rows of the values in a range; what is wrong with the others goes to `reasons`."""
         if low == high:
             return []
         try:
-            return [self._parse(values[low:high])]
+            return [self._parse(values[low:high], low, reasons)]
         except (_Unlike, pa.ArrowInvalid) as error:
             if high - low > 1:
                 middle = (low + high) // 2
@@ -110,10 +132,33 @@ class Json:
             problem = error
         if self.evolves and self._learn(values[low : low + SAMPLE]):
             return self._parts(values, low, high, reasons)
-        reasons[low] = self._reason(values[low].as_py(), problem)
+        value = values[low].as_py()
+        reasons[low] = self._reason(value, problem)
+        self._note_numbers(value)
         return []
 
-    def _parse(self, values: pa.Array) -> pa.Table:
+    def _parse(self, values: pa.Array, low: int, reasons: dict[int, str]) -> pa.Table:
+        """The rows of values, the first of which has the index `low`, without those whose numbers were changed."""
+        table = self._read(values, self._parsed).select(self._pruned.names).cast(self._pruned)
+        columns = [_in_one_piece(column) for column in table.columns]
+        lost: dict[int, str] = {}
+        for row in sorted(set().union(*(doubtful_rows(column, exact=self.evolves) for column in columns))):
+            value = values[row].as_py()
+            reason = self._wrong(value)
+            if reason is not None:
+                lost[row] = reason
+                self._note_numbers(value)
+        for name in self._new:
+            if _has(self._told.field(name).type, pa.int64()):
+                for row in sorted(rows_beyond_double(columns[self._pruned.get_field_index(name)]))[:1]:
+                    self._note_numbers(values[row].as_py())
+        if not lost:
+            return table
+        reasons.update({low + row: reason for row, reason in lost.items()})
+        return table.take(pa.array([row for row in range(len(values)) if row not in lost], pa.int64()))
+
+    def _read(self, values: pa.Array, schema: pa.Schema) -> pa.Table:
+        """A row for each value, as Arrow reads it. Raises _Unlike, ArrowInvalid."""
         texts = values.cast(pa.string())
         if texts.null_count:
             texts = texts.fill_null("{}")
@@ -125,24 +170,69 @@ class Json:
             data,
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=data.size() + 1),
             parse_options=arrow_json.ParseOptions(
-                explicit_schema=self._parsed, unexpected_field_behavior="error" if self.evolves else "ignore"
+                explicit_schema=schema, unexpected_field_behavior="error" if self.evolves else "ignore"
             ),
         )
         if table.num_rows != len(values):
             raise _Unlike("more than one JSON object")
-        return table.select(self._pruned.names).cast(self._pruned)
+        return table
+
+    def _note_numbers(self, value: bytes) -> None:
+        """Take into account what the numbers of a value tell of the types of new columns, if it would fit then."""
+        if self.evolves:
+            with suppress(ValueError, RecursionError, Unfit):
+                document = _loads(value)
+                told = widened(self._told, infer(document))
+                if misfit(document, settled(extend(self._table, told)), "", exact=True) is None:
+                    self._told = told
 
     def _learn(self, values: pa.Array) -> bool:
-        """Add the fields of these values that are new, if the first of them has one; whether the schema grew."""
-        seen = pa.struct([])
+        """Add the fields of these values that are new, if the first of them has one; whether the schema grew.
+
+        A value teaches only if it fits: by what was learnt from it, and from those after it.
+        """
+        documents: dict[int, dict[str, Any]] = {}
         for index, value in enumerate(values):
+            with suppress(ValueError, RecursionError):
+                documents[index] = _loads(value.as_py() or b"{}")
+        while 0 in documents:
+            grown, teachers = self._taught(documents, values)
+            misled = [index for index in teachers if misfit(documents[index], settled(grown), "", exact=True)]
+            if not misled:
+                break
+            documents = {index: document for index, document in documents.items() if index not in misled}
+        else:
+            return False
+        if 0 not in teachers:
+            return False
+        self._fields = grown
+        self._told = widened(grown, self._told)
+        self._prepare()
+        return True
+
+    def _taught(self, documents: Mapping[int, dict[str, Any]], values: pa.Array) -> tuple[pa.StructType, list[int]]:
+        """The fields with those that documents add, and which ones did so."""
+        new, grown = pa.struct([]), self._fields
+        teachers: list[int] = []
+        for index, document in documents.items():
             try:
-                seen = join(seen, infer(_loads(value.as_py() or b"{}")))
-            except (ValueError, RecursionError, Unfit):
-                if index == 0:
-                    return False
-            if index == 0 and extend(self._fields, seen) == self._fields:
-                return False
+                seen = infer(document)
+            except (RecursionError, Unfit):
+                continue
+            wider = join(new, seen)
+            fields = extend(self._fields, self._nameable(wider))
+            if fields == grown or misfit(document, settled(fields), "", exact=True) or not has_all(fields, seen):
+                continue
+            try:
+                self._read(values[index : index + 1], _parser_schema(fields))
+            except (_Unlike, pa.ArrowInvalid):
+                continue
+            new, grown = wider, fields
+            teachers.append(index)
+        return grown, teachers
+
+    def _nameable(self, seen: pa.StructType) -> pa.StructType:
+        """The fields that are known, or whose columns have names that no other column has."""
         taken = {name.casefold() for name in (*self.schema.names, *self._made)}
         known = {field.name for field in self._fields}
         fields = []
@@ -151,15 +241,23 @@ class Json:
             if field.name in known or name not in taken:
                 taken.add(name)
                 fields.append(field)
-        grown = extend(self._fields, pa.struct(fields))
-        if grown == self._fields:
-            return False
-        self._fields = grown
-        self._prepare()
-        return True
+        return pa.struct(fields)
 
     def _reason(self, value: bytes, problem: Exception) -> str:
         """Why a value is dead, in words; what Arrow says where nothing else is found."""
+        found = self._wrong(value)
+        if found is None and self.evolves:
+            document = _loads(value)
+            try:
+                infer(document)
+            except Unfit as unfit:
+                found = str(unfit)
+            else:
+                found = _twice(value) or _left_out(document, self._fields)
+        return found or str(problem)
+
+    def _wrong(self, value: bytes) -> str | None:
+        """Why a value cannot be read, or does not fit; None if that is not seen here."""
         try:
             document = _loads(value)
         except UnicodeDecodeError as error:
@@ -168,22 +266,26 @@ class Json:
             return "not JSON that can be read: nested too deep"
         except ValueError as error:
             return f"not JSON: {error}"
-        found = misfit(document, self._fields, "")
-        if found is None and self.evolves:
-            try:
-                infer(document)
-            except Unfit as unfit:
-                found = str(unfit)
-            else:
-                found = _left_out(document, self._fields)
-        return found or str(problem)
+        return misfit(document, settled(self._fields), "", exact=self.evolves)
 
 
 def _loads(value: bytes) -> dict[str, Any]:
-    document = json.loads(value.decode())
+    document = loads(value.decode())
     if not isinstance(document, dict):
         raise ValueError(f"an object was expected, as in {{...}}, not {value[:40]!r}")
     return document
+
+
+def _twice(value: bytes) -> str | None:
+    """Which field of an object is there twice."""
+    twice: list[str] = []
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        twice.extend(name for name in names if names.count(name) > 1)
+
+    json.loads(value, object_pairs_hook=look)
+    return f"{twice[0]} is there twice" if twice else None
 
 
 def _left_out(document: dict[str, Any], fields: pa.StructType) -> str | None:
@@ -196,6 +298,23 @@ def _left_out(document: dict[str, Any], fields: pa.StructType) -> str | None:
                 return f"{key} and {twin} differ only by capitals, which tables do not tell apart"
             return f"{key} cannot be added to a table of {len(known)} columns, or another column has its name"
     return None
+
+
+def _parser_schema(fields: pa.StructType) -> pa.Schema:
+    """The schema that Arrow's parser is given for values with these fields."""
+    return pa.schema([pa.field(field.name, _as_parsed(field.type)) for field in settled(fields)])
+
+
+def _without_void(fields: pa.StructType) -> pa.Schema:
+    kept = [(field.name, pruned(field.type)) for field in fields]
+    return pa.schema([pa.field(name, kind) for name, kind in kept if kind is not None])
+
+
+def _has(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a type is or has another one."""
+    if pa.types.is_struct(kind):
+        return any(_has(field.type, wanted) for field in kind)
+    return _has(kind.value_type, wanted) if pa.types.is_list(kind) else bool(kind == wanted)
 
 
 def _as_parsed(kind: pa.DataType) -> pa.DataType:

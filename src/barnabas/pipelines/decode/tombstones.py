@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.pipelines.decode.contract import Decoded
+from barnabas.pipelines.decode.contract import Decoded, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,6 +37,11 @@ class MarkedTombstones:
     def schema(self) -> pa.Schema:
         """The decoder's, and the mark."""
         return self._decoder.schema.append(pa.field(TOMBSTONE, pa.bool_()))
+
+    @property
+    def told(self) -> pa.Schema:
+        """What records have told the decoder, and the mark."""
+        return told_by(self._decoder).append(pa.field(TOMBSTONE, pa.bool_()))
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """The decoder's rows, with the mark; no record without a value is a dead letter."""

@@ -29,7 +29,7 @@ def agree(table: pa.Schema, results: Sequence[Done], again: Again) -> tuple[list
     """
     found, agreed = list(results), table
     while True:
-        merged = merge_schemas(agreed, [done.schema for done in found])
+        merged = merge_schemas(agreed, [done.schema for done in found], [done.told for done in found])
         agreed = merged.schema
         misfits = [index for index, done in enumerate(found) if index in merged.misfits or not done.has_place]
         if not misfits:

@@ -6,13 +6,14 @@ into pages of Java.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from barnabas.model.base_error import BarnabasError
-from barnabas.pipelines.decode.contract import Decoded, to_dead, without
+from barnabas.pipelines.decode.contract import Decoded, to_dead, told_by, without
 from barnabas.pipelines.errors import DataLost, PipelineError
 from barnabas.pipelines.loading.reports import Counted
 from barnabas.pipelines.reading import read_range
@@ -49,6 +50,8 @@ class Done:
     piece: Piece
     schema: pa.Schema
     """Of the rows, as the decoder knows it now."""
+    told: pa.Schema
+    """The same by what all records tell, where a decoder knows more than its rows show."""
     files: Sequence[DataFile] = ()
     dead_files: Sequence[DataFile] = ()
     records: int = 0
@@ -68,8 +71,12 @@ def table_columns(rows: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
 
 
 def run_task(piece: Piece, work: Work, on_progress: Callable[[Counted], None] = lambda _: None) -> Done:
-    """Read, decode and write a piece."""
-    decoder = work.decoder
+    """Read, decode and write a piece.
+
+    A decoder that learns is the task's own: the tasks of one worker share what they are sent, and what one of them made
+    of its records must not depend on which others ran before it.
+    """
+    decoder = deepcopy(work.decoder) if work.decoder.evolves else work.decoder
     records = size = 0
     has_place = True
     try:
@@ -78,7 +85,7 @@ def run_task(piece: Piece, work: Work, on_progress: Callable[[Counted], None] = 
                 records += batch.num_rows
                 size += _size(batch)
                 on_progress(Counted(records, size, passed))
-                decoded = _fitting(decoder.decode(batch), batch, work.rows)
+                decoder, decoded = _decoded(decoder, batch, work.rows)
                 if decoded.rows.num_rows and has_place:
                     has_place = not decoder.evolves or _has_place(decoder.schema, work.rows)
                 if not has_place:
@@ -88,10 +95,10 @@ def run_task(piece: Piece, work: Work, on_progress: Callable[[Counted], None] = 
                 if decoded.dead.num_rows:
                     dead.write(decoded.dead)
             if not has_place:
-                return Done(piece, decoder.schema, records=records, size=size, has_place=False)
-            return Done(piece, decoder.schema, rows.finish(), dead.finish(), records, size)
+                return Done(piece, decoder.schema, told_by(decoder), records=records, size=size, has_place=False)
+            return Done(piece, decoder.schema, told_by(decoder), rows.finish(), dead.finish(), records, size)
     except BarnabasError as error:
-        return Done(piece, decoder.schema, error=str(error) or type(error).__name__)
+        return Done(piece, decoder.schema, decoder.schema, error=str(error) or type(error).__name__)
 
 
 def _read(piece: Piece, work: Work) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -102,11 +109,11 @@ def _read(piece: Piece, work: Work) -> Iterator[tuple[int, pa.RecordBatch]]:
             for batch in read_range(wanted, work.client, columns=COLUMNS, fail_on_data_loss=work.fail_on_data_loss):
                 yield before + batch.column("offset")[-1].as_py() + 1 - wanted.start, batch
         except BarnabasError as error:
-            raise PipelineError(f"{wanted} could not be loaded: {_told(error)}") from error
+            raise PipelineError(f"{wanted} could not be loaded: {_words(error)}") from error
         before += wanted.size
 
 
-def _told(error: BarnabasError) -> str:
+def _words(error: BarnabasError) -> str:
     """What happened; the way out is that of a load, where the reader names the one of Spark's source."""
     text = str(error) or type(error).__name__
     return (
@@ -122,15 +129,26 @@ def _has_place(rows: pa.Schema, table: Destination) -> bool:
     return True
 
 
-def _fitting(decoded: Decoded, batch: pa.RecordBatch, table: Destination) -> Decoded:
-    """What was decoded, with those rows among the dead letters that the table has no place for."""
-    reasons = unfit_rows(decoded.rows, table)
-    if not reasons:
-        return decoded
-    offsets = decoded.rows.column("_offset")
-    index_of = {offset: index for index, offset in enumerate(batch.column("offset").to_pylist())}
-    unfit = to_dead(batch, {index_of[offsets[row].as_py()]: reason for row, reason in reasons.items()})
-    return Decoded(without(decoded.rows, reasons), pa.concat_batches([decoded.dead, unfit]))
+def _decoded(decoder: Decoder, batch: pa.RecordBatch, table: Destination) -> tuple[Decoder, Decoded]:
+    """What was decoded, with those rows among the dead letters that the table has no place for; and who goes on.
+
+    What a decoder learnt from such rows it has to forget: it decodes the others again, as it was before.
+    """
+    before = decoder.schema
+    decoded = decoder.decode(batch)
+    unfit: dict[int, str] = {}
+    while reasons := unfit_rows(decoded.rows, table):
+        offsets = decoded.rows.column("_offset")
+        index_of = {offset: index for index, offset in enumerate(batch.column("offset").to_pylist())}
+        unfit |= {index_of[offsets[row].as_py()]: reason for row, reason in reasons.items()}
+        if decoder.schema.equals(before):
+            decoded = Decoded(without(decoded.rows, reasons), decoded.dead)
+            break
+        decoder = decoder.bound(before, (DATE,) if DATE in table.partition_by else ())
+        decoded = decoder.decode(without(batch, unfit))
+    if not unfit:
+        return decoder, decoded
+    return decoder, Decoded(decoded.rows, pa.concat_batches([decoded.dead, to_dead(batch, unfit)]))
 
 
 def _size(batch: pa.RecordBatch) -> int:
