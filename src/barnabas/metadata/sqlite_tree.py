@@ -57,9 +57,16 @@ _NODE = "SELECT path, data, version, czxid, mzxid, owner FROM node"
 
 
 def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
-    """Open the file, and make its tables if it is new."""
+    """Open the file, and make its tables if it is new.
+
+    A new one is for its owner only: the cluster's secret is in it. What it becomes later is for the owner to say.
+    """
+    is_new = not path.exists()
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
     try:
+        if is_new:
+            _schema_version(connection)  # makes the file, and not yet the others beside it, which are made like it
+            path.chmod(0o600)
         _prepare(connection, path)
     except BaseException:
         connection.close()

@@ -44,8 +44,12 @@ def test_a_new_cluster_gets_an_id_that_stays(tmp_path: Path) -> None:
             assert first.cache.image.controller_id == 0
             assert first.cache.image.brokers[0].endpoints["PLAINTEXT"] == Endpoint("localhost", 9092)
             assert first.cache.image.brokers[0].epoch == first.broker_epoch
+            assert nodes.path.stat().st_mode & 0o077 == 0  # the cluster's secret is in it
+            secret = first.secret
+            assert len(set(secret)) > 8
             await first.stop()
             second = await nodes.started()
+            assert second.secret == secret
             assert second.cache.image.cluster_id == image.cluster_id
             assert second.cache.image.controller_epoch == 2
             assert second.broker_epoch > first.broker_epoch

@@ -12,7 +12,7 @@ from barnabas.metadata import deletions
 from barnabas.metadata.cache import MetadataCache
 from barnabas.metadata.sqlite import SqliteStore
 from barnabas.metadata.transfer import export_tree, import_tree
-from barnabas.metadata.znodes import DeletedTopicNode, DeletedTopicsNode, DeletionNode, Registration
+from barnabas.metadata.znodes import DeletedTopicNode, DeletedTopicsNode, DeletionNode, Registration, SecretNode
 from barnabas.model.clock import ManualClock
 from barnabas.model.ids import uuid_to_text
 
@@ -91,7 +91,7 @@ def test_there_are_never_too_many_records_and_the_newest_stay(tmp_path: Path, mo
     run(tmp_path, story)
 
 
-def test_records_go_with_an_exported_tree(tmp_path: Path) -> None:
+def test_records_go_with_an_exported_tree_and_the_secret_does_not(tmp_path: Path) -> None:
     async def story(controller: Controller) -> None:
         topic_id = await make(controller, "t")
         await controller.delete_topics(["t"])
@@ -100,6 +100,7 @@ def test_records_go_with_an_exported_tree(tmp_path: Path) -> None:
         try:
             await import_tree(target, await export_tree(controller.store))
             assert await target.find(DeletedTopicNode.path(topic_id)) is not None
+            assert await target.find(SecretNode.path) is None
         finally:
             await target.close()
 
