@@ -26,6 +26,7 @@ from barnabas.cli.records.filters import Filter
 from barnabas.cli.records.formats import STRING, choose, of_class
 from barnabas.cli.records.options import check_properties, format_options, old_and_new, one_file, reach
 from barnabas.cli.records.printing import JsonPrinter, LinePrinter, NoPrinter, as_json
+from barnabas.cli.records.waiting import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,7 +173,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
             consumer: Consumer[bytes, bytes] = Consumer(options["bootstrap_server"], config=properties)
             with consumer:
                 begin(consumer, options)
-                run(consumer, show, options)
+                waiting = Waiting(consumer, options["bootstrap_server"], properties, skip=show.skip_errors)
+                run(consumer, show, options, waiting)
     except KeyboardInterrupt:
         interrupted = True
     except BrokenPipeError:
@@ -358,7 +360,7 @@ def pattern(text: str) -> Any:
         raise click.UsageError(f"--include {text} is not a regular expression: {error}.") from error
 
 
-def run(consumer: Consumer[bytes, bytes], show: Show, options: dict[str, Any]) -> None:
+def run(consumer: Consumer[bytes, bytes], show: Show, options: dict[str, Any], waiting: Waiting) -> None:
     """Print records until it is time to stop."""
     most = options["max_messages"]
     if most == -1:
@@ -367,7 +369,8 @@ def run(consumer: Consumer[bytes, bytes], show: Show, options: dict[str, Any]) -
         return
     if options["until_end"]:
         with progress("Reading", most, wanted=not sys.stdout.isatty()) as watched:
-            for record in consumer.until_end():
+            for record in consumer.until_end(waiting.waited):
+                waiting.came()
                 show.show(record)
                 watched(1)
                 if show.count == most:
@@ -375,7 +378,7 @@ def run(consumer: Consumer[bytes, bytes], show: Show, options: dict[str, Any]) -
         sys.stdout.buffer.flush()
         consumer.done()
         return
-    for batch in batches(consumer, show, most, options["timeout_ms"]):
+    for batch in batches(consumer, show, most, options["timeout_ms"], waiting):
         for record in batch:
             show.show(record)
         sys.stdout.buffer.flush()
@@ -385,7 +388,7 @@ def run(consumer: Consumer[bytes, bytes], show: Show, options: dict[str, Any]) -
 
 
 def batches(
-    consumer: Consumer[bytes, bytes], show: Show, most: int | None, timeout_ms: int | None
+    consumer: Consumer[bytes, bytes], show: Show, most: int | None, timeout_ms: int | None, waiting: Waiting
 ) -> Iterator[list[ConsumerRecord[bytes, bytes]]]:
     """Records as they come, never more than are still wanted, until nothing comes for the time that was given."""
     quiet_since = time.monotonic()
@@ -394,5 +397,9 @@ def batches(
         if batch:
             yield batch
             quiet_since = time.monotonic()
+            waiting.came()
         elif timeout_ms is not None and timeout_ms >= 0 and time.monotonic() - quiet_since > timeout_ms / 1000:
+            waiting.look()
             return
+        else:
+            waiting.waited()

@@ -23,7 +23,7 @@ from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_mi
 from barnabas.clients.seeking import BEGINNING, END
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from types import TracebackType
 
@@ -258,11 +258,12 @@ class Consumer(ConsumerBase[K, V]):
             if record is not None or not reader.fetch(SLICE):
                 yield record
 
-    def until_end(self) -> Iterator[ConsumerRecord[K, V]]:
+    def until_end(self, on_wait: Callable[[], None] | None = None) -> Iterator[ConsumerRecord[K, V]]:
         """Records up to where the partitions end now; what is written later is left for later.
 
         A consumer of a group waits for its partitions first. Those that go to another member meanwhile are that one's;
-        those that come are read up to where they end then. Paused partitions are not waited for.
+        those that come are read up to where they end then. Paused partitions are not waited for. `on_wait` is called
+        whenever none came for a moment.
         """
         reader = self._reader
         reader.require_chosen()
@@ -278,8 +279,8 @@ class Consumer(ConsumerBase[K, V]):
                 yield record
             elif reader.at_end(ends):
                 ended = True
-            else:
-                reader.fetch(SLICE)
+            elif not reader.fetch(SLICE) and on_wait is not None:
+                on_wait()
 
     def poll(self, timeout: float = 1.0, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """Records as soon as there are some, at most `max_records`; an empty list after `timeout` seconds.

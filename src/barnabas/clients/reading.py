@@ -264,7 +264,8 @@ class Reader(SubscribingReader[K, V]):
         return astray
 
     def _translated(self, message: Any) -> BarnabasError:
-        return translated(message.error(), f"read {message.topic()}" if message.topic() else "read")
+        where = f" {message.topic()} partition {message.partition()}" if message.topic() else ""
+        return translated(message.error(), f"read{where}")
 
     def _record(self, message: Any) -> ConsumerRecord[K, V]:
         key, value = message.key(), message.value()

@@ -6,6 +6,7 @@ Barnabas answers otherwise on purpose, the case says so.
 
 from __future__ import annotations
 
+import gzip
 import pprint
 import uuid
 from typing import TYPE_CHECKING, Any, Final
@@ -37,7 +38,7 @@ from tests.compat.same.scene import (
     UPDATE_FEATURES,
     Scene,
 )
-from tests.support.wire import batch, plain
+from tests.support.wire import batch, plain, varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,6 +123,39 @@ def feature(name: str, level: int, direction: int = 1, more: Sequence[tuple[str,
     return lambda _: {"timeout": 5_000, "feature_updates": updates, "validate_only": True}
 
 
+def keyed(records: list[tuple[int, bytes | None]], codec: int = 0, deltas: Sequence[int] = ()) -> bytes:
+    """A batch of records with these timestamps and keys; `deltas` are offset deltas that are not 0, 1, 2 and so on."""
+    payload = b""
+    for number, (timestamp, key) in enumerate(records):
+        delta = deltas[number] if deltas else number
+        fields = (varint(timestamp - T0), varint(delta), varint(-1) if key is None else varint(len(key)) + key)
+        record = b"\0" + b"".join(fields) + varint(1) + b"v" + varint(0)
+        payload += varint(len(record)) + record
+    latest = max(timestamp for timestamp, _ in records)
+    return batch([b""] * len(records), T0, attributes=codec, records=packed(payload, codec), max_timestamp=latest)
+
+
+def one_record(record: bytes, codec: int = 0) -> bytes:
+    """A batch that says it has one record."""
+    return batch([b""], T0, attributes=codec, records=packed(record, codec))
+
+
+def packed(records: bytes, codec: int) -> bytes:
+    return gzip.compress(records) if codec == GZIP else records
+
+
+GZIP: Final = 1
+TEN_WITHOUT_KEY: Final = [(T0, None if number % 10 == 3 else b"k") for number in range(100)]
+POISON: Final = {
+    "noise of the right length": varint(20) + b"\xff" * 20,
+    "a key beyond the record": varint(20) + b"\0\0\0" + varint(2**31 - 1) + bytes(12),
+    "a value beyond the record": varint(20) + b"\0\0\0\x01" + varint(100) + bytes(15),
+    "a value that ends before the record": varint(20) + b"\0\0\0\x01\x02" + bytes(15),
+    "headers that are not there": varint(6) + b"\0\0\0\x01\x01\x02",
+    "a record beyond the batch": varint(200) + bytes(20),
+    "bytes behind the record": varint(6) + b"\0\0\0\x01\x01\0" + b"more",
+    "a header without a key": varint(8) + b"\0\0\0\x01\x01\x02\x01\x01",
+}
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 # The API, the request, and the first version that the request makes sense in where that is not the first of all.
@@ -141,6 +175,22 @@ CASES: Final[dict[str, tuple[int, Body] | tuple[int, Body, int]]] = {
     "produce: counts that agree in their lie": (PRODUCE, produce(batch(THREE, record_count=7, last_offset_delta=6))),
     "produce: far in the future": (PRODUCE, produce(batch(THREE, timestamp=T0 * 3))),
     "produce: a maximum that is not the last": (PRODUCE, produce(batch(THREE, max_timestamp=T0 + 50))),
+    "produce: one of three in the future": (
+        PRODUCE, produce(keyed([(T0, b"k"), (T0 * 3, b"k"), (T0, b"k")]))
+    ),
+    "produce: ten of a hundred without key, compacted": (
+        PRODUCE, produce(keyed(TEN_WITHOUT_KEY), config=("cleanup.policy", "compact"))
+    ),
+    "produce: ten of a hundred without key, compacted and compressed": (
+        PRODUCE, produce(keyed(TEN_WITHOUT_KEY, GZIP), config=("cleanup.policy", "compact"))
+    ),
+    "produce: offset deltas in disorder": (PRODUCE, produce(keyed([(T0, b"k")] * 3, deltas=(7, 1, 1)))),
+    "produce: offset deltas in disorder, gzip": (
+        PRODUCE,
+        produce(keyed([(T0, b"k")] * 3, GZIP, deltas=(7, 1, 1)), config=("message.timestamp.type", "CreateTime")),
+    ),
+    **{f"produce: {what}": (PRODUCE, produce(one_record(records))) for what, records in POISON.items()},
+    **{f"produce: {what}, gzip": (PRODUCE, produce(one_record(records, GZIP))) for what, records in POISON.items()},
     "produce: an unknown partition": (PRODUCE, produce(batch(THREE), index=9)),
     "produce: an idempotent gap": (
         PRODUCE, produce(batch(THREE, producer_id=9_000, producer_epoch=0, base_sequence=4))
@@ -395,9 +445,14 @@ ON_PURPOSE: Final[dict[str, set[str]]] = {
     "produce: a marker": {"log_start_offset"},
     "produce: a count that lies": {"log_start_offset"},
     "produce: counts that agree in their lie": {"log_start_offset"},
-    # Kafka also lists the records that are at fault; the batch is refused whole either way
-    "produce: far in the future": {"log_start_offset", "record_errors"},
-    "produce: without key, compacted": {"log_start_offset", "record_errors"},
+    "produce: far in the future": {"log_start_offset"},
+    # Kafka means to put them right, as it is done here, and stumbles over it
+    "produce: offset deltas in disorder, gzip": {"error_code", "base_offset", "log_start_offset"},
+    "produce: one of three in the future": {"log_start_offset"},
+    "produce: without key, compacted": {"log_start_offset"},
+    "produce: ten of a hundred without key, compacted": {"log_start_offset"},
+    "produce: ten of a hundred without key, compacted and compressed": {"log_start_offset"},
+    **{f"produce: {what}": {"log_start_offset"} for what in (*POISON, *(f"{what}, gzip" for what in POISON))},
     "create: one": {"config_source"},  # Kafka notes min.insync.replicas as a dynamic default when it is first set up
     "create: defaults": {"config_source"},
 }
