@@ -70,7 +70,16 @@ def produce_asyncio(address: str, count: int) -> None:
 
 
 def plain_consume(address: str, count: int) -> None:
-    """Batches of confluent-kafka's messages; what a program wants to know of each is asked for."""
+    """A poll for each record, as confluent-kafka's guide has it; what a program wants to know of it is asked for."""
+    _plain_consume(address, count, lambda consumer: [consumer.poll(1.0)])
+
+
+def plain_consume_batches(address: str, count: int) -> None:
+    """The same with 500 records at a time."""
+    _plain_consume(address, count, lambda consumer: consumer.consume(500, 1.0))
+
+
+def _plain_consume(address: str, count: int, read: Callable[[Any], list[Any]]) -> None:
     settings: dict[str, Any] = {
         "bootstrap.servers": address,
         "group.id": "plain",
@@ -81,7 +90,9 @@ def plain_consume(address: str, count: int) -> None:
     consumer.assign([confluent_kafka.TopicPartition(TOPIC, 0, 0)])
     left = count
     while left > 0:
-        for message in consumer.consume(500, 1.0):
+        for message in read(consumer):
+            if message is None:
+                continue
             if (error := message.error()) is not None:
                 raise RuntimeError(error.str())
             _ = message.key(), message.value(), message.partition(), message.offset()
@@ -121,13 +132,16 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="barnabas-overhead-") as folder, Barnabas(Path(folder)) as broker:
         rdkafka.create_topics(broker.port, [TOPIC], 1)
-        for ways in ((plain_produce, produce, produce_asyncio), (plain_consume, consume, consume_asyncio)):
+        for ways in (
+            (plain_produce, produce, produce_asyncio),
+            (plain_consume, plain_consume_batches, consume, consume_asyncio),
+        ):
             costs = _measured(ways, broker.bootstrap, options.records, options.turns)
             plain = median(costs[0])
             for way, cost in zip(ways, costs, strict=True):
                 ratios = median(each / first for each, first in zip(cost, costs[0], strict=True))
                 print(
-                    f"{way.__name__.replace('_', ' '):16} {median(cost):6.2f} µs a record, {median(cost) / plain:.2f} "
+                    f"{way.__name__.replace('_', ' '):21} {median(cost):6.2f} µs a record, {median(cost) / plain:.2f} "
                     f"times the plain loop (median of the turns' ratios: {ratios:.2f})",
                     flush=True,
                 )

@@ -236,14 +236,16 @@ class Consumer(ConsumerBase[K, V]):
         reader = self._reader
         now = time.monotonic
         while True:
-            at = reader.at
-            if at >= len(reader.records) and not reader.prepare():
+            if reader.at >= len(reader.records) and not reader.prepare():
                 reader.fetch(SLICE)
-            elif now() >= reader.due:
-                reader.look()
-            else:
-                at = reader.at
-                record = reader.records[at]
+                continue
+            records = reader.records
+            count = len(records)
+            while (at := reader.at) < count and reader.records is records:
+                if now() >= reader.due:
+                    reader.look()
+                    break
+                record = records[at]
                 reader.hand = 1
                 reader.at = at + 1
                 yield record

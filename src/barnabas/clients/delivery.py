@@ -29,8 +29,8 @@ REMEMBERED: Final = 100
 class Counted(Protocol):
     """A delivery, as far as `Failures` knows it."""
 
-    counted_in: int | None
-    """In which round it was counted as a failure whose reason is not kept; None if it was not."""
+    counted_in: int
+    """In which round it was counted as a failure whose reason is not kept; not there if it was not."""
 
 
 class Failures:
@@ -61,9 +61,9 @@ class Failures:
         """Forget a failure that somebody has been told of."""
         with self._lock:
             self._kept.pop(delivery, None)
-            if delivery.counted_in == self._round:
+            if getattr(delivery, "counted_in", None) == self._round:
                 self._more -= 1
-            delivery.counted_in = None
+                del delivery.counted_in
 
     def forget(self) -> tuple[int, list[BarnabasError]]:
         """Start anew; returns how many there were, and the reasons of the first."""
@@ -130,43 +130,43 @@ def refuse_in_callback(doing: str) -> None:
 class Delivery:
     """A record on its way. `result()` waits and gives its RecordMetadata, or raises what went wrong."""
 
-    __slots__ = ("__weakref__", "_answer", "_callbacks", "_error", "_shared", "counted_in", "topic")
+    __slots__ = ("__weakref__", "_callbacks", "_outcome", "_shared", "counted_in", "topic")
 
     def __init__(self, shared: Settlements, topic: str, callback: Callable[[Delivery], object] | None) -> None:
         self.topic = topic
-        self.counted_in: int | None = None
+        self.counted_in: int
         self._shared = shared
         self._callbacks = None if callback is None else [callback]
-        self._answer: tuple[int, int, int] | None = None
-        self._error: BarnabasError | None = None
+        self._outcome: tuple[int, int, int] | BarnabasError | None = None
+        """Partition, offset and timestamp, or why the record did not arrive; None as long as nobody knows."""
 
     def done(self) -> bool:
         """Whether it is known what became of the record."""
-        return self._answer is not None or self._error is not None
+        return self._outcome is not None
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record went. Raises the error if it did not arrive, TimeoutError if it is not known in time."""
         error = self.exception(timeout)
         if error is not None:
             raise error
-        assert self._answer is not None
-        partition, offset, timestamp = self._answer
-        return RecordMetadata(self.topic, partition, offset, timestamp)
+        assert isinstance(self._outcome, tuple)
+        return RecordMetadata(self.topic, *self._outcome)
 
     def exception(self, timeout: float | None = None) -> BarnabasError | None:
         """Why the record did not arrive; None if it did. Raises TimeoutError if that is not known in time."""
         if not self.done():
             self._wait(timeout)
-        if self._error is not None:
-            self._shared.failures.seen(self)
-        return self._error
+        if not isinstance(self._outcome, BaseException):
+            return None
+        self._shared.failures.seen(self)
+        return self._outcome
 
     def add_done_callback(self, callback: Callable[[Delivery], object]) -> None:
         """Call `callback(delivery)` when it is known; at once if it is known already."""
         with self._shared.condition:
             self._callbacks = [*(self._callbacks or ()), callback]
         if self.done():
-            if self._error is not None:
+            if isinstance(self._outcome, BaseException):
                 self._shared.failures.seen(self)
             self._tell()
 
@@ -174,12 +174,12 @@ class Delivery:
         """Settle it with an error."""
         if self._callbacks is None:
             self._shared.failures.add(self, error)  # before anybody can look at it, which takes it out again
-        self._error = error
+        self._outcome = error
         self._tell()
 
     def discard(self, error: BarnabasError) -> None:
         """Settle it with an error that the program chose to live with: callbacks are told, `close` says nothing."""
-        self._error = error
+        self._outcome = error
         self._tell()
 
     def settle(self, error: Any, message: Any) -> None:
@@ -187,7 +187,7 @@ class Delivery:
         if error is not None:
             self.fail(delivery_error(error, self.topic))
             return
-        self._answer = (message.partition(), message.offset(), message.timestamp()[1])
+        self._outcome = (message.partition(), message.offset(), message.timestamp()[1])
         if self._callbacks is not None or self._shared.waiters:
             self._tell()
 
@@ -228,10 +228,10 @@ class Delivery:
                 shared.waiters -= 1
 
     def __repr__(self) -> str:
-        if self._error is not None:
-            return f"<Delivery to {self.topic} failed: {self._error}>"
-        if self._answer is not None:
-            return f"<Delivery to {self.topic}-{self._answer[0]} at {self._answer[1]}>"
+        if isinstance(self._outcome, BaseException):
+            return f"<Delivery to {self.topic} failed: {self._outcome}>"
+        if self._outcome is not None:
+            return f"<Delivery to {self.topic}-{self._outcome[0]} at {self._outcome[1]}>"
         return f"<Delivery to {self.topic} pending>"
 
 

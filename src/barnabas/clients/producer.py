@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.delivery import Delivery, in_callback, refuse_in_callback
-from barnabas.clients.errors import noted_in
+from barnabas.clients.errors import ClientClosed, noted_in
 from barnabas.clients.pump import POLL_EVERY
 from barnabas.clients.sending import K, ProducerBase, V
 
@@ -63,20 +63,27 @@ class Producer(ProducerBase[K, V]):
         Raises SerializationFailed, BufferFull (see `when_full`), ClientClosed.
         """
         client = self._client
-        if not self._counted(topic):
-            self._count(topic)
         delivery = Delivery(self._shared, topic, on_delivery)
-        arguments = self._arguments(topic, value, key, partition, headers, timestamp, delivery.settle)
         pump = self._pump
         pump.sends += 1
         if not pump.sends % POLL_EVERY:
             client.poll(0)
+        if self._plain and partition is None and headers is None and timestamp is None:
+            arguments: tuple[Any, ...] = (topic, value, key, -1, delivery.settle)
+        else:
+            if not self._counted(topic):
+                self._count(topic)
+            arguments = self._arguments(topic, value, key, partition, headers, timestamp, delivery.settle)
         try:
-            self._produce(arguments)
+            self._client.produce(*arguments)
         except BufferError:
             self._when_buffer_is_full(delivery, arguments)
+        except (TypeError, OverflowError, self._kafka.KafkaException) as error:
+            raise self._refused(arguments, error) from error
         if self._closed:
             self._await_end(client)
+            if (failure := delivery.exception()) is not None:
+                raise ClientClosed("the producer was closed before the record arrived") from failure
         return delivery
 
     def flush(self, timeout: float | None = None) -> None:
@@ -159,7 +166,7 @@ class Producer(ProducerBase[K, V]):
                 raise self._buffer_full(delivery.topic, patience)
             self._client.poll(min(left, _ROOM_SLICE))
             try:
-                self._produce(arguments)
+                self._client.produce(*arguments)
             except BufferError:
                 continue
             return

@@ -134,6 +134,8 @@ class ProducerBase(Generic[K, V]):
         self._serialize_key = to_bytes(key_serializer)
         self._serialize_value = to_bytes(value_serializer)
         self._partitioner = None if partitioner in NATIVE else partitioner
+        self._plain = self._serialize_key is None and self._serialize_value is None and self._partitioner is None
+        """Whether records are given to librdkafka as they are."""
         if "partitioner" not in found:
             found = {**found, **NATIVE.get(partitioner, {})}
         if "enable.idempotence" not in found:
@@ -191,20 +193,17 @@ class ProducerBase(Generic[K, V]):
                 )
         return (topic, data, key_data, partition, settle, None, when, headers)
 
-    def _produce(self, arguments: tuple[Any, ...]) -> None:
-        """Put a record into the buffer. Raises BufferError when that is full, and our own errors for the rest."""
-        try:
-            self._client.produce(*arguments)
-        except TypeError as error:
-            next_step = SERIALIZE if "bytes-like" in str(error) else ""
-            raise SerializationFailed(f"record for {arguments[0]}: {error}{next_step}") from error
-        except OverflowError as error:
-            topic, partition, timestamp = arguments[0], arguments[3], arguments[6]
-            raise InvalidClientConfig(
-                f"record for {topic}: no broker takes partition {partition} with timestamp {timestamp}: {error}"
-            ) from error
-        except self._kafka.KafkaException as error:
-            raise translated(error.args[0], f"record for {arguments[0]}") from error
+    def _refused(self, arguments: tuple[Any, ...], error: Exception) -> Exception:
+        """Why librdkafka did not take a record, in our words."""
+        what = f"record for {arguments[0]}"
+        if isinstance(error, TypeError):
+            return SerializationFailed(f"{what}: {error}{SERIALIZE if 'bytes-like' in str(error) else ''}")
+        if isinstance(error, OverflowError):
+            partition, timestamp = arguments[3], arguments[6]
+            return InvalidClientConfig(
+                f"{what}: no broker takes partition {partition} with timestamp {timestamp}: {error}"
+            )
+        return translated(error.args[0], what)
 
     def _buffer_full(self, topic: str, waited: float) -> BufferFull:
         after = f" after {waited:g} s" if waited else ""
@@ -312,7 +311,7 @@ class ProducerBase(Generic[K, V]):
     def _await_end(self, client: Any) -> None:
         """A record came into the buffer while another thread closed the producer: that thread waits for it, or we."""
         self._ended.wait()
-        self._give_up_rest(client)
+        self._give_up_rest(client)  # of what came too late for that
 
     def forked(self) -> None:
         """In a child of this process: what was sent is the parent's, and nothing can be sent here."""

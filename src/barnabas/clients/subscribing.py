@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import contextmanager
-from threading import Event
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from barnabas.clients.committing import TIMEOUT
 from barnabas.clients.errors import InvalidClientConfig, RequestRefused, translated
@@ -17,15 +16,11 @@ from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from queue import SimpleQueue
     from typing import TypeAlias
 
     Topics: TypeAlias = "str | re.Pattern[str] | Iterable[str | re.Pattern[str]]"
     RebalanceCallback: TypeAlias = "Callable[[list[TopicPartition]], object]"
     Start: TypeAlias = "Callable[[TopicPartition], int | None]"
-
-
-CALLBACK_LOOK_SECONDS: Final = 0.2
 
 
 class SubscribingReader(SeekingReader[K, V]):
@@ -35,10 +30,6 @@ class SubscribingReader(SeekingReader[K, V]):
     """Stands for what was subscribed to last, if the group says which partitions are read."""
     between_assignments = False
     """Whether the group has not said yet which these are, or has taken them away and not said what comes instead."""
-    _asked_here: SimpleQueue[Callable[[], None] | None] | None = None
-    """Where a thread that closes librdkafka's consumer asks for rebalance callbacks."""
-    _gone = False
-    """Whether nobody waits for that thread any more."""
     _failed_callback: BaseException | None = None
     _unstarted: BaseException | None = None
     """Why it is not known where to begin with partitions that came: nothing is read until it is said anew what."""
@@ -104,8 +95,7 @@ class SubscribingReader(SeekingReader[K, V]):
         self._chosen, self._subscription, self.between_assignments = True, subscription, True
         names = [for_librdkafka(topic) for topic in wanted]
         try:
-            callbacks = {"on_assign": assigned, "on_revoke": revoked, "on_lost": lost}
-            self._client.subscribe(names, **{name: self._here(call) for name, call in callbacks.items()})
+            self._client.subscribe(names, on_assign=assigned, on_revoke=revoked, on_lost=lost)
         except self._kafka.KafkaException as error:
             raise translated(error.args[0], f"subscribe to {', '.join(names)}") from error
 
@@ -136,28 +126,6 @@ class SubscribingReader(SeekingReader[K, V]):
             if time.monotonic() > deadline or found.error is None or not self._may_come(found.error):
                 raise RequestRefused(ErrorCode.unknown_topic_or_partition, f"topic {topic} does not exist")
             time.sleep(0.05)
-
-    def _here(self, callback: Callable[[Any, list[Any]], None]) -> Callable[[Any, list[Any]], None]:
-        """A rebalance callback that runs in the thread that uses the reader, also while another one closes it."""
-
-        def called(client: Any, given: list[Any]) -> None:
-            asked = self._asked_here
-            if asked is None:
-                callback(client, given)
-                return
-            over = Event()
-
-            def call() -> None:
-                try:
-                    callback(client, given)
-                finally:
-                    over.set()
-
-            asked.put(call)
-            while not over.wait(CALLBACK_LOOK_SECONDS) and not self._gone:
-                pass
-
-        return called
 
     @contextmanager
     def _kept_for_later(self) -> Iterator[None]:

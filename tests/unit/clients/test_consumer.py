@@ -77,17 +77,30 @@ class Message:
 
 
 class Closing:
-    """A consumer of librdkafka that takes its time to close, and first gives its partitions back."""
+    """A consumer of librdkafka that takes its time to close, and gives its partitions back when it is asked to."""
 
     def __init__(self) -> None:
         self.answered = threading.Event()
         self.callbacks: dict[str, Any] = {}
+        self.assigned = [confluent_kafka.TopicPartition("t", 0)]
+        self.subscribed = False
 
     def subscribe(self, _: list[str], **callbacks: Any) -> None:
         self.callbacks = callbacks
+        self.subscribed = True
+
+    def unsubscribe(self) -> None:
+        self.subscribed = False
+
+    def assignment(self) -> list[Any]:
+        return self.assigned
+
+    def poll(self, _: float) -> None:
+        if not self.subscribed:
+            given, self.assigned = self.assigned, []
+            self.callbacks["on_revoke"](self, given)
 
     def close(self) -> None:
-        self.callbacks["on_revoke"](self, [confluent_kafka.TopicPartition("t", 0)])
         assert self.answered.wait(10)
 
 

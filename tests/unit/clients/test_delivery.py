@@ -169,14 +169,20 @@ def test_a_look_at_a_failure_that_was_raised_before_hides_no_later_one() -> None
     assert shared.failures.forget()[0] == REMEMBERED + 1
 
 
+def async_delivery(failures: Failures, loop: asyncio.AbstractEventLoop) -> AsyncDelivery:
+    delivery = AsyncDelivery(loop=loop)
+    delivery.topic, delivery.failures = "t", failures
+    return delivery
+
+
 def test_an_awaited_success_hides_no_dropped_failure() -> None:
     async def settled() -> int:
         loop, failures = asyncio.get_running_loop(), Failures()
         for _ in range(20):  # of which some get the address of one that was dropped
-            AsyncDelivery(failures, "t", loop=loop).settle(BufferFull("no room"))
-            arrived = AsyncDelivery(failures, "t", loop=loop)
-            arrived.settle(RecordMetadata("t", 0, 0, 0))
-            await arrived
+            async_delivery(failures, loop).settle(BufferFull("no room"))
+            arrived = async_delivery(failures, loop)
+            arrived.settle((0, 1, 2))
+            assert await arrived == arrived.result() == RecordMetadata("t", 0, 1, 2)
             del arrived
         return failures.forget()[0]
 
@@ -186,7 +192,7 @@ def test_an_awaited_success_hides_no_dropped_failure() -> None:
 def test_an_awaited_failure_is_not_raised_again() -> None:
     async def looked_at() -> int:
         loop, failures = asyncio.get_running_loop(), Failures()
-        failed = [AsyncDelivery(failures, "t", loop=loop) for _ in range(REMEMBERED + 50)]
+        failed = [async_delivery(failures, loop) for _ in range(REMEMBERED + 50)]
         for delivery in failed:
             delivery.settle(BufferFull("no room"))
         for delivery in failed:

@@ -40,27 +40,29 @@ _ROOM_SECONDS = 0.01
 class AsyncDelivery(asyncio.Future[RecordMetadata]):
     """A record on its way. Awaiting it gives its RecordMetadata, or raises what went wrong.
 
-    A failure that nobody awaits is raised by `flush` and `close`.
+    A failure that nobody awaits is raised by `flush` and `close`. Inside, the result is a tuple: most are never asked
+    for, and a RecordMetadata takes as long to make as the rest of a future. For the same reason there is no `__init__`:
+    the producer sets what a record has of its own.
     """
 
-    def __init__(self, failures: Failures, topic: str, *, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self.topic = topic
-        self.counted_in: int | None = None
-        self._failures = failures
-        self._told = False
+    topic: str
+    failures: Failures
+    counted_in: int
+    _told = False
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         self._told = True
         self._look()
-        return super().__await__()
+        where: Any = yield from super().__await__()
+        return RecordMetadata(self.topic, *where)
 
     __iter__ = __await__
 
     def result(self) -> RecordMetadata:
         """Where the record went; raises if it did not arrive, or if that is not known yet."""
         self._look()
-        return super().result()
+        where: Any = super().result()
+        return RecordMetadata(self.topic, *where)
 
     def exception(self) -> BaseException | None:
         """Why the record did not arrive; None if it did. Raises InvalidStateError if that is not known yet."""
@@ -73,22 +75,22 @@ class AsyncDelivery(asyncio.Future[RecordMetadata]):
         self._look()
         super().add_done_callback(callback, context=context)
 
-    def settle(self, answer: RecordMetadata | BarnabasError, *, remember: bool = True) -> None:
+    def settle(self, outcome: tuple[int, int, int] | BarnabasError, *, remember: bool = True) -> None:
         """Set the result, unless nobody wants it any more."""
-        if self.cancelled():
+        if self.done():
             return
-        if isinstance(answer, RecordMetadata):
-            self.set_result(answer)
+        if isinstance(outcome, tuple):
+            self.set_result(outcome)  # type: ignore[arg-type]  # what `result` makes of it
             return
-        self.set_exception(answer)
+        self.set_exception(outcome)
         super().exception()  # asyncio need not warn of what `flush` and `close` will raise
         if remember and not self._told:
-            self._failures.add(self, answer)
+            self.failures.add(self, outcome)
 
     def _look(self) -> None:
         """Somebody is told now; a failure need not be kept for `flush` and `close` any more."""
         if self.done() and not self.cancelled() and super().exception() is not None:
-            self._failures.seen(self)
+            self.failures.seen(self)
 
 
 class AsyncProducer(ProducerBase[K, V]):
@@ -122,28 +124,35 @@ class AsyncProducer(ProducerBase[K, V]):
         Records of one partition arrive in the order in which they were sent. `on_delivery(delivery)` is called in the
         event loop. Raises SerializationFailed, BufferFull, ClientClosed.
         """
-        self._check_open()
         loop = self._loop
         if loop is None:
             loop = self._begin()
-        if not self._counted(topic):
-            await asyncio.to_thread(self._count, topic)
-        delivery = AsyncDelivery(self._shared.failures, topic, loop=loop)
+        delivery = AsyncDelivery(loop=loop)
+        delivery.topic = topic
+        delivery.failures = self._shared.failures
         if on_delivery is not None:
             delivery.add_done_callback(on_delivery)
 
         def settle(error: Any, message: Any) -> None:
             self._settled(delivery, error, message)
 
-        arguments = self._arguments(topic, value, key, partition, headers, timestamp, settle)
+        if self._plain and partition is None and headers is None and timestamp is None:
+            arguments: tuple[Any, ...] = (topic, value, key, -1, settle)
+        else:
+            if not self._counted(topic):
+                await asyncio.to_thread(self._count, topic)
+            arguments = self._arguments(topic, value, key, partition, headers, timestamp, settle)
         pump = self._pump
         pump.sends += 1
         if not pump.sends % POLL_EVERY:
             self._client.poll(0)
+            self._hand_over()
         try:
-            self._produce(arguments)
+            self._client.produce(*arguments)
         except BufferError:
             await self._when_buffer_is_full(delivery, arguments)
+        except (TypeError, OverflowError, self._kafka.KafkaException) as error:
+            raise self._refused(arguments, error) from error
         return delivery
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  (the same as in `Producer`)
@@ -243,20 +252,19 @@ class AsyncProducer(ProducerBase[K, V]):
                     await consumer.take_back()
 
     def _begin(self) -> asyncio.AbstractEventLoop:
-        self._collected = deque[tuple[AsyncDelivery, "RecordMetadata | BarnabasError"]]()
+        self._collected = deque[tuple[AsyncDelivery, "tuple[int, int, int] | BarnabasError"]]()
         self._woken = False
         self._loop = asyncio.get_running_loop()
         return self._loop
 
     def _settled(self, delivery: AsyncDelivery, error: Any, message: Any) -> None:
         """Collect an answer; in whichever thread polls."""
-        answer: RecordMetadata | BarnabasError
+        outcome: tuple[int, int, int] | BarnabasError
         if error is not None:
-            answer = delivery_error(error, delivery.topic)
+            outcome = delivery_error(error, delivery.topic)
         else:
-            timestamp = message.timestamp()[1]
-            answer = RecordMetadata(delivery.topic, message.partition(), message.offset(), timestamp)
-        self._collected.append((delivery, answer))
+            outcome = (message.partition(), message.offset(), message.timestamp()[1])
+        self._collected.append((delivery, outcome))
         if not self._woken:
             self._woken = True
             assert self._loop is not None
@@ -270,8 +278,8 @@ class AsyncProducer(ProducerBase[K, V]):
         self._woken = False
         collected = self._collected
         while collected:
-            delivery, answer = collected.popleft()
-            delivery.settle(answer)
+            delivery, outcome = collected.popleft()
+            delivery.settle(outcome)
 
     async def _when_buffer_is_full(self, delivery: AsyncDelivery, arguments: tuple[Any, ...]) -> None:
         if self._when_full == "discard":
@@ -284,7 +292,7 @@ class AsyncProducer(ProducerBase[K, V]):
             self._client.poll(0)
             await asyncio.sleep(_ROOM_SECONDS)
             try:
-                self._produce(arguments)
+                self._client.produce(*arguments)
             except BufferError:
                 continue
             return
