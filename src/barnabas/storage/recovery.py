@@ -13,12 +13,14 @@ Before any of that, leftovers.py clears what a crash left half-done.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from barnabas.model.errors import CorruptMessage, InvalidRecord, StorageFailed
+from barnabas.protocol.records.batch import HEADER_SIZE
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.epochs import LeaderEpochs
@@ -86,8 +88,10 @@ def load(
 
     producers = None
     flushed = len(segments) if clean else max(segment_number(segments, recovery_point), 0)
-    for segment in segments[:flushed]:
+    for number, segment in enumerate(segments[:flushed]):
         ensure_indexes(segment)
+        if not segment.txn_index.is_sound(segment.base_offset):
+            _rebuild_aborted(segments, number, snapshots)
     unsynced_indexes = None
     if 0 < flushed < len(segments) and segments[flushed].base_offset == recovery_point:
         unsynced_indexes = segments[flushed - 1]
@@ -174,15 +178,33 @@ def whole_part(segment: Segment) -> Tail:
 
 def _load_epochs(directory: LogDirectory, path: str, segments: Sequence[Segment]) -> LeaderEpochs:
     try:
-        return LeaderEpochs(checkpoints.read_epochs(directory.files, path))
+        found = checkpoints.read_epochs(directory.files, path)
+        if found or not any(segment.size for segment in segments):
+            return LeaderEpochs(found)
+        logger.warning("reading the leader epochs of %s from its batches: its checkpoint has none", path)
     except DamagedCheckpoint as error:
         logger.warning("rebuilding the leader epochs of %s from its batches: %s", path, error)
     epochs = LeaderEpochs()
-    for segment in segments:
-        for _, header in segment.headers(0, segment.size):
-            if header.leader_epoch > epochs.latest:
-                epochs.assign(header.leader_epoch, header.base_offset)
+    with suppress(CorruptMessage):  # recovery, or whoever reads there, finds it, too
+        for segment in segments:
+            for _, header in segment.headers(0, segment.size):
+                if header.leader_epoch > epochs.latest:
+                    epochs.assign(header.leader_epoch, header.base_offset)
     return epochs
+
+
+def _rebuild_aborted(segments: Sequence[Segment], number: int, snapshots: Snapshots) -> None:
+    """Make the transaction index of a segment anew: readers of committed records would get the aborted ones."""
+    segment = segments[number]
+    logger.warning("rebuilding %s: it is damaged", segment.txn_index.path)
+    states = load_producers(segments[:number], snapshots, segments[0].base_offset, segment.base_offset)
+    segment.txn_index.reset()
+    for position, header in segment.headers(0, segment.size):
+        payload = b""
+        if header.is_control:
+            payload = segment.file.read(header.size - HEADER_SIZE, position + HEADER_SIZE)
+        replay(states, header, payload, segment.txn_index)
+    segment.txn_index.sync()
 
 
 def _recover(

@@ -330,11 +330,15 @@ class Segment:
         return positions[min(bisect_right(starts, offset), len(positions)) - 1]
 
     def ranges(self, position: int, end: int, *, cached: bool = False) -> Iterator[BatchRange]:
-        """The batches from `position` (the start of one) to `end`; one that `end` cuts is left out."""
+        """The batches from `position` (the start of one) to `end`, where one ends: CorruptMessage if none does."""
         read = self.file.read_cached if cached else self.file.read
+        walked = position
         for at, data, start in self._walk(position, end, read, _SMALL_CHUNK):
             base_offset, length, last_delta = _RANGE.unpack_from(data, start)
+            walked = at + length + LOG_OVERHEAD
             yield BatchRange(at, length + LOG_OVERHEAD, base_offset, base_offset + last_delta)
+        if walked != end:
+            raise CorruptMessage(f"{self.file.path} ends at byte {end}, inside of a batch; see `barnabas log check`")
 
     def headers(self, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
         """The headers of the batches from `position` (the start of one) to `end`, each with its position."""

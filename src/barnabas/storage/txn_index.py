@@ -36,13 +36,14 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions whose marker lies in one segment."""
 
-    __slots__ = ("_data", "_files", "_size", "_synced_size", "path")
+    __slots__ = ("_data", "_files", "_is_torn", "_size", "_synced_size", "path")
 
     def __init__(self, files: FileSystem, path: str, size: int = 0) -> None:
         """`size` is the file's length; 0 when there is none."""
         self._files = files
         self.path = path
         self._size = size - size % _ENTRY.size
+        self._is_torn = size % _ENTRY.size != 0
         self._synced_size = 0
         self._data = b""
 
@@ -55,6 +56,17 @@ class TransactionIndex:
     def size(self) -> int:
         """The file's length."""
         return self._size
+
+    def is_sound(self, base_offset: int) -> bool:
+        """Whether the file can be the index of the segment that begins at `base_offset`. Reads it, if there is one."""
+        if self._is_torn or self._size == 0:
+            return not self._is_torn
+        before = base_offset
+        for version, _, first_offset, last_offset, _ in _ENTRY.iter_unpack(self._read(self._size)):
+            if version != _VERSION or last_offset < before or not 0 <= first_offset < last_offset:
+                return False
+            before = last_offset
+        return True
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries, in the order of their markers. Reads the file the first time."""
@@ -115,7 +127,7 @@ class TransactionIndex:
     def reset(self) -> None:
         """Forget all entries."""
         self._files.remove(self.path)
-        self._size, self._synced_size, self._data = 0, 0, b""
+        self._size, self._synced_size, self._data, self._is_torn = 0, 0, b"", False
 
 
 def _entry(data: bytes, at: int) -> AbortedTransaction:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.model.errors import StartupError, StorageFailed
+from barnabas.model.errors import CorruptMessage, StartupError, StorageFailed
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.files import FileSystem
 from barnabas.storage.log import Log
 from tests.support.logs import (
@@ -386,3 +387,57 @@ def test_the_real_file_system_syncs(tmp_path: Path) -> None:
     append(log, *(batch(2, size=100) for _ in range(7)))
     assert log.flush() == 14
     log.close()
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [lambda data: data[:-1], lambda data: data[:17], lambda data: bytes(len(data)), lambda data: data[34:] + data[:34]],
+)
+def test_a_damaged_transaction_index_is_made_anew_after_a_clean_stop(
+    tmp_path: Path, damaged: Callable[[bytes], bytes]
+) -> None:
+    log = new_log(tmp_path)
+    for producer_id in range(5, 9):
+        append(log, batch(1, producer_id=producer_id, transactional=True))
+        if producer_id == 7:
+            log.roll(NOW)  # its transaction ends in another segment
+    for producer_id in range(5, 9):
+        end = EndOfTransaction(ControlType.ABORT, 0)
+        append(log, build_marker(end, timestamp=NOW, producer_id=producer_id, producer_epoch=0))
+        if producer_id == 6:
+            log.roll(NOW)
+    log.close()
+    for path in log.directory.glob("*.txnindex"):
+        content = path.read_bytes()
+        path.write_bytes(damaged(content))
+        again = reopened(log)
+        again.open()
+        assert path.read_bytes() == content
+        again.close()
+
+
+def test_leader_epochs_that_are_missing_are_read_from_the_batches(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for epoch in (0, 2, 5):
+        append(log, batch(3), epoch=epoch)
+    log.close()
+    path = log.directory / "leader-epoch-checkpoint"
+    content = path.read_text()
+    for lost in (path.unlink, lambda: path.write_text("")):
+        lost()
+        again = reopened(log)
+        assert [again.offset_for_epoch(epoch) for epoch in (0, 2, 5)] == [(0, 3), (2, 6), (5, 9)]
+        again.close()
+        assert path.read_text() == content
+
+
+@pytest.mark.parametrize("size", [1, SIZE // 2, SIZE + 1])
+def test_a_torn_segment_in_the_middle_is_not_passed_over(log: Log, size: int) -> None:
+    log.close()
+    path = file(log, 6)
+    path.write_bytes(path.read_bytes()[:-size])
+    again = reopened(log)
+    with pytest.raises(CorruptMessage, match="inside of a batch"):
+        read_bytes(again, 11, 1)
+    assert split(read_bytes(again, 6, 1))
+    assert split(read_bytes(again, 54, 1))
