@@ -90,6 +90,7 @@ class Log(GrowingLog):
         log.high_watermark = high_watermark
         log._load(clean=False).changes += 1
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
+        log.cleaned_to = None if cleaned_to is None else min(cleaned_to, log.log_end_offset)
         return log
 
     def set_topic_id(self, topic_id: UUID) -> None:

@@ -236,6 +236,8 @@ class LogManager:
         self._written[store.path, LOG_STARTS] = log_starts
         self._written[store.path, HIGH_WATERMARKS] = high_watermarks
         self._written[store.path, CLEANED] = cleaned
+        for log in loaded if not clean else ():  # before anything is written after what was cut
+            self._lower_checkpoints(log)
         store.loaded = True
         logger.info("loaded %d logs of %s in %.3f s", len(store.logs), store.path, time.monotonic() - started)
 
@@ -546,7 +548,10 @@ class LogManager:
                 self._taken_back.discard(log)
 
     def _lower_checkpoints(self, log: Log) -> None:
-        """Write the checkpoints that say more of a log than it does, before it is cut. Those who wait share a write."""
+        """Write the checkpoints that say more of a log than it does: before it is cut, or after a crash has cut it.
+
+        Those who wait share a write.
+        """
         store, tp = self.store_of(log), log.tp
         with self._checkpoint_lock:
             logs = list(store.logs.values())

@@ -302,6 +302,27 @@ def test_a_cut_lowers_what_the_checkpoints_say_before_anything_else(
     assert list(map(int, said)) == ([6, 4, 6, 6] if cut == 6 else [0, 2, 0, 0])
 
 
+def test_what_a_crash_has_cut_is_not_said_to_be_on_disk_any_more(
+    start: Callable[..., LogManager], tmp_path: Path
+) -> None:
+    """Else the crash after the next one would not look at what is written in its place."""
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.flush()
+    log.high_watermark = log.cleaned_to = 20
+    manager.checkpoint()
+    manager.close(clean=False)
+    last = max(log.directory.glob("*.log"))
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size - 1)
+    again = start().get(TP)
+    assert again is not None
+    assert (again.log_end_offset, again.cleaned_to) == (18, 18)
+    for name in ("recovery-point", "replication", "cleaner"):
+        assert (tmp_path / "data" / f"{name}-offset-checkpoint").read_text().split()[-1] == "18"
+
+
 def test_waiting_for_a_flush(start: Callable[..., LogManager]) -> None:
     manager = start()
     log = manager.create(TP, TOPIC_ID, CONFIG)
