@@ -74,8 +74,10 @@ class Run:
 
     def step(self, log: Log) -> None:
         kind = self.chance.random()
-        if kind < 0.75:
+        if kind < 0.7:
             self.append(log)
+        elif kind < 0.75:
+            self.cut(log)
         elif kind < 0.85:
             log.flush()
             self.certain = max(self.certain, log.recovery_point)
@@ -114,6 +116,19 @@ class Run:
             self.manager.drain()
             assert done.result(timeout=0) >= info.last_offset + 1
             self.certain = log.recovery_point
+
+    def cut(self, log: Log) -> None:
+        """As a follower whose leader has less; what comes next is of another epoch."""
+        offset = self.chance.randint(max(log.log_start_offset, log.log_end_offset - 8), log.log_end_offset)
+        kept = [data for data in self.history if read_header(data).last_offset < offset]
+        self.certain = min(self.certain, read_header(kept[-1]).last_offset + 1 if kept else 0)
+        log.truncate_to(offset)
+        self.history = kept
+        self.deleted = min(self.deleted, log.log_end_offset)
+        self.epoch += 1
+        for producer in self.sequences:
+            known = {each.producer_id: each.last_sequence for each in log.producers()}
+            self.sequences[producer] = known.get(producer, -1) + 1
 
     def check(self, log: Log, *, everything: bool) -> None:
         """The log holds a run of the history: from its start to at least what is certain."""

@@ -73,6 +73,11 @@ class _Index:
         return len(self._keys) >= _PENDING
 
     @property
+    def has_file(self) -> bool:
+        """Whether there is a file; it is made when there is something to write."""
+        return self._size >= 0
+
+    @property
     def damaged(self) -> bool:
         """Whether the file is missing, or cannot be an index, going by its length."""
         return self._size < 0 or self._size % self._entry.size != 0

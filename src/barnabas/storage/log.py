@@ -183,7 +183,8 @@ class Log(GrowingLog):
     def _removing(self, segments: Segments) -> Iterator[None]:
         """Change memory and files. At the end what was cut is gone from the disk, too.
 
-        If it came back with the next crash, it could lie behind what was written in its place.
+        If it came back with the next crash, it could lie behind what was written in its place, and the indexes could
+        speak of it.
         """
         with self._cutting(undone=False):
             with self._lock:
@@ -198,6 +199,7 @@ class Log(GrowingLog):
                 name_changes=segments.changes,
                 truncations=self.truncations,
             )
+            segments.active.sync_indexes()
             self._flusher.sync(plan, self._snapshots)
 
     def _check_open(self) -> None:

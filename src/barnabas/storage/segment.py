@@ -413,9 +413,9 @@ class Segment:
 
     def sync_indexes(self) -> None:
         """Bring the indexes for offsets and times, as far as they are written, to the disk. Runs in a thread."""
-        if self.has_file:
-            self._sync(self.offset_index.file)
-            self._sync(self.time_index.file)
+        for index in (self.offset_index, self.time_index):
+            if self.has_file and index.has_file:
+                self._sync(index.file)
 
     def _sync(self, handle: FileHandle) -> None:
         fd = handle.acquire()
