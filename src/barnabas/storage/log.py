@@ -123,8 +123,8 @@ class Log(GrowingLog):
         if offset < self.log_start_offset:
             self.truncate_fully(offset)
         elif offset < self.log_end_offset:
-            with self._flush_lock:
-                self._truncate(offset)
+            if not self._truncate(offset):
+                self.truncate_fully(offset)
         else:
             with self._lock:
                 self._epochs.truncate_from_end(offset)
@@ -138,25 +138,30 @@ class Log(GrowingLog):
             with self._removing(segments):
                 self._start_anew(segments, start_offset)
 
-    def _truncate(self, offset: int) -> None:
+    def _truncate(self, offset: int) -> bool:
+        """Cut the log; False if retention has removed what was to be kept meanwhile."""
         segments = self._open()
-        with self._cutting():
-            end_offset = segments.end_before(offset)
-            self._lower(end_offset, end_offset)
-            producers = self._producers_at(segments, end_offset)
-        with self._removing(segments):
-            if offset < self.log_start_offset:  # retention has removed it meanwhile
-                self._start_anew(segments, offset)
-                return
-            logger.info("%s: cut the log at offset %d; it ended at %d", self._path, end_offset, self.log_end_offset)
-            segments.truncate_to(offset)
-            self._snapshots.remove_after(offset)
-            self._epochs.truncate_from_end(offset)
-            self.log_end_offset = end_offset
-            self._producers = producers
-            while self._ended and self._ended[-1].last_offset >= end_offset:
-                self._ended.pop()
-            self._find_unstable()
+        with self._flush_lock:
+            with self._cutting():
+                end_offset = segments.end_before(offset)
+                self._lower(end_offset, end_offset)
+                producers = self._producers_at(segments, end_offset)
+            with self._removing(segments):
+                if offset < self.log_start_offset:
+                    return False
+                self._cut(segments, offset, end_offset, producers)
+        return True
+
+    def _cut(self, segments: Segments, offset: int, end_offset: int, producers: ProducerStates) -> None:
+        logger.info("%s: cut the log at offset %d; it ended at %d", self._path, end_offset, self.log_end_offset)
+        segments.truncate_to(offset)
+        self._snapshots.remove_after(offset)
+        self._epochs.truncate_from_end(offset)
+        self.log_end_offset = end_offset
+        self._producers = producers
+        while self._ended and self._ended[-1].last_offset >= end_offset:
+            self._ended.pop()
+        self._find_unstable()
 
     def _start_anew(self, segments: Segments, start_offset: int) -> None:
         logger.info("%s: dropped all up to %d, to go on at %d", self._path, self.log_end_offset, start_offset)

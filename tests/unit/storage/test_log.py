@@ -95,6 +95,23 @@ def test_truncation_before_the_logs_start_starts_again_there(log: Log) -> None:
     assert [segment.base_offset for segment in log.segments] == [5]
 
 
+def test_truncation_starts_again_where_retention_was_faster(small: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(small, *(batch(2, size=100) for _ in range(20)))
+    small.high_watermark = 40
+    cut = small.segments[1].base_offset + 1
+    lowered: list[tuple[int, int]] = []
+
+    def meanwhile(log: Log) -> None:
+        lowered.append((log.recovery_point, log.log_start_offset))
+        if len(lowered) == 1:
+            log.remove_segments(oldest(log, 3), NOW)
+
+    monkeypatch.setattr(small._store, "lower_checkpoints", meanwhile)
+    small.truncate_to(cut)
+    assert (small.log_start_offset, small.log_end_offset) == (cut, cut)
+    assert lowered[-1][1] == cut, "what is on disk was lowered for that, too"
+
+
 def test_truncation_reads_no_more_than_it_must(tmp_path: Path) -> None:
     """It takes no longer for a long segment than for a short one, where its producers wrote before the cut."""
     files = FaultyFiles(tmp_path)
