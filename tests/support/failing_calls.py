@@ -55,6 +55,7 @@ class FailingCalls(FileSystem):
     """See the module's docstring; syncs are not waited for."""
 
     def __init__(self, fault: Fault, calls: int) -> None:
+        """With a negative number of calls none fails."""
         self._fault = fault
         self._left = calls
         self._half = False
@@ -65,7 +66,7 @@ class FailingCalls(FileSystem):
         if not self.is_armed or self._fault not in faults or self.hit:
             return False
         self._left -= 1
-        self.hit = self._left < 0
+        self.hit = self._left == -1
         return self.hit
 
     def _fail(self, number: int, path: str = "") -> None:
