@@ -9,9 +9,10 @@ read again: the next batch would get an offset that the file has already.
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
-from barnabas.model.errors import CorruptMessage, OutOfOrderSequence, RecordListTooLarge
+from barnabas.model.errors import ApiError, CorruptMessage, OutOfOrderSequence, RecordListTooLarge
 from barnabas.protocol.records.batch import (
     CONTROL,
     HEADER,
@@ -25,13 +26,16 @@ from barnabas.protocol.records.batch import (
 )
 from barnabas.storage.durability import DurableLog
 from barnabas.storage.producer_state import MAX_SEQUENCE, Duplicate
-from barnabas.storage.recall import recall
+from barnabas.storage.recall import MustRecall, read_back
 from barnabas.storage.replaying import aborted_by, replay
 from barnabas.storage.runs import Run, read_run, run_of
 from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment
 from barnabas.storage.segments import MARK_MS, Segments
 
 logger = logging.getLogger(__name__)
+
+RECALLED_AT_ONCE: Final = 500
+"""Producers that are filled up while the log is locked."""
 
 
 class AppendInfo(NamedTuple):
@@ -62,6 +66,30 @@ class GrowingLog(DurableLog):
         with self._lock, self._store.writing(f"making a file of {self._path}"):
             segments.make_file()
 
+    def recall(self) -> None:
+        """Read back what a snapshot left out, after MustRecall. Waits for the disk; runs in a thread.
+
+        Appends go on meanwhile: producers are filled up a few at a time.
+        """
+        segments, states = self._open(), self._producers
+        if states.snapshot_offset:
+            older = iter(read_back(states, segments.all).items())
+            while some := list(islice(older, RECALLED_AT_ONCE)):
+                with self._lock:
+                    for (producer_id, epoch), batches in some:
+                        states.remember(producer_id, epoch, batches)
+            states.snapshot_offset = 0
+
+    def recall_for(self, header: HeaderFields) -> None:
+        """The same, if it must be before this batch can be appended."""
+        if self._producers.snapshot_offset and header[9] >= 0:
+            try:
+                self._find_repeated(header, True)
+            except MustRecall:
+                self.recall()
+            except ApiError:
+                return  # the append says so
+
     def append(
         self,
         batch: bytes | memoryview,
@@ -71,6 +99,8 @@ class GrowingLog(DurableLog):
         in_sequence: bool = True,
     ) -> AppendInfo:
         """As leader: give one batch its place and write it.
+
+        Raises ApiError; after MustRecall, it may be appended when `recall` has run.
 
         `header` is what validation.check returned; it is the batch's own, or with LogAppendTime goes in its place.
         Batches that a coordinator writes in a client's transaction are not `in_sequence`: all of them begin at 0.
@@ -95,7 +125,7 @@ class GrowingLog(DurableLog):
             if producer_id >= 0:
                 special = attributes & (TRANSACTIONAL | CONTROL)
                 producer = None if special else self._producers.next_of(producer_id, producer_epoch, sequence)
-                if producer is None and (found := self._find_repeated(segments, header, in_sequence)) is not None:
+                if producer is None and (found := self._find_repeated(header, in_sequence)) is not None:
                     append_time = found.timestamp if attributes & LOG_APPEND_TIME else -1
                     return AppendInfo(found.base_offset, found.last_offset, append_time, self.log_start_offset, True)
             if not isinstance(batch, memoryview) or batch.readonly:
@@ -131,7 +161,7 @@ class GrowingLog(DurableLog):
             self.log_end_offset = last + 1
             return tuple.__new__(AppendInfo, (base, last, append_time, self.log_start_offset, False))
 
-    def _find_repeated(self, segments: Segments, header: HeaderFields, in_sequence: bool) -> Duplicate | None:
+    def _find_repeated(self, header: HeaderFields, in_sequence: bool) -> Duplicate | None:
         """The batch that this one repeats, if it does. Raises ApiError for one that must not follow."""
         _, _, _, _, _, attributes, delta, _, _, producer_id, epoch, sequence, _ = header
         if attributes & CONTROL:
@@ -142,10 +172,10 @@ class GrowingLog(DurableLog):
         transactional = bool(attributes & TRANSACTIONAL)
         try:
             return self._producers.check(producer_id, epoch, sequence, delta, transactional)
-        except OutOfOrderSequence:
-            if not recall(self._producers, segments.all):
-                raise
-            return self._producers.check(producer_id, epoch, sequence, delta, transactional)
+        except OutOfOrderSequence as error:
+            if self._producers.snapshot_offset:
+                raise MustRecall(str(error)) from None
+            raise
 
     def append_replica(self, batches: bytes | memoryview, *, now_ms: int) -> AppendInfo | None:
         """As follower: write whole batches with the offsets and epochs they have; None when there is no whole batch.

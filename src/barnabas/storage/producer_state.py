@@ -20,7 +20,7 @@ import logging
 import struct
 from collections import deque
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from barnabas.model.errors import (
     CorruptMessage,
@@ -55,6 +55,12 @@ _VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
 _ENTRY: Final = struct.Struct(">qhiqiqiq")
+
+
+Batch: TypeAlias = tuple[int, int, int, int]
+"""Last sequence, last offset, offset delta and timestamp of a batch."""
+Older: TypeAlias = "dict[tuple[int, int], deque[Batch]]"
+"""Batches, oldest first, by the id and the epoch of their producer."""
 
 
 class ProducerInfo(NamedTuple):
@@ -93,7 +99,7 @@ class ProducerEntry:
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.next_sequence = 0
-        self.batches: deque[tuple[int, int, int, int]] = deque(maxlen=_BATCHES)
+        self.batches: deque[Batch] = deque(maxlen=_BATCHES)
         """Last sequence, last offset, offset delta and timestamp of the newest batches, oldest first."""
         self.last_timestamp = -1
         self.coordinator_epoch = NO_COORDINATOR
@@ -226,22 +232,27 @@ class ProducerStates:
                     changed = True
         return changed
 
-    def recall(self, headers: Iterable[BatchHeader]) -> None:
-        """Fill up what is remembered with the batches before the snapshot, oldest first."""
-        self.snapshot_offset = 0
-        older: dict[int, deque[tuple[int, int, int, int]]] = {}
+    def older_batches(self, headers: Iterable[BatchHeader]) -> Older:
+        """Of the batches before the snapshot, oldest first, the last ones of each producer that are not known."""
+        older: Older = {}
         for header in headers:
             entry = self._entries.get(header.producer_id)
             if entry is None or not entry.batches or header.producer_epoch != entry.epoch:
                 continue
             if header.base_sequence != NO_SEQUENCE and header.last_offset < entry.batches[0][1]:
-                batches = older.setdefault(header.producer_id, deque(maxlen=_BATCHES))
+                batches = older.setdefault((header.producer_id, entry.epoch), deque(maxlen=_BATCHES))
                 batches.append(
                     (header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
                 )
-        for producer_id, batches in older.items():
-            entry = self._entries[producer_id]
-            entry.batches = deque([*batches, *entry.batches], maxlen=_BATCHES)
+        return older
+
+    def remember(self, producer_id: int, epoch: int, batches: Iterable[Batch]) -> None:
+        """Fill up what is remembered of a producer with batches from before the snapshot, if it is in their epoch."""
+        entry = self._entries.get(producer_id)
+        if entry is not None and entry.batches and entry.epoch == epoch:
+            first = entry.batches[0][1]
+            older = [batch for batch in batches if batch[1] < first]
+            entry.batches = deque([*older, *entry.batches], maxlen=_BATCHES)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a producer, in this epoch, has a transaction that was written to and not ended."""

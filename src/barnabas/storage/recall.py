@@ -4,7 +4,8 @@ A snapshot, in Kafka's format, has one batch of each producer, and a producer ma
 stops before it has answered them, the producer repeats all five; by the snapshot alone four of them would be unknown,
 and a producer that did nothing wrong would be refused. So a batch that does not fit is looked for again, after the
 headers of the batches before the snapshot have been read: once for each log that was loaded, for all its producers
-together, and only if somebody asks. A start reads nothing for it.
+together, and only if somebody asks (`MustRecall`). A start reads nothing for it. With many producers it takes long, so
+a thread does it, while the log takes other batches.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.errors import CorruptMessage
+from barnabas.model.errors import CorruptMessage, OutOfOrderSequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from barnabas.protocol.records.batch import BatchHeader
-    from barnabas.storage.producer_state import ProducerStates
+    from barnabas.storage.producer_state import Older, ProducerStates
     from barnabas.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -27,16 +28,18 @@ LOOK_BACK: Final = 16 * 1024 * 1024
 """Bytes before the snapshot in which batches are looked for: what was on its way then lies at the end of the log."""
 
 
-def recall(states: ProducerStates, segments: Sequence[Segment]) -> bool:
-    """Read back what the snapshot left out; False when there is nothing that is not known. Reads files."""
+class MustRecall(OutOfOrderSequence):
+    """A batch is out of order as far as the snapshot tells: it may be one that has to be read back first."""
+
+
+def read_back(states: ProducerStates, segments: Sequence[Segment]) -> Older:
+    """The batches of producers that the snapshot left out. Reads files, and changes nothing; runs in a thread."""
     end_offset = states.snapshot_offset
-    if not end_offset:
-        return False
     try:
-        states.recall(_headers(segments, end_offset))
+        return states.older_batches(_headers(segments, end_offset))
     except CorruptMessage as error:
         logger.warning("the batches before offset %d cannot be read back: %s", end_offset, error)
-    return True
+        return {}
 
 
 def _headers(segments: Sequence[Segment], end_offset: int) -> Iterator[BatchHeader]:

@@ -16,6 +16,7 @@ from barnabas.model.errors import ErrorCode, StorageFailed
 from barnabas.net.reply import Parked
 from barnabas.protocol.records.batch import read_header
 from barnabas.storage.log import Log
+from barnabas.storage.producer_state import ProducerStates
 from tests.support.faulty_files import BadDisk
 from tests.support.images import CALLER
 from tests.support.parts import answer_of, make_topic, run, running_parts
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import Broker
+    from barnabas.net.reply import Answer
 
 
 def test_the_first_batch_of_a_log_waits_for_its_files(tmp_path: Path) -> None:
@@ -40,6 +42,27 @@ def test_the_first_batch_of_a_log_waits_for_its_files(tmp_path: Path) -> None:
         assert (result.error_code, result.base_offset) == (ErrorCode.none, 0)
         (result,) = produced(12, send(broker, 12, batch()))
         assert result.base_offset == 3
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("codec", [0, 1], ids=["plain", "opened"])
+def test_a_batch_that_a_snapshot_left_out_is_read_back_beside_the_event_loop(tmp_path: Path, codec: int) -> None:
+    def sent(broker: Broker, number: int) -> Answer | Parked:
+        return send(broker, 12, batch(1, producer_id=7, producer_epoch=0, base_sequence=number, codec=codec))
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", compression_type="zstd" if codec else "producer")
+        for number in range(4):
+            await answer_of(sent(broker, number))
+        log = broker.replicas.find("t", 0).log
+        log._producers = ProducerStates.decode(log._producers.encode(), log.log_end_offset)
+        for number in (1, 2, 1):
+            (result,) = produced(12, await answer_of(sent(broker, number)))
+            assert (result.error_code, result.base_offset) == (ErrorCode.none, number)
+        assert log.log_end_offset == 4
+        (result,) = produced(12, await answer_of(sent(broker, 9)))
+        assert result.error_code is ErrorCode.out_of_order_sequence_number
 
     run(tmp_path, story)
 

@@ -16,6 +16,7 @@ from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.storage.files import FileSystem
 from barnabas.storage.producer_state import CompletedTransaction, Duplicate, ProducerEntry, ProducerStates, Snapshots
+from barnabas.storage.recall import MustRecall
 from barnabas.storage.segment import Segment
 from tests.support.logs import NOW, append, batch, new_log, recovered, reopened, store
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.protocol.records.batch import BatchHeader
-    from barnabas.storage.log import Log
+    from barnabas.storage.log import AppendInfo, Log
 
 LAST = 2**31 - 1
 
@@ -44,6 +45,15 @@ def marker(kind: ControlType, epoch: int, offset: int) -> tuple[bytes, EndOfTran
     end = EndOfTransaction(kind, 3)
     data = build_marker(end, timestamp=NOW, producer_id=7, producer_epoch=epoch)
     return offset.to_bytes(8, "big") + data[8:], end
+
+
+def stored(log: Log, data: bytes) -> AppendInfo:
+    """Append a batch, and do first what must be done in a thread, as Produce does."""
+    try:
+        return log.append(data, leader_epoch=0, now_ms=NOW)
+    except MustRecall:
+        log.recall()
+        return log.append(data, leader_epoch=0, now_ms=NOW)
 
 
 def test_sequences_follow_each_other() -> None:
@@ -200,12 +210,12 @@ def test_a_repeated_batch_is_stored_once_also_after_a_restart(tmp_path: Path, ag
     ]
     log = again(log)
     for number in range(3, 8):
-        info = log.append(batches[number], leader_epoch=0, now_ms=NOW)
+        info = stored(log, batches[number])
         assert info.duplicate
         assert (info.base_offset, info.last_offset, log.log_end_offset) == (2 * number, 2 * number + 1, 16)
     for sequence in (4, 18):
         with pytest.raises(OutOfOrderSequence):
-            append(log, batch(2, producer_id=7, sequence=sequence))
+            stored(log, batch(2, producer_id=7, sequence=sequence))
 
 
 def test_what_a_snapshot_left_out_is_read_back_from_earlier_segments_and_only_once(
@@ -227,11 +237,11 @@ def test_what_a_snapshot_left_out_is_read_back_from_earlier_segments_and_only_on
     monkeypatch.setattr(Segment, "headers", counted)
     assert log.append(batches[4], leader_epoch=0, now_ms=NOW).duplicate
     assert not scans, "the snapshot has the last one"
-    assert all(log.append(each, leader_epoch=0, now_ms=NOW).duplicate for each in batches)
+    assert all(stored(log, each).duplicate for each in batches)
     count = len(scans)
     assert count > 1
     with pytest.raises(OutOfOrderSequence):
-        append(log, batch(1, producer_id=7, sequence=9))
+        stored(log, batch(1, producer_id=7, sequence=9))
     assert len(scans) == count
 
 
@@ -241,9 +251,9 @@ def test_nothing_is_read_back_from_beyond_the_bound(tmp_path: Path, monkeypatch:
     append(log, *batches)
     monkeypatch.setattr("barnabas.storage.recall.LOOK_BACK", 2 * len(batches[0]))
     log = reopened(log)
-    assert log.append(batches[3], leader_epoch=0, now_ms=NOW).duplicate
+    assert stored(log, batches[3]).duplicate
     with pytest.raises(OutOfOrderSequence):
-        append(log, batches[0])
+        stored(log, batches[0])
 
 
 def test_a_log_that_cannot_be_read_back_refuses_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +268,34 @@ def test_a_log_that_cannot_be_read_back_refuses_as_before(tmp_path: Path, monkey
 
     monkeypatch.setattr(Segment, "headers", damaged)
     with pytest.raises(OutOfOrderSequence):
-        append(log, batches[0])
+        stored(log, batches[0])
+
+
+def test_what_is_read_back_does_not_displace_what_came_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: Log = new_log(tmp_path)
+    batches = [batch(1, producer_id=7, sequence=number) for number in range(7)]
+    others = [batch(1, producer_id=8, sequence=number) for number in range(2)]
+    append(log, *batches[:5], *others)
+    log = reopened(log)
+    log.prepare()
+    headers = Segment.headers
+
+    def late(self: Segment, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+        yield from headers(self, position, end)
+        append(log, *batches[5:])
+        append(log, batch(1, producer_id=8, producer_epoch=1, sequence=0))
+
+    with pytest.raises(MustRecall):
+        append(log, batches[1])
+    monkeypatch.setattr(Segment, "headers", late)
+    log.recall()
+    assert all(stored(log, each).duplicate for each in batches[2:])
+    with pytest.raises(OutOfOrderSequence):
+        stored(log, batches[1])
+    with pytest.raises(InvalidProducerEpoch):
+        stored(log, others[1])
 
 
 @pytest.mark.parametrize("again", [reopened, recovered], ids=["stop", "crash"])

@@ -38,6 +38,7 @@ from barnabas.model.errors import (
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol import produce as wire
 from barnabas.protocol.records.batch import TRANSACTIONAL
+from barnabas.storage.recall import MustRecall
 from barnabas.storage.validation import ZSTD_SINCE, Allowance, is_sound, rewrite
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class First(Enum):
 
     FILES = "the log's files are made"
     OPENING = "the batch is opened"
+    RECALL = "what a snapshot left out of producers' last batches is read back"
 
 
 def produce(
@@ -206,10 +208,14 @@ class Produce:
                     result = self._stored(partition, topic, index, info)
                 else:
                     result = self._append(topic, index, records, now_ms, done)
+            except MustRecall:
+                result = First.RECALL
             except ApiError as error:
                 result = self._refused(topic, index, error)
             if result is First.FILES:
                 return self._make_files(partitions[place:])
+            if result is First.RECALL:
+                return self._recall(partitions[place:])
             if result is First.OPENING:
                 return self._open(partitions[place:])
             results.append(result)
@@ -287,6 +293,13 @@ class Produce:
         running = asyncio.get_running_loop().run_in_executor(self._broker.executor, prepare_all)
         return self._after(running, lambda _: self._append_these(owned, First.FILES))
 
+    def _recall(self, rest: list[wire.Records]) -> Parked:
+        """Read back the last batches of the first log's producers, then go on; the connection waits meanwhile."""
+        owned = _owned(rest)
+        log = self._broker.replicas.find(*owned[0][:2]).log
+        running = asyncio.get_running_loop().run_in_executor(self._broker.executor, log.recall)
+        return self._after(running, lambda _: self._append_these(owned, First.FILES))
+
     def _open(self, rest: list[wire.Records]) -> Answer | Parked:
         """Open what is left in a thread, then append it; the connection waits meanwhile."""
         now_ms = self._broker.clock.now_ms()
@@ -333,7 +346,7 @@ class Produce:
         try:
             partition = self._broker.replicas.find(topic, index)
             partition.log.prepare()
-            partition.check(records, now_ms, self._version)
+            partition.log.recall_for(partition.check(records, now_ms, self._version))
             return rewrite(records, partition.log.config, now_ms, allowance, breathe)
         except ApiError as error:
             return error
