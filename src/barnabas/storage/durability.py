@@ -29,6 +29,7 @@ class DurableLog(LogReader):
         """Bring everything before `up_to` to the disk; returns the new recovery point. Runs in a thread."""
         with self._flush_lock, self._store.writing(f"syncing {self._path}"):
             segments = self._segments  # looked up here: a deleted log writes nothing more into its directory
+            up_to = self.log_end_offset if up_to is None else up_to  # not what is appended and rolled meanwhile
             for attempt in range(_FLUSH_TRIES):
                 try:
                     if segments is None or self._flush(segments, up_to):
