@@ -91,7 +91,7 @@ BROKER: Final[dict[str, str]] = {
     "message.max.bytes": "The largest batch of records that is taken.",
     "min.insync.replicas": "The replicas that must have a record before acks=all is answered.",
     "node.id": "The broker's id, unique in its cluster; 1 if neither this nor broker.id is set.",
-    "num.io.threads": "Threads for work that would block: cold reads, recompression, making logs; read at the start.",
+    "num.io.threads": "Threads for work that would block: cold reads, searches, making logs; read at the start.",
     "num.partitions": "The number of partitions of topics that are created without saying how many.",
     "num.recovery.threads.per.data.dir": "Threads per data directory that load and recover logs at the start.",
     "num.replica.fetchers": "How many fetchers a follower has for each leader.",

@@ -5,9 +5,10 @@ ends, and there must be as many records as the batch claims: that is what every 
 whether the records are numbered from 0 on, and what their largest timestamp is.
 
 It is on the path of every produced batch, and going over one record takes half a microsecond in this language. Most
-batches are regular, so there are two shorter ways. Records whose numbers take as many bytes as those of the one before
-are read by one struct each. Records that are also equally long are taken together: a slice with a stride has the bytes
-that stand at one place in all of them. docs/adr/0007 has the figures, and what else was weighed.
+batches are regular, so there are shorter ways. Records whose numbers take as many bytes as those of the one before are
+read by one struct each. Records that are also equally long are taken together: a slice with a stride has the bytes that
+stand at one place in all of them. A small batch of nothing else is compared with what is known of such batches.
+docs/adr/0007 has the figures, and what else was weighed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Found = tuple[bool, int]
 
 BEFORE_ALL: Final = -(1 << 63)
 """A timestamp delta that is less than all others."""
-_TOGETHER: Final = 24
+_TOGETHER: Final = 8
 """Fewer records are not worth taking together."""
 _COPIED: Final = 4096
 """Records that are shorter than this on average are copied out of a view first: looking at bytes costs less."""
@@ -95,6 +96,8 @@ class _Layout(NamedTuple):
     """The length of the key as it is stored, in one byte."""
     around: int
     """What a record has beside its value, after its length."""
+    lengths: tuple[int, ...]
+    """Where in a record the bytes of its lengths stand."""
 
 
 @lru_cache(maxsize=512)
@@ -107,7 +110,10 @@ def _layout(length_size: int, time_size: int, delta_size: int, key: int, value_s
         fields = struct.Struct(
             f">{code[length_size]}x{code[time_size]}{code[delta_size]}B{key_length}x{code[value_size]}"
         )
-    return _Layout(fields, length_size, time_size, delta_size, value_size, key, around)
+    key_at = length_size + 1 + time_size + delta_size
+    value_at = key_at + 1 + key_length
+    lengths = (*range(length_size), key_at, *range(value_at, value_at + value_size))
+    return _Layout(fields, length_size, time_size, delta_size, value_size, key, around, lengths)
 
 
 def walk(batch: bytes | memoryview, start: int, count: int) -> Found:
@@ -120,9 +126,60 @@ def walk(batch: bytes | memoryview, start: int, count: int) -> Found:
         if position != len(batch) or count <= 0:
             raise _misfit(len(batch) - position, count)
         return numbered, largest
+    size = len(batch) - start
+    if count <= _ONE_BYTE and not size % count and count * MIN_RECORD_SIZE <= size < count * _COPIED:
+        batch, start = bytes(batch[start:]), 0
+        if (found := _alike(batch, count)) is not None:
+            return found
     course = Course(batch, start, count)
     course.go_on(count)
     return course.finish()
+
+
+def _alike(data: bytes, count: int) -> Found | None:
+    """What is found if all records are like the first and equally long; None if they are not, or it is not known."""
+    stride = len(data) // count
+    key_at = 4 if data[0] < 0x80 else 5
+    key = data[key_at]
+    value_at = key_at + (1 if key & 1 else 1 + (key >> 1))
+    if stride <= value_at + 1:
+        return None
+    after = value_at + (1 if data[value_at] < 0x80 else 2)
+    columns = _columns(stride, count, data[: key_at + 1], data[value_at:after])
+    if columns is None:
+        return None
+    time_at, expected = columns
+    for place, column in expected:
+        if data[place::stride] != column:
+            return None
+    times = data[time_at::stride]
+    if not times.isascii() or times.translate(None, _ODD) != times:
+        return None
+    return True, max(times) >> 1
+
+
+@lru_cache(maxsize=4096)
+def _columns(stride: int, count: int, head: bytes, value: bytes) -> tuple[int, list[tuple[int, bytes]]] | None:
+    """Where the timestamps of `count` records stand, and what must stand at which other places.
+
+    The records begin with `head`, up to the length of their keys, and have the length of their values in `value`. None
+    if a number takes more bytes than it mostly does, or if they cannot be so long.
+    """
+    try:
+        length, at = read_varint(head, 0)
+        value_length, _ = read_varint(value, 0)
+    except (IndexError, InvalidRecord):
+        return None
+    key_at = len(head) - 1
+    if at + 3 != key_at or max(head[at + 1 :]) > 0x7F or at + length != stride:
+        return None
+    value_at = key_at + (1 if head[key_at] & 1 else 1 + (head[key_at] >> 1))
+    after = value_at + len(value)
+    if value_length < 0 or after + value_length + 1 != stride:
+        return None
+    same = [(place, head[place : place + 1] * count) for place in (*range(at), key_at)]
+    same += [(value_at + place, value[place : place + 1] * count) for place in range(len(value))]
+    return at + 1, [(at + 2, bytes(range(0, 2 * count, 2))), *same, (stride - 1, bytes(count))]
 
 
 class Course:
@@ -189,7 +246,7 @@ class Course:
     def _go_by_layout(self, layout: _Layout, fields: struct.Struct, stop: int) -> None:
         """Go over records of this layout, until there is another one."""
         data, position, number, largest, end = self._data, self._position, self._number, self._largest, self._end
-        _, length_size, time_size, delta_size, value_size, key, around = layout
+        _, length_size, time_size, delta_size, value_size, key, around, _ = layout
         long = _long_numbers()
         lengths = _NUMBERS if length_size == 1 else long
         deltas = _NUMBERS if delta_size == 1 else long
@@ -227,25 +284,30 @@ class Course:
         count = min(stop - first, (self._end - start) // stride)
         if count < _TOGETHER or data[start] != data[last] or data[start + stride] != data[last]:
             return
-        time_at = layout.length_size + 1
-        delta_at = time_at + layout.time_size
-        key_at = delta_at + layout.delta_size
-        value_at = layout.length_size + layout.around - 1 - layout.value_size
-        for place in (*range(layout.length_size), key_at, *range(value_at, value_at + layout.value_size), stride - 1):
-            expected = data[last + place : last + place + 1]
-            found = data[start + place : start + count * stride : stride]
+        end = start + count * stride
+        for place in (*layout.lengths, stride - 1):
+            expected = data[last + place]
+            found = data[start + place : end : stride]
             if found.count(expected) != count:
-                count -= len(found.lstrip(expected))
+                count -= len(found.lstrip(bytes((expected,))))
                 if count < _TOGETHER:
                     return
-        end = start + count * stride
-        for place, column in enumerate(_deltas(layout.delta_size), delta_at):
-            if data[start + place : end : stride] != column[first : first + count]:
+                end = start + count * stride
+        place = start + layout.length_size + 1
+        times = [data[place:end:stride]]
+        if layout.time_size > 1:
+            place += 1
+            times.append(data[place:end:stride])
+        for column in _deltas(layout.delta_size):
+            place += 1
+            if data[place:end:stride] != column[first : first + count]:
                 return
-        largest = _largest_time([data[start + place : end : stride] for place in range(time_at, delta_at)])
+        largest = _largest_time(times)
         if largest is None:
             return
-        self._position, self._number, self._largest = end, first + count, max(self._largest, largest)
+        self._position, self._number = end, first + count
+        if largest > self._largest:
+            self._largest = largest
 
 
 def _singly(
@@ -380,19 +442,20 @@ def _after_field(data: bytes | memoryview, at: int, end: int) -> int:
 
 def _largest_time(columns: list[bytes]) -> int | None:
     """The largest of the timestamp deltas whose bytes stand in these columns; None if not all take so many bytes."""
-    *firsts, last = columns
-    if not last.isascii() or any(min(column) < 0x80 for column in firsts):
+    last = columns[-1]
+    if not last.isascii():
         return None
-    if not firsts:
+    if len(columns) == 1:
         positive = last.translate(None, _ODD)
         return max(positive) >> 1 if positive else ~(min(last) >> 1)
-    (first,) = firsts
-    if first.translate(None, _ODD) != first:
-        return max(_times(first, last))
-    high = max(last)
-    late = last.count(high)
-    if last.endswith(bytes((high,)) * late):  # in the order of their times, as records mostly are
-        return high << 6 | max(first[-late:]) >> 1 & 0x3F
+    first = columns[0]
+    if min(first) < 0x80:
+        return None
+    if first.translate(None, _ODD) == first:
+        high = max(last)
+        late = last.count(high)
+        if last.endswith(bytes((high,)) * late):  # in the order of their times, as records mostly are
+            return high << 6 | max(first[-late:]) >> 1 & 0x3F
     return max(_times(first, last))
 
 
