@@ -165,9 +165,9 @@ def _read_record(payload: bytes, position: int) -> tuple[Record, int]:
 
 def _read_bytes(payload: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = read_varint(payload, position)
-    if size < 0:
+    if size == -1:
         return None, position
     stop = position + size
-    if stop > end:
+    if size < 0 or stop > end:
         raise InvalidRecord(f"a record's field claims {size} bytes where {end - position} are left")
     return payload[position:stop], stop

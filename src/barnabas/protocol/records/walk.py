@@ -175,7 +175,7 @@ def _columns(stride: int, count: int, head: bytes, value: bytes) -> tuple[int, l
         return None
     value_at = key_at + (1 if head[key_at] & 1 else 1 + (head[key_at] >> 1))
     after = value_at + len(value)
-    if value_length < 0 or after + value_length + 1 != stride:
+    if value_length < 0 or (head[key_at] & 1 and head[key_at] != 1) or after + value_length + 1 != stride:
         return None
     same = [(place, head[place : place + 1] * count) for place in (*range(at), key_at)]
     same += [(value_at + place, value[place : place + 1] * count) for place in range(len(value))]
@@ -359,8 +359,11 @@ def _singly(
                 unusual |= byte & 0x81
                 at += 1 + (byte >> 1)
             byte = data[at]
-            if byte < 0x80:
-                at += 1 if byte & 1 else 1 + (byte >> 1)
+            if byte == 1:
+                at += 1
+            elif byte < 0x80:
+                unusual |= byte & 1
+                at += 1 + (byte >> 1)
             else:
                 second = data[at + 1]
                 unusual |= byte & 1 | second & 0x80
@@ -376,8 +379,11 @@ def _singly(
                     unusual |= byte & 0x81
                     at += 1 + (byte >> 1)
                     byte = data[at]
-                    if byte < 0x80:
-                        at += 1 if byte & 1 else 1 + (byte >> 1)
+                    if byte == 1:
+                        at += 1
+                    elif byte < 0x80:
+                        unusual |= byte & 1
+                        at += 1 + (byte >> 1)
                     else:
                         second = data[at + 1]
                         unusual |= byte & 1 | second & 0x80
@@ -433,9 +439,12 @@ def _read(data: bytes | memoryview, start: int, number: int) -> tuple[int, int, 
 
 
 def _after_field(data: bytes | memoryview, at: int, end: int) -> int:
-    """The position after a key or a value; where there is none, its length is negative."""
+    """The position after a key or a value; where there is none, its length is -1.
+
+    Java takes any negative length for none; librdkafka stops there for ever.
+    """
     size, at = read_varint(data, at)
-    if size > end - at:
+    if not -1 <= size <= end - at:
         raise InvalidRecord(f"a field claims {size} bytes where {end - at} are left")
     return at + max(size, 0)
 
