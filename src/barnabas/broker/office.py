@@ -211,11 +211,15 @@ class Office:
         )
 
     async def _forget_deletions(self, changes: Sequence[Change]) -> None:
-        """Look now and then whether there are too many records of deleted topics."""
+        """Look now and then whether there are too many records of deleted topics; if that fails, look later."""
         self._deletions += sum(isinstance(change, TopicChanged) and change.after is None for change in changes)
-        if self._deletions >= _DELETIONS:
-            self._deletions = 0
+        if self._deletions < _DELETIONS:
+            return
+        self._deletions = 0
+        try:
             await self._write_operations(await outdated(self._open_store()))
+        except StoreError as error:
+            logger.warning("old records of deleted topics could not be removed, trying again later: %s", error)
 
     def _not_controller(self) -> NotController:
         return NotController(f"This broker is not the controller; that is broker {self._cache.image.controller_id}.")
