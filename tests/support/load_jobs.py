@@ -110,8 +110,9 @@ class _Shared:
     def __init__(self, value: Any) -> None:
         self.value = pickle.loads(pickle.dumps(value))
 
-    def unpersist(self) -> None:
-        """Nothing was sent anywhere."""
+    def destroy(self) -> None:
+        """Nobody can have it any more, as with Spark's own."""
+        del self.value
 
 
 class _Accumulator:

@@ -59,8 +59,12 @@ SPARK: Final[Mapping[str, object]] = {
     "spark.driver.memory": "512m",
 }
 """Spark's settings for a session of our own: rows never reach the JVM, so it needs little."""
-ALONE: Final[Mapping[str, object]] = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""And those for a session on this machine, which nobody else has to reach."""
+ALONE: Final[Mapping[str, object]] = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": False,
+}
+"""And those for a session on this machine, which nobody else has to reach: Spark's UI would listen on all addresses."""
 MASTER: Final = "local[*,3]"
 NAME_SECONDS: Final = 10.0
 """How long a load that is to come back waits for a host of the brokers' name: it may be starting, or misspelt."""
@@ -343,18 +347,19 @@ class LoadJob:
         context = spark.sparkContext
         shared = context.broadcast(work)
 
-        line, finished = reports.line, reports.finished
+        line, finished, round = reports.line, reports.finished, reports.round
 
         def task(piece: Piece) -> Done:
             with Reporter(piece, line) as reporter:
                 done = run_task(piece, shared.value, reporter.report)
-            finished.add({key(piece): Counted(done.records, done.size, sum(each.size for each in piece))})
+            counted = Counted(done.records, done.size, sum(each.size for each in piece))
+            finished.add({(round, key(piece)): counted})
             return done
 
         try:
             results = context.parallelize(pieces, len(pieces)).map(task).collect()
         finally:
-            shared.unpersist()
+            shared.destroy()  # with its file, in which the client's properties are
         for done in results:
             if done.error is not None:
                 raise PipelineError(done.error)
@@ -407,10 +412,7 @@ class LoadJob:
         """Raise TopicReplaced if what was read may be of another topic than the one that the round began with."""
         now = self._view.topic_ids([self._settings.topic])
         if now != self._topic_ids:
-            raise TopicReplaced(
-                f'the topic "{self._settings.topic}" was deleted and made again while it was read: load the new one '
-                f"into another table. Nothing of this batch was added to {self._table.location}."
-            )
+            raise TopicReplaced.meanwhile(self._settings.topic, self._table.location)
 
     def _deliver(self) -> None:
         """Give the dead-letter table what the last commit promised it, unless it has it."""

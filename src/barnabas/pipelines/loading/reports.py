@@ -12,6 +12,7 @@ import logging
 import secrets
 import socket
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
@@ -48,8 +49,9 @@ class Reports:
     """The driver's side, for the tasks of a round. A piece that is read again counts once."""
 
     def __init__(self, context: SparkContext) -> None:
-        self.finished: Any = context.accumulator({}, _merging())
-        """What tasks add their pieces to when they are over: {where a piece begins: what was counted}."""
+        self.finished = _finished(context)
+        """What tasks add their pieces to when they are over: {(round, where a piece begins): what was counted}."""
+        self.round = secrets.token_hex(8)
         self.line: Line | None = None
         self._running: dict[str, Counted] = {}
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -67,12 +69,14 @@ class Reports:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+        self.finished.value = {key: counted for key, counted in self.finished.value.items() if key[0] != self.round}
 
     def total(self) -> Counted:
         """What is done by now, as far as it is known."""
         for report in self._arrived():
             self._running[report[0]] = Counted(*report[1:])
-        pieces = {**self._running, **self.finished.value}.values()
+        finished = {piece: counted for (round, piece), counted in self.finished.value.items() if round == self.round}
+        pieces = {**self._running, **finished}.values()
         return Counted(*map(sum, zip(*pieces, strict=True))) if pieces else Counted()
 
     def _arrived(self) -> Iterable[list[Any]]:
@@ -119,16 +123,26 @@ def key(piece: Piece) -> str:
     return str(piece[0])
 
 
+_FINISHED: Final[weakref.WeakKeyDictionary[SparkContext, Any]] = weakref.WeakKeyDictionary()
+
+
+def _finished(context: SparkContext) -> Any:
+    """The accumulator of a context: PySpark keeps each that was ever made, so there is one for all rounds."""
+    if context not in _FINISHED:
+        _FINISHED[context] = context.accumulator({}, _merging())
+    return _FINISHED[context]
+
+
 def _merging() -> Any:
     from pyspark.accumulators import AccumulatorParam
 
-    class Merging(AccumulatorParam[dict[str, Counted]]):
-        def zero(self, value: dict[str, Counted]) -> dict[str, Counted]:
+    class Merging(AccumulatorParam[dict[tuple[str, str], Counted]]):
+        def zero(self, value: dict[tuple[str, str], Counted]) -> dict[tuple[str, str], Counted]:
             return {}
 
         def addInPlace(  # noqa: N802  (Spark's own name)
-            self, value1: dict[str, Counted], value2: dict[str, Counted]
-        ) -> dict[str, Counted]:
+            self, value1: dict[tuple[str, str], Counted], value2: dict[tuple[str, str], Counted]
+        ) -> dict[tuple[str, str], Counted]:
             return {**value1, **value2}
 
     return Merging()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.errors import SinkRefused
+from barnabas.pipelines.loading.job import ALONE
 from barnabas.pipelines.runner.queries import encoded
 from barnabas.pipelines.runner.stateless import check_stateless
 from barnabas.pipelines.runner.views import make_views, told_at
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def analyse(pipelines: Sequence[Pipeline], spark: SparkSession | None = None) -> dict[str, str]:
     """The columns that each query writes, as DDL. Raises SpecError with what Spark has against a step."""
-    session = spark or spark_session("check", master="local[1]", config={"spark.log.level": "ERROR"})
+    session = spark or spark_session("check", master="local[1]", config={**ALONE, "spark.log.level": "ERROR"})
     try:
         return {
             pipeline.query(sink): _columns(session, pipeline, index)

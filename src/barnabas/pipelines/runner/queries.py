@@ -34,6 +34,8 @@ class SinkQuery:
     def __init__(self, spark: SparkSession, pipeline: Pipeline, sink: Sink) -> None:
         self.name = pipeline.query(sink)
         self._spark = spark
+        self._session: SparkSession | None = None
+        """One for all runs: Spark keeps a session, and those who listen to it, for as long as it runs itself."""
         self._pipeline = pipeline
         self._sink = sink
         self._resources = ExitStack()
@@ -42,8 +44,10 @@ class SinkQuery:
     def start(self) -> None:
         """Start, where the last run ended. Raises PipelineError, and what Spark has against the query."""
         self.close()
-        session = self._spark.newSession()
-        register(session)
+        if self._session is None:
+            self._session = self._spark.newSession()
+            register(self._session)
+        session = self._session
         cluster = self._resources.enter_context(ClusterView(self._pipeline.kafka))
         listener = BatchListener(self._pipeline.kafka, self._pipeline.metrics, cluster, self.name)
         self._resources.callback(listener.close)

@@ -20,8 +20,8 @@ from barnabas.pipelines.loading.dead_letters import deliver, promise
 from barnabas.pipelines.offsets import OffsetRange
 from barnabas.pipelines.runner.keeping import BatchKey, key_of
 from barnabas.pipelines.runner.letters import to_letters
-from barnabas.pipelines.tables.contract import Outcome
-from barnabas.pipelines.tables.errors import Fenced
+from barnabas.pipelines.tables.contract import BATCHES, Outcome
+from barnabas.pipelines.tables.errors import Fenced, TopicReplaced
 from barnabas.pipelines.tables.rules import advance
 from barnabas.pipelines.tables.schemas import plain_schema
 from barnabas.pipelines.tables.unfit import unfit_rows
@@ -88,8 +88,16 @@ class TableBatches:
         destination = self._table.destination()
         destination.check_partition_columns(self._schema)
         done = written(frame, destination, None if self._dead is None else self._dead.destination())
+        self._check_topics(key)
         known = {} if note is None else note.offsets
         self._commit(self._with_begun(key, known), done, after=0 if note is None else note.version)
+
+    def _check_topics(self, key: BatchKey) -> None:
+        """Raise TopicReplaced if what was read may be of another topic than the one that the commit would name."""
+        topics = sorted(key.topic_ids.keys() - {BATCHES.topic})
+        for topic, now in self._topic_ids(topics).items():
+            if now != key.topic_ids[topic]:
+                raise TopicReplaced.meanwhile(topic, self._table.location)
 
     def _with_begun(self, key: BatchKey, known: Offsets) -> BatchKey:
         """The key with where partitions begin that gave no records yet: one that a table does not know is a new one."""

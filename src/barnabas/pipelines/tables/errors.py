@@ -40,6 +40,14 @@ class ForeignTable(TableError):
 class TopicReplaced(TableError):
     """The topic is another one than that whose records are in the table."""
 
+    @classmethod
+    def meanwhile(cls, topic: str, location: str) -> TopicReplaced:
+        """The error of a job that finds another topic than the one that it began to read."""
+        return cls(
+            f'the topic "{topic}" was deleted and made again while it was read: load the new one into another table. '
+            f"Nothing of this batch was added to {location}."
+        )
+
 
 class Fenced(TableError):
     """Somebody else writes to this table."""

@@ -62,9 +62,9 @@ def test_what_is_finished_counts_instead_of_what_was_reported(reports: Reports) 
         with Reporter(piece, reports.line) as reporter:
             reporter.report(counted)
     assert reports.total() == (5, 50, 6)
-    reports.finished.add({key(PIECE): Counted(9, 90, 10)})
+    reports.finished.add({(reports.round, key(PIECE)): Counted(9, 90, 10)})
     assert reports.total() == (11, 110, 12)
-    reports.finished.add({key(PIECE): Counted(9, 90, 10)})
+    reports.finished.add({(reports.round, key(PIECE)): Counted(9, 90, 10)})
     assert reports.total() == (11, 110, 12), "a task that ran twice counts once"
 
 
@@ -86,3 +86,21 @@ def test_a_driver_that_cannot_be_reached_is_no_failure() -> None:
     with Reports(cast("Any", Elsewhere())) as reports, Reporter(PIECE, reports.line) as reporter:
         reporter.report(Counted(1, 2, 3))
         assert reports.line is None and reports.total() == (0, 0, 0)
+
+
+def test_rounds_leave_nothing_behind() -> None:
+    """PySpark keeps each accumulator for as long as the process lives."""
+    made: list[Any] = []
+
+    class Counting(OneProcess):
+        def accumulator(self, zero: Any, param: Any) -> Any:
+            made.append(super().accumulator(zero, param))
+            return made[-1]
+
+    context = cast("Any", Counting())
+    with Reports(context) as first:
+        first.finished.add({(first.round, key(PIECE)): Counted(9, 90, 10)})
+        with Reports(context) as other:
+            assert other.total() == (0, 0, 0), "two loads may use one session"
+        assert first.total() == (9, 90, 10)
+    assert [each.value for each in made] == [{}]

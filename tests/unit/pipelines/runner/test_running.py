@@ -93,3 +93,10 @@ def test_a_failure_that_may_pass_is_left_to_the_query(
     sink = TableSink(name="all", reads="numbers", table=str(tmp_path / "table"))
     running.check_tables([Pipeline(name="p", sources=[TopicSource(name="numbers", topics=["t"])], sinks=[sink])])
     assert caplog.messages == ["query=p.all: the store is away"]
+
+
+def test_a_session_of_our_own_opens_no_port_to_the_network() -> None:
+    """Spark's UI listens on all addresses, whatever the driver is bound to."""
+    found = running._local_defaults(None)
+    assert (found["spark.ui.enabled"], found["spark.driver.bindAddress"]) == (False, "127.0.0.1")
+    assert running._local_defaults("yarn") == {}

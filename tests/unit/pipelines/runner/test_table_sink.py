@@ -15,7 +15,7 @@ from barnabas.pipelines.runner import table_sink
 from barnabas.pipelines.runner.checkpoints import Checkpoint
 from barnabas.pipelines.runner.table_sink import TableBatches, Written, write_rows
 from barnabas.pipelines.tables.contract import BATCHES
-from barnabas.pipelines.tables.errors import Fenced
+from barnabas.pipelines.tables.errors import Fenced, TopicReplaced
 from barnabas.pipelines.tables.opening import FORMATS, dead_letters_location, open_table
 from tests.support.tables import content
 
@@ -178,3 +178,21 @@ def test_a_batch_is_refused_if_another_one_was_added_while_it_was_written(
     with pytest.raises(Fenced, match="was changed while records were read for it"):
         query.run(1, 2)
     assert query.rows() == [1]
+
+
+def test_a_topic_that_is_made_again_while_a_batch_is_read_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = dict(IDS)
+    with open_table(str(tmp_path / "table"), "parquet") as table:
+
+        def written_meanwhile(*_: object) -> Written:
+            ids["orders"] = "another"
+            return Written([])
+
+        monkeypatch.setattr(table_sink, "written", written_meanwhile)
+        sink = batches(table, tmp_path, begun=5, end=9)
+        monkeypatch.setattr(sink, "_topic_ids", lambda _: dict(ids))
+        with pytest.raises(TopicReplaced, match='"orders" was deleted and made again while it was read'):
+            sink(NO_FRAME, 0)
+        assert table.position("p") is None
