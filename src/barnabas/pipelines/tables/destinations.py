@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from barnabas.pipelines.tables.contract import PartitionValues
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_UNSAFE = re.compile(r"(?![\w.~ -])[\x00-\x7f]")
-"""What is escaped in a folder's name: all of ASCII that a file system, an address or a reader may take for its own."""
+_UNSAFE = re.compile(r"(?![\w. -])[\x00-\x7f]")
+"""What is escaped in a folder's name: all of ASCII that a file system, an address or a reader may take for its own.
+
+That includes `~`: deltalake writes it as it is and looks for `%7E` when it merges files."""
 
 
 def is_remote(location: str) -> bool:

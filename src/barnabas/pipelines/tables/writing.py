@@ -26,8 +26,8 @@ __all__ = ["DATE", "Destination", "TableWriter", "write_files"]
 
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 FILE_BYTES: Final = 256 * 1024 * 1024
-MAX_OPEN_FILES: Final = 32
-"""With more partitions at once, the file that got rows longest ago is closed: more files, not more memory."""
+MAX_OPEN_FILES: Final = 200
+"""With more partitions at once files are closed before they are large: more files, not more memory."""
 DATE: Final = "record_date"
 """A column that is made when a table is partitioned by it and rows lack it: the day of a record's timestamp, in UTC,
 and null if that is beyond the years 1 to 9999.
@@ -54,6 +54,8 @@ class TableWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._open: dict[PartitionValues, _File] = {}
+        """In the order in which they got rows."""
+        self._turn = 0
         self._done: list[DataFile] = []
 
     def __enter__(self) -> TableWriter:
@@ -106,6 +108,7 @@ class TableWriter:
     def _write_waiting(self) -> None:
         if not self._waiting:
             return
+        self._turn += 1
         table = pa.Table.from_batches(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         if self._destination.empty_is_null:
@@ -119,10 +122,21 @@ class TableWriter:
         file = self._open.pop(values, None)
         if file is None:
             if len(self._open) >= MAX_OPEN_FILES:
-                self._close(next(iter(self._open)))
+                self._close(self._least_wanted())
             file = _File(self._destination, values, self._schema)
+        file.turn = self._turn
         self._open[values] = file
         return file
+
+    def _least_wanted(self) -> PartitionValues:
+        """The partition whose file is closed to make room for another.
+
+        The one that got rows longest ago, if it got none with the last row group. If all did, each row group has rows
+        for more partitions than can be open: to close the oldest would then be to close all of them, one after the
+        other, and begin them anew with each row group. So the last one makes room.
+        """
+        oldest = next(iter(self._open))
+        return oldest if self._open[oldest].turn < self._turn - 1 else next(reversed(self._open))
 
     def _close(self, values: PartitionValues) -> None:
         self._done.append(self._open.pop(values).close())
@@ -143,6 +157,8 @@ class _File:
             self._stream, self._schema, compression="snappy", use_dictionary=_worth_a_dictionary(schema)
         )
         self._rows = 0
+        self.turn = 0
+        """When it last got rows."""
 
     @property
     def size(self) -> int:
