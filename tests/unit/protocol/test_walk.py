@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.model.errors import InvalidRecord
-from barnabas.protocol.records.records import Header, Record, encode_record, encode_records, read_records
+from barnabas.protocol.records.records import Header, Record, encode_record, encode_records, read_records, varint
 from barnabas.protocol.records.walk import Course, walk
 
 NO_RECORD = bytes.fromhex("0c 00 00 00 01 01 00")
@@ -138,3 +138,32 @@ def test_numbers_inside_a_value_are_not_taken_for_records() -> None:
     payload = encode_records([Record(i, 0, None, decoy * 3 + b"tail") for i in range(90)])
     assert walked(payload, 90) == (True, 0)
     assert walked(payload, 100) is None
+
+
+def spaced(delta: bytes, rest: bytes) -> bytes:
+    """A record whose offset delta is stored as it is given, followed by the rest of the record."""
+    body = bytes(2) + delta + rest
+    return varint(len(body)) + body
+
+
+@pytest.mark.parametrize("count", [4, 20, 64])
+@pytest.mark.parametrize("width", [2, 3])
+def test_a_number_of_more_bytes_than_it_needs_moves_no_other_field(count: int, width: int) -> None:
+    wide = bytes((0x80,)) * (width - 1) + b"\0"
+    first = spaced(wide, b"\x01" + varint(80) + b"v" * 80 + b"\0")
+    good = b"".join(spaced(varint(i), b"\x01\x28" + b"x" * 20 + b"\0") for i in range(1, count))
+    assert walked(first + good, count) == (True, 0)
+    # what follows is a key of 64 bytes to whom takes the second byte of the number before for the length of a key
+    no_key = b"".join(spaced(varint(i), b"\x80" + b"\xff" * 64 + b"\x28" + b"x" * 20 + b"\0") for i in range(1, count))
+    assert walked(first + no_key, count) is None
+
+
+@pytest.mark.parametrize("number", [0, 5, 63, 64, 80])
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_a_number_may_take_more_bytes_than_it_needs(number: int, width: int) -> None:
+    records = [spaced(varint(i), b"\x01\x01\0") for i in range(120)]
+    wide = bytes((number << 1 & 0x7F | 0x80, number >> 6 | 0x80 if width > 2 else number >> 6))
+    wide += bytes((0x80,)) * (width - 3) + b"\0" * (width > 2)
+    records[number] = spaced(wide, b"\x01\x01\0")
+    for count in range(number + 1, len(records)):
+        assert walked(b"".join(records[:count]), count) == (True, 0)

@@ -233,6 +233,8 @@ class Course:
         time_at = last + length_size + 1
         time_size = 1 if data[time_at] < 0x80 else 2
         key_at = time_at + time_size + delta_size
+        if data[key_at - 1] > 0x7F:  # the offset delta takes more bytes than it needs, and the key begins elsewhere
+            return False
         key = data[key_at]
         value_at = key_at + (1 if key & 1 else 1 + (key >> 1))
         layout = _layout(length_size, time_size, delta_size, key, 1 if data[value_at] < 0x80 else 2)
