@@ -166,7 +166,7 @@ def test_to_find_that_there_is_nothing_takes_no_spark(
     topic = kafka.topic()
     kafka.send(topic, "one")
     loads(topic)
-    monkeypatch.setattr("barnabas.pipelines.loading.job._own_session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("barnabas.pipelines.loading.job._session", lambda *_: pytest.fail("Spark was started"))
     assert loads(topic, spark=None).records == 0
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from barnabas.model.errors import OutOfOrderSequence
+from barnabas.storage.recall import MustRecall
 from tests.support.logs import NOW, append, batch, new_log, recovered, reopened
 
 PRODUCERS = st.sampled_from([7, 8, 9])
@@ -75,7 +76,11 @@ class Producers(RuleBasedStateMachine):
     def repeat(self, producer: int, back: int) -> None:
         if back <= len(self.sent[producer]):
             data, base_offset, last_offset = self.sent[producer][-back]
-            info = self.log.append(data, leader_epoch=0, now_ms=NOW)
+            try:
+                info = self.log.append(data, leader_epoch=0, now_ms=NOW)
+            except MustRecall:
+                self.log.recall()
+                info = self.log.append(data, leader_epoch=0, now_ms=NOW)
             assert (info.duplicate, info.base_offset, info.last_offset) == (True, base_offset, last_offset)
 
     @rule(producer=PRODUCERS)
