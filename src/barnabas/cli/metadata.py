@@ -219,20 +219,21 @@ def _data(data: Path | None, store: Path | None, zookeeper: str | None) -> Path 
 
 def _strangers(tree: Mapping[str, Any], data: Path | None) -> str:
     """Topics of which a data directory has partitions, and which the tree does not know, or has with another id."""
+    from barnabas.storage.names import partition_of
+
     unknown = set()
     nodes = tree.get("nodes")
     if data is None or not data.is_dir() or not isinstance(nodes, dict):
         return ""
     for path in data.iterdir():
-        topic, _, number = path.name.rpartition("-")
-        if not number.isdecimal() or topic == "__cluster_metadata":
+        if (tp := partition_of(path.name)) is None:
             continue
-        node = nodes.get(f"{TOPICS}{topic}")
+        node = nodes.get(f"{TOPICS}{tp.topic}")
         known = re.search(r'"topic_id": *"([^"]+)"', node) if isinstance(node, str) else None
         metadata = path / "partition.metadata"
         own = re.search(r"topic_id: (\S+)", metadata.read_text()) if metadata.exists() else None
         if node is None or (known is not None and own is not None and known[1] != own[1]):
-            unknown.add(topic)
+            unknown.add(tp.topic)
     return ", ".join(sorted(unknown))
 
 

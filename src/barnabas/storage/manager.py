@@ -26,8 +26,9 @@ from barnabas.storage.checkpoints import CLEANED, HIGH_WATERMARKS, LOG_STARTS, R
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
+from barnabas.storage.names import moved_from, moved_name, partition_of
 from barnabas.storage.retention import expired_segments
-from barnabas.storage.strays import MOVED, Offsets, Stray
+from barnabas.storage.strays import Offsets, Stray
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -41,7 +42,6 @@ DAY_MS: Final = 86_400_000
 
 _FLUSH_THREADS: Final = 4
 _CLOSE_THREADS: Final = 16
-_METADATA_TOPIC: Final = "__cluster_metadata"
 _NO_GAP_IS_DAMAGE: Final = (1 << 63) - 1
 
 
@@ -264,18 +264,16 @@ class LogManager:
         set_aside: list[Stray] = []
         for name in store.files.subdirectories(store.path):
             path = f"{store.path}/{name}"
-            moved = MOVED.fullmatch(name)
+            moved = moved_from(name)
             if moved is not None:
-                if moved[3] == "delete":
+                if moved.suffix == "delete":
                     store.discard((path,), 0, is_dir=True)
                 elif (stray := strays.find_stray(store, name, self._default_config.file_delete_delay_ms)) is not None:
                     set_aside.append(stray)
                 else:
-                    logger.warning("left %s alone: it is a -%s directory of Kafka", path, moved[3])
-                continue
-            topic, _, partition = name.rpartition("-")
-            if topic and partition.isdecimal() and topic != _METADATA_TOPIC:
-                found.append((TopicPartition(topic, int(partition)), path))
+                    logger.warning("left %s alone: it is a -%s directory of Kafka", path, moved.suffix)
+            elif (tp := partition_of(name)) is not None:
+                found.append((tp, path))
             else:
                 logger.warning("left %s alone: it is not a partition's directory", path)
         for stray in set_aside:
@@ -407,7 +405,7 @@ class LogManager:
             return
         found = strays.topic_id_of(store.files, path)
         if found != topic_id:
-            stray = f"{store.path}/{strays.moved_name(tp, 'stray')}"
+            stray = f"{store.path}/{moved_name(tp, 'stray')}"
             with store.writing(f"renaming {path}"):
                 store.files.rename(path, stray)
             logger.warning("%s belongs to an earlier topic of that name: it is set aside as %s", path, stray)
@@ -427,7 +425,7 @@ class LogManager:
         """Close a log and give its directory another name."""
         tp = log.tp
         store = self.store_of(log)
-        topic_id, name, known = log.topic_id, strays.moved_name(tp, "stray"), strays.offsets_of(log)
+        topic_id, name, known = log.topic_id, moved_name(tp, "stray"), strays.offsets_of(log)
         del self._logs[tp], store.logs[tp]
         try:
             log.mark_deleted(f"{store.path}/{name}")
@@ -458,7 +456,7 @@ class LogManager:
             found = self._strays.get(stray.key, [])
             if stray not in found:
                 return False
-            path = f"{stray.store.path}/{strays.moved_name(TopicPartition(stray.topic, stray.partition), 'delete')}"
+            path = f"{stray.store.path}/{moved_name(TopicPartition(stray.topic, stray.partition), 'delete')}"
             try:
                 stray.store.check_removable()
                 stray.store.files.rename(stray.path, path)

@@ -13,14 +13,13 @@ taken for anything.
 from __future__ import annotations
 
 import json
-import re
-import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.ids import NO_ID, TopicPartition, uuid_to_text
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.files import FileSystem
+from barnabas.storage.names import moved_from, moved_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.log import Log
 
-MOVED: Final = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-(delete|future|stray)")
-"""A directory that is no partition's: the topic, as far as the name has room for it, the partition, what it is."""
 _OFFSETS: Final = "stray-offsets.json"
-_MAX_NAME: Final = 255
 
 
 class Offsets(NamedTuple):
@@ -63,19 +59,13 @@ class Stray(NamedTuple):
         return self.topic_id, self.partition
 
 
-def moved_name(tp: TopicPartition, suffix: str) -> str:
-    """A name that no directory has, for a partition's directory that is none any more."""
-    ending = f"-{tp.partition}.{uuid.uuid4().hex}-{suffix}"
-    return f"{tp.topic[: _MAX_NAME - len(ending)]}{ending}"
-
-
 def find_stray(store: LogDirectory, name: str, delete_delay_ms: int) -> Stray | None:
     """What a directory of this name is, if it was set aside."""
-    match = MOVED.fullmatch(name)
-    if match is None or match[3] != "stray":
+    moved = moved_from(name)
+    if moved is None or moved.suffix != "stray":
         return None
     path = f"{store.path}/{name}"
-    return Stray(path, store, match[1], int(match[2]), topic_id_of(store.files, path), delete_delay_ms)
+    return Stray(path, store, moved.topic, moved.partition, topic_id_of(store.files, path), delete_delay_ms)
 
 
 def topic_id_of(files: FileSystem, path: str) -> UUID:
@@ -132,10 +122,10 @@ def list_strays(directory: Path) -> list[FoundStray]:
     """The logs that were set aside in a log directory, whether a broker runs on it or not."""
     found = []
     for path in sorted(directory.iterdir()):
-        match = MOVED.fullmatch(path.name)
-        if match is not None and match[3] == "stray" and path.is_dir():
+        moved = moved_from(path.name)
+        if moved is not None and moved.suffix == "stray" and path.is_dir():
             size = sum(file.stat().st_size for file in path.iterdir() if file.is_file())
-            found.append(FoundStray(path, match[1], int(match[2]), topic_id_of(FileSystem(), str(path)), size))
+            found.append(FoundStray(path, moved.topic, moved.partition, topic_id_of(FileSystem(), str(path)), size))
     return found
 
 
@@ -146,9 +136,9 @@ def remove_stray(path: Path) -> bool:
     nothing, and what a crash leaves is removed by the next start.
     """
     files = FileSystem()
-    match = MOVED.fullmatch(path.name)
-    assert match is not None
-    going = path.with_name(moved_name(TopicPartition(match[1], int(match[2])), "delete"))
+    moved = moved_from(path.name)
+    assert moved is not None
+    going = path.with_name(moved_name(TopicPartition(moved.topic, moved.partition), "delete"))
     try:
         files.rename(str(path), str(going))
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ import pytest
 from barnabas.model.clock import ManualClock
 from barnabas.model.ids import NO_ID
 from barnabas.model.log_config import LogConfig
+from barnabas.storage import checkpoints
+from barnabas.storage.files import FileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch
@@ -162,3 +165,25 @@ def test_one_without_a_topic_id_is_nobodys(start: Callable[[], LogManager], tmp_
     manager = start()
     assert manager.create(TP, NO_ID, CONFIG).log_end_offset == 0
     assert nameless.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"\xff-0", b"copy of events-0", b"a\nb-0", "events-٣".encode(), b"events-00", b"..-0", b"events-99999999999"],
+)
+@pytest.mark.parametrize("ending", [b"", b".0123456789abcdef0123456789abcdef-stray"], ids=["partition", "stray"])
+def test_a_directory_that_no_topic_can_have_is_left_alone_and_spoils_no_checkpoint(
+    start: Callable[[], LogManager], tmp_path: Path, name: bytes, ending: bytes
+) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path / "data") + b"/" + name + ending))
+    odd.mkdir(parents=True)
+    (odd / "00000000000000000000.log").write_bytes(b"whatever it is")
+    manager = start()
+    append(manager.create(TP, TOPIC_ID, CONFIG), batch(2))
+    manager.checkpoint()
+    manager.close()
+    again = start()
+    assert [log.tp for log in again.logs()] == [TP]
+    assert again.strays() == []
+    assert checkpoints.read_offsets(FileSystem(), f"{tmp_path}/data/log-start-offset-checkpoint") == {TP: 0}
+    assert (odd / "00000000000000000000.log").read_bytes() == b"whatever it is"
