@@ -7,6 +7,7 @@ with its log, is printed after a file's content.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -41,7 +42,7 @@ _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_CRC_FROM: Final = 6
 _DECOMPRESSED_LIMIT: Final = 256 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
-_GOING: Final = (".deleted", ".cleaned", ".swap")
+_GOING: Final = re.compile(r"(\.cleaned|\.swap|(\.\d+)?\.deleted)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,9 +75,7 @@ class DumpOptions:
 def dump(path: Path, options: DumpOptions) -> Iterator[str]:
     """The lines for one file; a file of an unknown kind is named and passed over. Raises OSError as open() does."""
     yield f"Dumping {path}"
-    name = path.name
-    for suffix in _GOING:
-        name = name.removesuffix(suffix)
+    name = _GOING.sub("", path.name)
     if name.endswith(".log"):
         yield from _dump_log(path, options)
     elif name.endswith(".index"):

@@ -16,6 +16,10 @@ number, is -1 before it is closed. So no one ever writes to a number that now be
 given back twice breaks this for whoever still holds one: the process ends at once (`halt`), since what it would write
 next may land in another partition's file. A kill at any moment loses nothing that was acknowledged.
 
+A handle opens its file by name, maybe long after it was given out. So a name means one file for as long as a handle may
+have it: a file that is to go gets a name that no other file had or will have (`new_number`), before its old name is
+used again.
+
 Descriptors that run out are closed first where nobody uses them, whatever is to be opened; only then is it an error.
 
 The event loop takes the pool's lock all the time, so nothing is opened or renamed under it: on a disk that hangs,
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import itertools
 import logging
 import os
 import shutil
@@ -361,6 +366,8 @@ class FilePool:
         self._idle: OrderedDict[FileHandle, None] = OrderedDict()
         self._open = 0
         self._pins: OrderedDict[FileHandle, None] = OrderedDict()
+        self.new_number = itertools.count(1).__next__
+        """A number that nobody else gets, for a name that is used once."""
         files.close_unused = self.close_unused
 
     @property

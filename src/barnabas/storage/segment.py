@@ -472,14 +472,19 @@ class Segment:
         self._since_index = 0
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files for removal; returns their new names. Whoever has a lease can go on reading."""
+        """Rename the files for removal; returns their new names. Who knows this segment finds them until they are gone.
+
+        The names are used once: a later segment of the same base offset, also of a later topic of the same name, gets
+        others, so nobody who comes late reads that one in the place of this.
+        """
         marked = []
+        ending = f".{self._pool.new_number()}{DELETED_SUFFIX}"
         for handle in (self.file, self.offset_index.file, self.time_index.file):
             if self._files.exists(handle.path):
-                self._pool.rename(handle, handle.path + DELETED_SUFFIX)
+                self._pool.rename(handle, handle.path + ending)
                 marked.append(handle.path)
         if self._files.exists(self.txn_index.path):
-            path = self.txn_index.path + DELETED_SUFFIX
+            path = self.txn_index.path + ending
             self._files.rename(self.txn_index.path, path)
             self.txn_index.path = path
             marked.append(path)
@@ -487,8 +492,8 @@ class Segment:
 
     def moved(self, directory: str) -> None:
         """The directory was renamed."""
-        for handle in (self.file, self.offset_index.file, self.time_index.file):
-            handle.path = f"{directory}/{handle.path.rpartition('/')[2]}"
+        for file in (self.file, self.offset_index.file, self.time_index.file, self.txn_index):
+            file.path = f"{directory}/{file.path.rpartition('/')[2]}"
 
     def close(self) -> None:
         """Close the files, once nobody has a lease on them."""

@@ -83,7 +83,10 @@ class TransactionIndex:
         return [_entry(data, at) for at in range(first, len(data) // _ENTRY.size)]
 
     def _read(self, expected: int) -> bytes:
-        data = self._files.read_file(self.path)
+        path = ""
+        while path != self.path:  # renamed meanwhile: what was read may be another segment's, which has the name now
+            path = self.path
+            data = self._files.read_file(path)
         if len(data) < expected:
             raise CorruptMessage(f"{self.path} has {len(data)} bytes instead of {expected}; see `barnabas log check`")
         return data[: len(data) - len(data) % _ENTRY.size]

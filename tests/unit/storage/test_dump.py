@@ -137,8 +137,9 @@ def test_max_bytes_stops_at_a_batch(log: Path) -> None:
     assert lines(log, DumpOptions(max_bytes=200)) == ["Log starting offset: 0", *BATCHES[:2]]
 
 
-def test_files_that_go_are_dumped_too(log: Path) -> None:
-    gone = log.rename(log.with_name(LOG + ".deleted"))
+@pytest.mark.parametrize("ending", [".deleted", ".17.deleted", ".cleaned", ".swap"])
+def test_files_that_go_are_dumped_too(log: Path, ending: str) -> None:
+    gone = log.rename(log.with_name(LOG + ending))
     assert lines(gone)[1:4] == BATCHES
 
 

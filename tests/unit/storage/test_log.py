@@ -148,7 +148,7 @@ def test_removed_segments_move_the_log_start(small: Log) -> None:
     part.file.acquire()
     assert small.remove_segments(oldest(small, 2), NOW) == 2
     assert small.log_start_offset == 6
-    assert "00000000000000000000.log.deleted" in file_names(small)
+    assert "00000000000000000000.log.1.deleted" in file_names(small)
     assert "00000000000000000003.snapshot" not in file_names(small)
     assert len(part.file.read(part.length, part.position)) == part.length
     part.file.release()

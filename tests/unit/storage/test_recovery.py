@@ -316,6 +316,7 @@ def test_leftovers_are_removed(log: Log) -> None:
     names = {path.name for path in log.directory.iterdir()}
     for name in (
         "00000000000000000000.log.deleted",
+        "00000000000000000000.log.17.deleted",
         "00000000000000000006.index.deleted",
         "00000000000000000006.log.cleaned",
         "00000000000000000012.log.swap",

@@ -3,7 +3,8 @@
     .cleaned   the new segment's files, complete and on disk. After a crash they are removed
     .swap      the same files, all renamed. From here on the new segment counts: recovery removes the old ones in its
                range, and takes the suffix away
-    .deleted   the old segments' files, renamed; whoever reads them goes on, and they are removed later
+    .deleted   the old segments' files, renamed; whoever reads them goes on, and they are removed later. Each has a
+               number in its name (`BASE.log.NUMBER.deleted`), because the next cleaning replaces the same base offset
 
 If `.cleaned` and `.swap` files of one segment are found together, the renaming was not done, and both are removed. The
 directory is synced after the first renaming, and again at the end, never while the log's lock is held.
@@ -35,7 +36,8 @@ def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: Cleane
     files, directory = store.files, str(log.directory)
     prefix = f"{directory}/{file_name(group.bases[0], '')}"
     if not log.is_as_planned(old, truncations):
-        discard(files, prefix)
+        if not log.is_closed:  # a later log of the same name may have files of that name
+            discard(files, prefix)
         return False
     doing = f"replacing segments of {directory}"
     with store.writing(doing):
