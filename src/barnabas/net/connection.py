@@ -8,6 +8,9 @@ A client that has closed its end may still read, as after shutdown(SHUT_WR), and
 moment. After that it counts as gone: what it waits for is abandoned, what it sent before (acks=0) is served, and the
 connection is closed. That it closed its end is known also while its socket is not read (`net/departures`).
 
+A client that has sent many requests at once gets some of them served, then others have their turn, as it would have to
+let them if it had asked one by one.
+
 Answers are sent when the turn of the event loop is over: those of one connection go out together, and clients are
 woken after the broker's work and not in the middle of it.
 """
@@ -34,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 MOST_UNSENT: Final = 64 * 1024
 """Bytes of answers after which the end of the turn is not waited for."""
+REQUESTS_PER_TURN: Final = 32
+"""Requests of one connection that are served in a row: some milliseconds at most, since none takes long by itself."""
 SMALLEST_FRAME: Final = HEADER.size
 ESTABLISHED: Final = 1
 """TCP's state of a connection that neither end has closed or reset."""
@@ -50,6 +55,7 @@ class Connection:
         "_busy",
         "_closed",
         "_forsaken",
+        "_giving_way",
         "_hanging_up",
         "_inbox",
         "_leaving",
@@ -85,6 +91,8 @@ class Connection:
         """Whether the client has closed its end."""
         self._forsaken = False
         """Whether it did so long ago: nothing is answered any more."""
+        self._giving_way = False
+        """Whether requests that have arrived wait for the next turn."""
         self._warming = False
         self._reading = False
         self._serving = False
@@ -114,7 +122,8 @@ class Connection:
 
     def _on_readable(self) -> None:
         if self._busy:
-            self._peek()
+            if not self._giving_way:
+                self._peek()
             return
         server = self.server
         now = self.last_active = server.loop.time()
@@ -181,7 +190,8 @@ class Connection:
         server = self.server
         serve, limit = server.serve, server.max_frame
         position = 0
-        while not self._busy and end - position >= 4:
+        left = REQUESTS_PER_TURN
+        while end - position >= 4:
             start = position + 4
             (size,) = LENGTH.unpack_from(data, position)
             if not SMALLEST_FRAME <= size <= limit:
@@ -203,9 +213,22 @@ class Connection:
                 self._parked.append(resolved)
             else:
                 self._answer(answer)
-            if self._closed:
+            if self._busy or position == end:
+                break
+            left -= 1
+            if not left:
+                self._give_way()
                 break
         return position
+
+    def _give_way(self) -> None:
+        """Let others have their turn before more of this client's requests are served."""
+        self._giving_way = self._busy = True
+        self.server.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._giving_way = False
+        self._go_on()
 
     def _evict(self) -> None:
         """Others need the memory that an unfinished request takes."""
@@ -350,7 +373,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Serve what waited, if nothing stands in the way any more."""
-        if self._closed or self._writing or self._warming:
+        if self._closed or self._giving_way or self._writing or self._warming:
             return
         if self._parked and not (self._parked[-1].overtakable or self._parked[-1].resolved):
             return

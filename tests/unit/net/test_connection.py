@@ -32,6 +32,53 @@ def test_pipelined_requests_are_answered_in_order(executor: ThreadPoolExecutor) 
     run(Rig(), executor, story)
 
 
+def test_a_client_with_many_requests_at_once_lets_others_have_their_turn(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        other_reader, other_writer = await connect(rig)
+        bodies = [b"request %d" % n for n in range(3000)]
+        writer.write(b"".join(map(frame, bodies)))
+        other_writer.write(frame(b"other"))
+        assert await read_answer(other_reader) == b"other"
+        assert rig.seen.index(b"other") <= 2 * connections.REQUESTS_PER_TURN
+        assert [await read_answer(reader) for _ in bodies] == bodies
+        assert [body for body in rig.seen if body != b"other"] == bodies
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+        await hang_up(other_writer)
+
+    run(Rig(), executor, story)
+
+
+def test_what_a_client_with_many_requests_sent_before_it_left_is_served(executor: ThreadPoolExecutor) -> None:
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        bodies = [b"request %d" % n for n in range(3000)]
+        writer.write(b"".join(map(frame, bodies)))
+        await hang_up(writer)
+        await until(lambda: not rig.server.connections)
+        assert rig.seen == bodies
+        assert rig.server.budget.used == 0
+
+    run(Rig(lambda body: None), executor, story)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_a_server_that_closes_does_not_wait_for_whoever_has_more_to_ask(
+    executor: ThreadPoolExecutor, turns: int
+) -> None:
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(frame(b"request") * 3000)
+        await until(lambda: len(rig.seen) >= turns * connections.REQUESTS_PER_TURN)
+        await rig.server.close(grace=30)
+        assert len(rig.seen) < 3000
+        assert rig.server.budget.used == 0
+        await hang_up(writer)
+
+    run(Rig(), executor, story)
+
+
 def test_a_frame_that_comes_byte_by_byte_is_served_once(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
