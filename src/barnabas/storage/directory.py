@@ -85,6 +85,8 @@ class LogDirectory:
         self.torn: set[TopicPartition] = set()
         """Logs whose end was missing when they were loaded: they are not used."""
         self.loaded = False
+        self.damaged: set[str] = set()
+        """Checkpoints that could not be read: what they do not say is unknown."""
         self.logs: dict[TopicPartition, Log] = {}
         self._lock: int | None = None
         self._trash: deque[Trash] = deque()
@@ -227,11 +229,12 @@ class LogDirectory:
             checkpoints.write_meta_properties(self.files, self.path, wanted)
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Read one of the offset checkpoints; a damaged one counts as empty, which only makes the start slower."""
+        """Read one of the offset checkpoints; a damaged one counts as empty, and is noted as damaged."""
         try:
             return checkpoints.read_offsets(self.files, f"{self.path}/{name}")
         except DamagedCheckpoint as error:
             logger.warning("ignored a damaged checkpoint: %s", error)
+            self.damaged.add(name)
             return {}
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

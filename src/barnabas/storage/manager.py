@@ -43,6 +43,7 @@ DAY_MS: Final = 86_400_000
 _FLUSH_THREADS: Final = 4
 _CLOSE_THREADS: Final = 16
 _NO_GAP_IS_DAMAGE: Final = (1 << 63) - 1
+"""Cleaned to here, for all that is known: where the checkpoints are silent, compaction may have left any gap."""
 
 
 _CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
@@ -202,7 +203,9 @@ class LogManager:
             if tp not in recovery_points and (known := strays.read_offsets(store.files, path)) is not None:
                 return self._recover_taken_back(tp, store, path, config, known)
             if not clean:
-                return Log.recover(
+                is_lost = CLEANED in store.damaged or (tp not in recovery_points and config.compact)
+                is_unknown = is_lost and tp not in cleaned
+                log = Log.recover(
                     tp,
                     store,
                     path,
@@ -210,8 +213,11 @@ class LogManager:
                     log_start_offset=log_start,
                     recovery_point=recovery_point,
                     high_watermark=high_watermark,
-                    cleaned_to=cleaned.get(tp),
+                    cleaned_to=_NO_GAP_IS_DAMAGE if is_unknown else cleaned.get(tp),
                 )
+                if is_unknown:
+                    log.cleaned_to = None
+                return log
             log = Log(tp, store, path, config, log_start_offset=log_start, recovery_point=recovery_point)
             log.cleaned_to = cleaned.get(tp)
             log.high_watermark = high_watermark  # opening looks for what is not known to be committed

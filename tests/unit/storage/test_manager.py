@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 from concurrent.futures import wait
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
 from uuid import UUID
@@ -18,6 +19,7 @@ from barnabas.model.errors import (
 from barnabas.model.ids import TopicPartition
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
+from barnabas.storage.checkpoints import CLEANED, RECOVERY_POINTS
 from barnabas.storage.manager import LogManager
 from barnabas.storage.segments import Segments
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch, stored
@@ -39,7 +41,9 @@ def clock() -> ManualClock:
 def start(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., LogManager]]:
     started: list[LogManager] = []
 
-    def start(*names: str, broker_id: int = 1, cluster_id: str = "test", threads: int = 1) -> LogManager:
+    def start(
+        *names: str, broker_id: int = 1, cluster_id: str = "test", threads: int = 1, config: LogConfig = CONFIG
+    ) -> LogManager:
         manager = LogManager(
             [tmp_path / name for name in names or ("data",)],
             clock=clock,
@@ -48,7 +52,7 @@ def start(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., LogManag
             max_open_files=32,
         )
         started.append(manager)
-        manager.load(broker_id=broker_id, cluster_id=cluster_id, configs={TP.topic: CONFIG})
+        manager.load(broker_id=broker_id, cluster_id=cluster_id, configs={TP.topic: config})
         return manager
 
     yield start
@@ -260,6 +264,36 @@ def test_a_damaged_checkpoint_costs_only_time(start: Callable[..., LogManager], 
     log = start().get(TP)
     assert log is not None
     assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "config", [CONFIG, replace(CONFIG, cleanup_policy=frozenset({"compact"}))], ids=["delete", "compact"]
+)
+@pytest.mark.parametrize(
+    "lost",
+    [
+        {CLEANED: "nonsense\nnonsense\n"},
+        {CLEANED: None, RECOVERY_POINTS: None},
+        {CLEANED: None, RECOVERY_POINTS: "0\n0\n"},
+    ],
+    ids=["damaged", "none", "copied"],
+)
+def test_gaps_that_compaction_left_are_no_damage_when_checkpoints_are_lost(
+    start: Callable[..., LogManager], tmp_path: Path, config: LogConfig, lost: dict[str, str | None]
+) -> None:
+    manager = start(config=config)
+    log = manager.create(TP, TOPIC_ID, config)
+    append(log, *(batch(2, size=300) for _ in range(10)))
+    manager.close(clean=False)
+    second = sorted(log.directory.glob("*.log"))[1]
+    second.unlink()  # as Kafka's cleaner may do
+    for name, text in {RECOVERY_POINTS: "nonsense\nnonsense\n", **lost}.items():
+        path = tmp_path / "data" / name
+        path.unlink(missing_ok=True) if text is None else path.write_text(text)
+    again = start(config=config).get(TP)
+    assert again is not None
+    may_have_gaps = config.compact or lost[CLEANED] is not None
+    assert (again.log_end_offset, again.cleaned_to) == (20 if may_have_gaps else int(second.stem), None)
 
 
 def test_ends_of_transactions_above_the_high_watermark_are_known_without_a_log_start(
