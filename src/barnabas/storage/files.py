@@ -192,8 +192,11 @@ class FileSystem:
         Path(path).unlink(missing_ok=True)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and what is in it."""
-        shutil.rmtree(path, ignore_errors=False)
+        """Remove a directory and what is in it; of one that is a symbolic link, the link."""
+        if Path(path).is_symlink():
+            Path(path).unlink()
+        else:
+            shutil.rmtree(path, ignore_errors=False)
 
     def make_dir(self, path: str) -> None:
         """Make a directory and its parents; it is no error if it exists."""

@@ -173,6 +173,16 @@ class TestStrays:
         assert result.stderr.startswith("Removed 1 logs with ")
         assert [path.exists() for path in strays] == [False, True]
 
+    def test_of_one_that_is_a_link_the_link_is_removed(
+        self, run: Run, data: Path, strays: list[Path], tmp_path: Path
+    ) -> None:
+        elsewhere = tmp_path / "elsewhere"
+        strays[0].rename(elsewhere)
+        strays[0].symlink_to(elsewhere)
+        assert run("log", "strays", data, "--remove", "--yes").exit_code == 0
+        assert not any(path.is_symlink() or path in strays for path in data.iterdir())
+        assert any(elsewhere.iterdir())
+
     def test_where_nothing_is_set_aside(self, run: Run, data: Path) -> None:
         result = run("log", "strays", data)
         assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Nothing is set aside.\n")
