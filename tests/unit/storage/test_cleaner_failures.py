@@ -15,7 +15,7 @@ from barnabas.protocol.records.control import ControlType, EndOfTransaction, bui
 from barnabas.storage.cleaner import manager as cleaner_manager
 from barnabas.storage.cleaner.cleaning import CleaningAborted
 from barnabas.storage.cleaner.plan import examine
-from barnabas.storage.cleaner.process import CleaningFailed, WorkerDied
+from barnabas.storage.cleaner.process import CleaningFailed, InThisProcess, WorkerDied
 from barnabas.storage.cleaner.report import FILE, read_report
 from barnabas.storage.files import FileSystem
 from tests.support.cleaner_shop import Refusing, Shop, old_and_new, values
@@ -23,8 +23,10 @@ from tests.support.compaction import LIMITS, keyed, settle
 from tests.support.logs import NOW, append
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from barnabas.storage.cleaner.task import CleanedGroup, CleanedLog, CleaningTask
     from barnabas.storage.log import Log
 
 FIRST = "00000000000000000000"
@@ -227,3 +229,25 @@ def test_a_report_that_cannot_be_read_or_written_stops_no_cleaning(
         pass
     assert [values(log) for log in logs] == [[b"new"], [b"new"]]
     assert "could not write what the cleaner did" in caplog.text
+
+
+def test_a_log_waits_for_the_cleaning_of_a_deleted_one_of_its_name(shop: Shop) -> None:
+    """Both would write to the same files."""
+    first = shop.make("t", *old_and_new())
+    cleaned_meanwhile: list[bool] = []
+
+    class Slow(InThisProcess):
+        def clean(self, task: CleaningTask, on_group: Callable[[CleanedGroup], bool]) -> CleanedLog:
+            stray = shop.logs.set_aside(first)
+            assert stray is not None and shop.logs.delete_stray(stray)
+            shop.make("t", *old_and_new(b"b"))
+            cleaned_meanwhile.append(shop.clean())
+            return super().clean(task, on_group)
+
+    assert shop.cleaner.clean_next(Slow(shop.logs.pool.files), LIMITS)
+    assert cleaned_meanwhile == [False]
+    second = shop.find("t")
+    assert values(second) == [b"old", b"new"]
+    assert shop.clean()
+    assert values(second) == [b"new"]
+    assert not shop.logs.failed_directories

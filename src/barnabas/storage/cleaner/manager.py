@@ -5,6 +5,9 @@ segments stay as they are, and it is tried again after a restart; everything els
 full, the worker died or a file could not be read, the log is put off for a while; a log that this happens to again and
 again is uncleanable as well. Whatever is wrong with one log, the others get their turn.
 
+A cleaning works with file names. One of a log that is deleted meanwhile may go on for a while, so a later log of the
+same name waits for its end: otherwise both would write, and remove, the same `.cleaned` files.
+
 A log that was not used since a clean start stays closed, as long as its file names and sizes say that it is not due.
 """
 
@@ -26,6 +29,7 @@ from barnabas.storage.files import OUT_OF_DESCRIPTORS
 
 if TYPE_CHECKING:
     from barnabas.model.clock import Clock
+    from barnabas.model.ids import TopicPartition
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.cleaner.plan import LogToClean
     from barnabas.storage.cleaner.process import Cleans
@@ -65,6 +69,8 @@ class CleanerManager:
         self._put_off: dict[Log, _PutOff] = {}
         self._not_due: dict[Log, LogConfig] = {}
         """Logs that had no need of opening, and the settings by which that was so."""
+        self._at_work: set[TopicPartition] = set()
+        """What is being cleaned, by name."""
         self._report_lock = threading.Lock()
         self._reports: dict[str, dict[str, PartitionReport]] = {}
 
@@ -85,19 +91,22 @@ class CleanerManager:
                 self._logs.remove_expired(log, self._clock.now_ms())
         finally:
             log.upkeep.release()
+            with self._lock:
+                self._at_work.remove(log.tp)
         return True
 
     def _grab(self) -> LogToClean | None:
-        """The dirtiest log that is due; its upkeep is taken."""
+        """The dirtiest log that is due; its upkeep is taken, and its name is at work."""
         with self._lock:
             self._forget_gone()
             now_ms = self._clock.now_ms()
-            idle = [log for log in self._logs.logs() if not log.upkeep.locked()]
+            idle = [log for log in self._logs.logs() if log.tp not in self._at_work and not log.upkeep.locked()]
             due = [todo for log in idle if (todo := self._examine(log, now_ms)) is not None]
             for todo in sorted(due, key=lambda todo: todo.ratio, reverse=True):
                 if todo.log.upkeep.acquire(blocking=False):
                     found = self._examine(todo.log, now_ms)  # retention may have been there
                     if found is not None:
+                        self._at_work.add(todo.log.tp)
                         return found
                     todo.log.upkeep.release()
         return None

@@ -36,8 +36,7 @@ def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: Cleane
     files, directory = store.files, str(log.directory)
     prefix = f"{directory}/{file_name(group.bases[0], '')}"
     if not log.is_as_planned(old, truncations):
-        if not log.is_closed:  # a later log of the same name may have files of that name
-            discard(files, prefix)
+        discard(files, prefix)
         return False
     doing = f"replacing segments of {directory}"
     with store.writing(doing):
