@@ -111,11 +111,12 @@ class Strays:
                     logger.warning("%d logs stay aside until the metadata tree can be asked: %s", len(strays), error)
                 failed = True
             attempts += 1
-            soon = failed or (bool(self._told) and attempts < _ATTEMPTS)
+            asked = {each.path for each in strays}  # more may come at any time
             await self._note_offsets()
+            soon = failed or (not self._told.isdisjoint(asked) and attempts < _ATTEMPTS)
             if not soon:
-                self._told.clear()
-                self._name_kept()
+                self._told -= asked
+                self._name_kept(asked)
             if not (failed or self._noticed.is_set()):
                 self._settled.set()
             with contextlib.suppress(TimeoutError):
@@ -145,8 +146,8 @@ class Strays:
         if new:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.note_offsets, new)
 
-    def _name_kept(self) -> None:
-        kept = {each.path for each in self._logs.strays()}
+    def _name_kept(self, asked: set[str]) -> None:
+        kept = {each.path for each in self._logs.strays()} & asked
         if new := sorted(kept - self._named):
             logger.warning(
                 "%d logs stay set aside, the first is %s: this broker has no such replicas, but the metadata tree "

@@ -225,3 +225,34 @@ def test_logs_of_two_topics_of_one_name_are_told_apart(tmp_path: Path) -> None:
         assert log.topic_id != image.topics["t"].topic_id
 
     run(tmp_path, story)
+
+
+def test_what_comes_while_the_tree_is_asked_is_asked_about_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(broker: Broker) -> None:
+        kept, moved = await with_data(broker, "kept"), await with_data(broker, "moved")
+        first, second = (broker.logs.get(TopicPartition(name, 0)) for name in ("kept", "moved"))
+        assert first is not None
+        assert second is not None
+        for topic, assignment in ((kept, Assignment((1,))), (moved, Assignment((2,)))):
+            await broker.controller.store.set(
+                TopicNode.path(topic.name), TopicNode.encode(topic.topic_id, [assignment])
+            )
+        broker.replicas.resign()
+        strays = broker.replicas.strays = Strays(1, broker.logs, lambda: broker.controller.store, broker.executor)
+        note_offsets = strays._note_offsets
+
+        async def interrupted() -> None:
+            monkeypatch.undo()
+            strays.came(broker.logs.set_aside(second), told=True)
+            await note_offsets()
+
+        monkeypatch.setattr(strays, "_note_offsets", interrupted)
+        strays.came(broker.logs.set_aside(first), told=False)
+        await settled(broker)
+        assert directories(broker) == ["delete", "stray"]
+        assert [each.topic for each in broker.logs.strays()] == ["kept"]
+        assert "moved" not in "".join(record.message for record in caplog.records if "stay set aside" in record.message)
+
+    run(tmp_path, story)
