@@ -83,6 +83,7 @@ def root(tmp_path: Path) -> Path:
     for name, offset in [("recovery-point", 43), ("log-start", 0), ("replication", 43)]:
         (tmp_path / f"{name}-offset-checkpoint").write_text(f"0\n1\norders 0 {offset}\n")
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n0\n")
+    (tmp_path / ".kafka_cleanshutdown").write_text("")
     return tmp_path
 
 
@@ -199,6 +200,23 @@ def test_damage_is_an_error(root: Path, name: str, damage: Callable[[bytes], byt
     found = [finding for finding in report.errors if what in finding.what]
     assert found, [str(finding) for finding in report.findings]
     assert str(found[0]).startswith(f"error: {path}")
+
+
+@pytest.mark.parametrize(("recovery_point", "closed", "ok"), [(33, False, True), (34, False, False), (33, True, False)])
+def test_after_a_crash_the_next_start_reads_epochs_from_batches(
+    root: Path, recovery_point: int, closed: bool, ok: bool
+) -> None:
+    """They are written down before the recovery point passes their batches, and no sooner."""
+    partition = root / "orders-0"
+    write_segment(partition, 30, [batch(30, epoch=1), batch(33, epoch=2), batch(36, epoch=2), batch(40, epoch=3)])
+    (root / "recovery-point-offset-checkpoint").write_text(f"0\n1\norders 0 {recovery_point}\n")
+    if not closed:
+        (root / ".kafka_cleanshutdown").unlink()
+    for report in (check(root), check(partition)):
+        assert report.ok == ok
+        if ok:
+            said = [finding.what for finding in report.warnings]
+            assert said == [f"does not have epoch {e} yet, which starts at {at}" for e, at in ((2, 33), (3, 40))]
 
 
 def test_a_wrong_codec_or_count_is_an_error(root: Path) -> None:
@@ -341,6 +359,7 @@ def test_where_the_cleaner_has_been_offsets_are_missing(root: Path) -> None:
 
 def test_after_a_clean_stop_the_first_segment_is_missed(root: Path) -> None:
     remove_segment(root / "orders-0", SEGMENT)
+    (root / ".kafka_cleanshutdown").unlink()
     assert check(root).errors == []  # retention may have removed it, and the checkpoint is older
     (root / ".kafka_cleanshutdown").write_text("")
     (found,) = check(root).errors

@@ -27,6 +27,7 @@ __all__ = ["Finding", "Report", "Severity", "check"]
 
 _PARTITION: Final = re.compile(r"(.+)-(\d+)(\.[^.]+-future)?")
 _CHECKPOINTS: Final = ("recovery-point", "log-start", "replication", "cleaner")
+_CLEAN_STOP: Final = ".kafka_cleanshutdown"
 _GOING: Final = re.compile(r".+-(delete|stray)")
 
 
@@ -40,10 +41,12 @@ def check(path: Path, watched: Callable[[int], None] = lambda size: None, *, in_
     if not path.is_dir():
         report.error(path, None, "is not a directory")
     elif (path / "leader-epoch-checkpoint").exists() or any(path.glob("[0-9]*.log")):
-        cleaned = _read_offsets(path.parent / "cleaner-offset-checkpoint", Report())
+        root = path.absolute().parent
+        cleaned = _read_offsets(root / "cleaner-offset-checkpoint", Report())
         match = _PARTITION.fullmatch(path.absolute().name)
         key = (match[1], int(match[2])) if match is not None else ("", 0)
-        PartitionCheck(path, report, cleaned_to=cleaned.get(key)).check()
+        unread = _unread(root, _read_offsets(root / "recovery-point-offset-checkpoint", Report()), key)
+        PartitionCheck(path, report, cleaned_to=cleaned.get(key), unread=unread).check()
     else:
         _check_root(path, report)
     if report.unsequenced:
@@ -68,18 +71,24 @@ def _check_root(root: Path, report: Report) -> None:
             report.warn(entry, None, "is not a partition's directory")
             continue
         key = match[1], int(match[2])
-        extent = PartitionCheck(entry, report, cleaned_to=offsets["cleaner"].get(key)).check()
+        unread = _unread(root, offsets["recovery-point"], key)
+        extent = PartitionCheck(entry, report, cleaned_to=offsets["cleaner"].get(key), unread=unread).check()
         if match[3] is None:
             found[key] = extent
     for name, of_partitions in offsets.items():
         _check_ends(root / f"{name}-offset-checkpoint", of_partitions, found, report)
-    if (root / ".kafka_cleanshutdown").exists():
+    if (root / _CLEAN_STOP).exists():
         _check_starts(root, offsets["log-start"], found, report)
     properties = root / "meta.properties"
     if not properties.exists():
         report.warn(properties, None, "is missing: the directory does not know its broker")
     elif not any(line.startswith("version=") for line in read_text(properties).splitlines()):
         report.error(properties, None, "does not hold a version")
+
+
+def _unread(root: Path, recovery_points: Mapping[tuple[str, int], int], key: tuple[str, int]) -> int | None:
+    """The offset from which on the next start reads a log again; None after a clean stop."""
+    return None if (root / _CLEAN_STOP).exists() else recovery_points.get(key, 0)
 
 
 def _read_offsets(path: Path, report: Report) -> dict[tuple[str, int], int]:

@@ -62,12 +62,17 @@ class Extent(NamedTuple):
 
 
 class PartitionCheck:
-    """One partition's directory; `cleaned_to` is how far it was compacted, None if it never was."""
+    """One partition's directory.
 
-    def __init__(self, path: Path, report: Report, *, cleaned_to: int | None = None) -> None:
+    `cleaned_to` is how far it was compacted, None if it never was. From offset `unread` on it is read again by the next
+    start, which then knows the leader epochs that batches have there; None after a clean stop.
+    """
+
+    def __init__(self, path: Path, report: Report, *, cleaned_to: int | None = None, unread: int | None = None) -> None:
         self._path = path
         self._report = report
         self._cleaned_to = cleaned_to
+        self._unread = unread
         self._is_offsets = path.absolute().name.startswith(f"{OFFSETS_TOPIC}-")
         self._bases: list[int] = []
         self._files: set[str] = set()
@@ -252,9 +257,19 @@ class PartitionCheck:
         epoch = batch.leader_epoch
         if epoch < self._last_epoch:
             self._report.error(path, batch.position, f"leader epoch {epoch} follows {self._last_epoch}")
+        is_new = epoch > self._last_epoch
         self._last_epoch = max(epoch, self._last_epoch)
         known = self._epochs.at(batch.base_offset)
-        if known is not None and known != epoch:
+        if known is None or known == epoch:
+            return
+        if self._unread is not None and batch.base_offset >= self._unread and epoch > self._epochs.numbers[-1]:
+            if is_new:
+                self._report.warn(
+                    self._path / "leader-epoch-checkpoint",
+                    None,
+                    f"does not have epoch {epoch} yet, which starts at {batch.base_offset}",
+                )
+        else:
             self._report.error(
                 path, batch.position, f"leader epoch {epoch} stands where leader-epoch-checkpoint has {known}"
             )
