@@ -158,7 +158,7 @@ def check(ctx: click.Context, directories: tuple[Path, ...], as_json: bool) -> N
 @option(
     "--accept-loss",
     is_flag=True,
-    help="Let logs whose end is missing after a clean stop go on behind it.",
+    help="Let logs that lack records which were on disk go on behind them.",
     section="What",
 )
 @click.pass_context
@@ -168,7 +168,7 @@ def mend(ctx: click.Context, directories: tuple[Path, ...], accept_loss: bool) -
     Offsets that were committed in transactions get the sequence number that Apache Kafka gives them; earlier versions
     of Barnabas wrote none, and Kafka's cleaner stops at such a partition.
 
-    A log whose end is missing after a clean stop is not served. With --accept-loss it is: what is gone stays gone, its
+    A log that lacks records which were on disk is not served. With --accept-loss it is: what is gone stays gone, its
     offsets are not given out again, and the log goes on behind them. The exit code is 1 if a log was left as it is.
     """
     from barnabas.storage.mending import mend as mend_directory

@@ -84,6 +84,8 @@ class LogDirectory:
         """When to look again whether there is room, on a clock that never goes back, and how long was waited last."""
         self.torn: set[TopicPartition] = set()
         """Logs whose end was missing when they were loaded: they are not used."""
+        self.unrecovered = False
+        """Whether one of them was not closed cleanly: what is left of it was not gone over yet."""
         self.loaded = False
         self.damaged: set[str] = set()
         """Checkpoints that could not be read: what they do not say is unknown."""

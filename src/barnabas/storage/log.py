@@ -26,6 +26,7 @@ from barnabas.storage.epochs import EpochEnd
 from barnabas.storage.files import ColdRead, FileHandle
 from barnabas.storage.flushing import FlushPlan
 from barnabas.storage.producer_state import ProducerInfo, ProducerStates
+from barnabas.storage.recovery import TornLog
 from barnabas.storage.replaying import load_producers
 from barnabas.storage.search import TimestampOffset
 from barnabas.storage.segment import FileSlice, Segment
@@ -84,11 +85,16 @@ class Log(GrowingLog):
         high_watermark: int,
         cleaned_to: int | None = None,
     ) -> Log:
-        """Load a log that was not closed cleanly. Reads files; runs in a thread."""
+        """Load a log that was not closed cleanly; one whose end is missing is `torn`. Reads files; runs in a thread."""
         log = cls(tp, store, path, config, log_start_offset=log_start_offset, recovery_point=recovery_point)
         log.cleaned_to = cleaned_to
         log.high_watermark = high_watermark
-        log._load(clean=False).changes += 1
+        try:
+            log._load(clean=False).changes += 1
+        except TornLog as error:
+            log._refuse(error)
+            store.unrecovered = True
+            return log
         log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         log.cleaned_to = None if cleaned_to is None else min(cleaned_to, log.log_end_offset)
         return log

@@ -379,6 +379,8 @@ class LogManager:
         with self._names_lock:
             self._logs[tp] = store.logs[tp] = log
             self._taken_back.add(log)
+        if log.torn is not None:  # so that it is refused again after a crash
+            self._checkpoint(store)
         logger.warning("took %s back as %s: it ends at offset %d", stray.path, path, log.log_end_offset)
         return log
 
@@ -653,7 +655,8 @@ class LogManager:
             elif logs:
                 logs[0].close()
             self._checkpoint(store)
-            checkpoints.write_clean_shutdown(store.files, store.path)
+            if not store.unrecovered:
+                checkpoints.write_clean_shutdown(store.files, store.path)
         except (StorageFailed, OSError) as error:
             logger.error("%s was not closed cleanly; the next start reads its logs again: %s", store.path, error)
 

@@ -2,8 +2,8 @@
 
 Two things are mended. Batches of `__consumer_offsets` that are part of a transaction have a sequence number in Apache
 Kafka, always 0; earlier versions of Barnabas wrote none, and Kafka's cleaner gives such a partition up. And a log whose
-end is missing after a clean stop (see recovery.py) can be used again when its owner accepts the loss: the offsets that
-are gone are held by empty batches, as compaction leaves them, so that nobody is given them again.
+end is missing (see recovery.py) can be used again when its owner accepts the loss: the offsets that are gone are held
+by empty batches, as compaction leaves them, so that nobody is given them again.
 
 A file is replaced as a whole, so a crash leaves the old one or the new one, and mending can be done again.
 """
@@ -29,17 +29,17 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.builder import NO_PRODUCER_EPOCH, seal
 from barnabas.protocol.records.checksum import crc32c
 from barnabas.storage import checkpoints
-from barnabas.storage.checkpoints import LOG_STARTS, RECOVERY_POINTS, DamagedCheckpoint
+from barnabas.storage.checkpoints import CLEANED, LOG_STARTS, RECOVERY_POINTS, DamagedCheckpoint
 from barnabas.storage.directory import LogDirectory
 from barnabas.storage.epochs import LeaderEpochs
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.leftovers import clear_leftovers
 from barnabas.storage.producer_state import ProducerStates, Snapshots
-from barnabas.storage.recovery import whole_part
-from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment, Tail
+from barnabas.storage.recovery import Hole, find_hole
+from barnabas.storage.segment import MAX_RELATIVE_OFFSET, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -83,16 +83,16 @@ class _Mending:
         self._directory = directory
         self._files = directory.files
         self._accept_loss = accept_loss
-        clean = self._files.exists(f"{directory.path}/{checkpoints.CLEAN_SHUTDOWN}")
-        self._closed_at = directory.read_checkpoint(RECOVERY_POINTS) if clean else {}
-        """Where logs ended when they were closed; after a crash, the next start finds the ends by itself."""
+        self._synced_to = directory.read_checkpoint(RECOVERY_POINTS)
+        """How far logs were on disk: what is missing after that, the next start finds by itself."""
         self._starts = directory.read_checkpoint(LOG_STARTS)
+        self._cleaned = directory.read_checkpoint(CLEANED)
 
     def all(self) -> Iterator[Mended]:
         for name in sorted(self._files.subdirectories(self._directory.path)):
             if (match := _PARTITION.fullmatch(name)) is not None:
                 tp = TopicPartition(match[1], int(match[2]))
-                if tp.topic == OFFSETS_TOPIC or tp in self._closed_at:
+                if tp.topic == OFFSETS_TOPIC or tp in self._synced_to:
                     yield from self._mend(tp, f"{self._directory.path}/{name}")
 
     def _mend(self, tp: TopicPartition, path: str) -> Iterator[Mended]:
@@ -107,15 +107,16 @@ class _Mending:
             if batches or noted:
                 self._files.sync_dir(path)
                 yield Mended(tp, f"{batches} batches and {noted} snapshots have a sequence number now")
-        closed_at, start = self._closed_at.get(tp, 0), self._starts.get(tp, 0)
-        tail = whole_part(segments[-1]) if segments else Tail(0, start)
-        if tail.offset < closed_at:
-            lost = f"offsets {tail.offset} to {closed_at - 1}"
+        synced_to, start, cleaned_to = (each.get(tp, 0) for each in (self._synced_to, self._starts, self._cleaned))
+        hole = find_hole(segments, start, synced_to, cleaned_to)
+        if hole is not None:
+            lost = f"offsets {hole.tail.offset} to {hole.end_offset - 1}"
+            goes_on = f"the log goes on at {hole.end_offset}"
             if not self._accept_loss:
-                yield Mended(tp, f"{lost} are missing; with --accept-loss, the log goes on at {closed_at}", done=False)
+                yield Mended(tp, f"{lost} are missing; with --accept-loss, {goes_on}", done=False)
                 return
-            self._give_up(path, segments, tail, closed_at)
-            yield Mended(tp, f"{lost} are given up: the log goes on at {closed_at}")
+            self._give_up(path, hole)
+            yield Mended(tp, f"{lost} are given up: {goes_on}")
 
     # Sequence numbers
 
@@ -155,17 +156,17 @@ class _Mending:
 
     # What is lost
 
-    def _give_up(self, path: str, segments: Sequence[Segment], tail: Tail, closed_at: int) -> None:
-        """Let a log, whose records end at `tail`, go on at offset `closed_at`."""
-        if not segments or closed_at - 1 - segments[-1].base_offset > MAX_RELATIVE_OFFSET:
-            last = Segment.begin(self._directory.pool, path, closed_at, LogConfig(), 0)
+    def _give_up(self, path: str, hole: Hole) -> None:
+        """Let a log go on behind a hole."""
+        last = hole.segment
+        if last is None or hole.end_offset - 1 - last.base_offset > MAX_RELATIVE_OFFSET:
+            last = Segment.begin(self._directory.pool, path, hole.end_offset, LogConfig(), 0)
             last.make_file()
         else:
-            last = segments[-1]
-            last.cut(tail.position)
+            last.cut(hole.tail.position)
             fd = last.file.acquire()
             try:
-                for batch in self._empty_batches(path, tail.offset, closed_at):
+                for batch in self._empty_batches(path, hole.tail.offset, hole.end_offset):
                     self._files.append_all(fd, batch)
                 self._files.sync(fd)
             finally:

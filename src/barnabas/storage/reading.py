@@ -247,15 +247,19 @@ class LogReader:
         except OSError as error:
             raise self._store.fail(error, f"loading {self._path}") from error
         except TornLog as error:
-            self.torn = str(error)
-            self._store.torn.add(self.tp)
-            logger.error("%s", error)
+            self._refuse(error)
             raise
         if self.log_end_offset != expected:
             logger.warning(
                 "%s ends at offset %d, though it was closed at %d", self._path, self.log_end_offset, expected
             )
         return segments
+
+    def _refuse(self, error: TornLog) -> None:
+        """Do not use the log: its end is missing."""
+        self.torn = str(error)
+        self._store.torn.add(self.tp)
+        logger.error("%s", error)
 
     def _load(self, *, clean: bool) -> Segments:
         config = self.config

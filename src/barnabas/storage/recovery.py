@@ -1,11 +1,13 @@
 """Bringing a log from its files into memory.
 
-After a clean stop nothing is read again but the ends; a log whose end is missing is not served, so that no offset is
-given out twice. After any other stop, the segments from the recovery point on are read batch by batch, and the CRC of
-each is checked: the first bad byte ends the log. What comes after it is removed, indexes and producer state are
-rebuilt, and a warning says what was cut. A log is always a prefix of what was written: a segment that does not begin
-where the one before it ends (its tail was lost with the power) is cut, too, except where Kafka's cleaner has been: it
-leaves gaps between segments, and ours does not.
+After a clean stop nothing is read again but the ends. After any other stop, the segments from the recovery point on are
+read batch by batch, and the CRC of each is checked: the first bad byte ends the log. What comes after it is removed,
+indexes and producer state are rebuilt, and a warning says what was cut. A log is always a prefix of what was written: a
+segment that does not begin where the one before it ends (its tail was lost with the power) is cut, too, except where
+Kafka's cleaner has been: it leaves gaps between segments, and ours does not.
+
+Whatever the stop was like, what lies before the recovery point was on disk. A log that lacks some of it is not served,
+so that no offset is given out twice, and its files are left as they are.
 
 Before any of that, leftovers.py clears what a crash left half-done.
 """
@@ -17,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.model.errors import CorruptMessage, InvalidRecord, StorageFailed
 from barnabas.protocol.records.batch import HEADER_SIZE
@@ -43,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class TornLog(StorageFailed):
-    """Records that were on disk when the log was closed are missing."""
+    """Records that were on disk are missing."""
 
 
 @dataclass(slots=True)
@@ -85,6 +87,8 @@ def load(
     if clean and (damage := _check_end(path, segments, log_start_offset, recovery_point)) is not None:
         logger.warning("recovering %s although the last stop was clean: %s", path, damage)
         clean, recovery_point = False, segments[-1].base_offset
+    elif not clean:
+        _check_synced(path, segments, log_start_offset, recovery_point, cleaned_to)
 
     producers = None
     flushed = len(segments) if clean else max(segment_number(segments, recovery_point), 0)
@@ -160,19 +164,65 @@ def _check_end(path: str, segments: Sequence[Segment], log_start_offset: int, cl
         damage = f"byte {position} of {last.path} is where its last whole batch ends, and the file has {last.size}"
     if end_offset >= closed_at:
         return damage if segments else None
-    raise TornLog(
-        f"{path} was closed at offset {closed_at}, but its records end at {end_offset}: {damage}. The partition is "
+    raise _torn(path, f"was closed at offset {closed_at}", end_offset, damage)
+
+
+def _check_synced(
+    path: str, segments: Sequence[Segment], log_start_offset: int, recovery_point: int, cleaned_to: int
+) -> None:
+    """See whether a log that was not closed has all that was on disk; changes nothing. Raises TornLog."""
+    hole = find_hole(segments, log_start_offset, recovery_point, cleaned_to)
+    if hole is not None:
+        damage = "it has no such segment"
+        if hole.segment is not None and hole.tail.position < hole.segment.size:
+            damage = f"byte {hole.tail.position} of {hole.segment.path} is where its whole batches end"
+        raise _torn(path, f"was on disk up to offset {recovery_point}", hole.tail.offset, damage)
+
+
+def _torn(path: str, was: str, end_offset: int, damage: str) -> TornLog:
+    return TornLog(
+        f"{path} {was}, but its records end at {end_offset}: {damage}. The partition is "
         "not served, so that no offset is given out twice. Put the files back from a copy; where the partition has "
         f"other replicas, stop the broker and remove {path}; or stop the broker and give up what is missing with "
         f"`barnabas log mend --accept-loss {Path(path).parent}`"
     )
 
 
-def whole_part(segment: Segment) -> Tail:
-    """Where the batches end that can be trusted, whatever the indexes say."""
+class Hole(NamedTuple):
+    """Offsets that a log had on disk and has no more."""
+
+    segment: Segment | None
+    """The one that breaks off; None where there is none at all."""
+    tail: Tail
+    """Where its batches end."""
+    end_offset: int
+    """Where what is left goes on: at the next segment, or where the log was known to be on disk."""
+
+
+def find_hole(segments: Sequence[Segment], log_start_offset: int, recovery_point: int, cleaned_to: int) -> Hole | None:
+    """What is missing before the recovery point, in the segment that reaches up to it; what was deleted is not."""
+    if recovery_point <= log_start_offset:
+        return None
+    number = segment_number(segments, recovery_point)
+    if number < 0:
+        return Hole(None, Tail(0, log_start_offset), recovery_point) if not segments else None
+    segment, after = segments[number], segments[number + 1 : number + 2]
+    tail = whole_part(segment, recovery_point)
+    if tail.offset >= recovery_point or (after and after[0].base_offset <= cleaned_to):
+        return None
+    return Hole(segment, tail, after[0].base_offset if after else recovery_point)
+
+
+def whole_part(segment: Segment, up_to: int | None = None) -> Tail:
+    """Where the batches end that can be trusted, whatever the indexes say; looks no further than offset `up_to`."""
     position, offset = 0, segment.base_offset
-    for batch in Scan(segment):
-        position, offset = batch.position + batch.header.size, batch.header.last_offset + 1
+    if up_to is None or offset < up_to:
+        for batch in Scan(segment):
+            if batch.header.base_offset < offset:
+                break
+            position, offset = batch.position + batch.header.size, batch.header.last_offset + 1
+            if up_to is not None and offset >= up_to:
+                break
     return Tail(position, offset)
 
 

@@ -336,14 +336,15 @@ def test_a_cut_lowers_what_the_checkpoints_say_before_anything_else(
     assert list(map(int, said)) == ([6, 4, 6, 6] if cut == 6 else [0, 2, 0, 0])
 
 
-def test_what_a_crash_has_cut_is_not_said_to_be_on_disk_any_more(
+def test_what_a_crash_has_cut_is_not_said_to_be_committed_any_more(
     start: Callable[..., LogManager], tmp_path: Path
 ) -> None:
-    """Else the crash after the next one would not look at what is written in its place."""
+    """Else what is written in its place would be, before anybody has it."""
     manager = start()
     log = manager.create(TP, TOPIC_ID, CONFIG)
-    append(log, *(batch(2, size=100) for _ in range(10)))
+    append(log, *(batch(2, size=100) for _ in range(9)))
     log.flush()
+    append(log, batch(2, size=100))
     log.high_watermark = log.cleaned_to = 20
     manager.checkpoint()
     manager.close(clean=False)
@@ -355,6 +356,56 @@ def test_what_a_crash_has_cut_is_not_said_to_be_on_disk_any_more(
     assert (again.log_end_offset, again.cleaned_to) == (18, 18)
     for name in ("recovery-point", "replication", "cleaner"):
         assert (tmp_path / "data" / f"{name}-offset-checkpoint").read_text().split()[-1] == "18"
+
+
+def test_a_log_that_lost_what_was_on_disk_is_not_served_after_any_stop(
+    start: Callable[..., LogManager], tmp_path: Path
+) -> None:
+    """Else the offsets of acknowledged records are given out again: a kill was enough to get there."""
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.high_watermark = 20
+    manager.close()
+    last = max(log.directory.glob("*.log"))
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-1])
+    files = {path: path.read_bytes() for path in log.directory.glob("*.*index")}
+    for clean in (False, False, True, True, False):
+        manager = start()
+        torn = manager.get(TP)
+        assert torn is not None
+        with pytest.raises(StorageFailed, match=r"20, but its records end at 18.*log mend --accept-loss"):
+            append(torn, batch(1))
+        assert torn.is_failed
+        assert manager.have_failed
+        manager.checkpoint()
+        manager.close(clean=clean)
+        assert last.read_bytes() == whole[:-1]
+        assert {path: path.read_bytes() for path in files} == files
+    last.write_bytes(whole)
+    back = start().get(TP)
+    assert back is not None
+    assert append(back, batch(1)) == [20]
+
+
+def test_a_torn_log_that_is_taken_back_is_not_served_either(start: Callable[..., LogManager]) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    manager.close()
+    last = max(log.directory.glob("*.log"))
+    last.write_bytes(last.read_bytes()[:-1])
+    manager = start()
+    torn = manager.get(TP)
+    assert torn is not None
+    assert manager.set_aside(torn) is not None
+    for _ in range(2):
+        torn = manager.create(TP, TOPIC_ID, CONFIG)
+        with pytest.raises(StorageFailed, match="20, but its records end at 18"):
+            append(torn, batch(1))
+        manager.close(clean=False)
+        manager = start()
 
 
 def test_waiting_for_a_flush(start: Callable[..., LogManager]) -> None:

@@ -154,3 +154,42 @@ def test_a_log_without_files_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert append(log, batch(1)) == [5]
     manager.close()
     assert check(tmp_path).errors == []
+
+
+@pytest.mark.parametrize("lost", [1, None])
+def test_a_hole_in_what_was_on_disk_is_given_up_after_a_crash(tmp_path: Path, lost: int | None) -> None:
+    """What lies behind it stays."""
+    config = LogConfig(segment_bytes=500, index_interval_bytes=100)
+    manager, log = started(tmp_path, TP, config)
+    for number in range(30):
+        append(log, batch(2, size=50, timestamp=NOW + number), epoch=number // 9)
+    log.high_watermark = 60
+    before = {read_header(each).base_offset: each for each in stored(log)}
+    hurt, after = log.segments[2:4]
+    log.flush(after.base_offset - 1)
+    manager.checkpoint()
+    manager.close(clean=False)
+    end = hurt.base_offset
+    if lost is None:
+        for path in log.directory.glob(f"{hurt.base_offset:020d}.*"):
+            path.unlink()
+    else:
+        os.truncate(hurt.path, hurt.size - lost)
+        end = after.base_offset - 2
+    manager, log = started(tmp_path, TP, config)
+    assert log.torn is not None
+    manager.close()
+
+    missing = f"offsets {end} to {after.base_offset - 1}"
+    goes_on = f"the log goes on at {after.base_offset}"
+    assert [each.what for each in mend(tmp_path, accept_loss=False)] == [
+        f"{missing} are missing; with --accept-loss, {goes_on}"
+    ]
+    assert [each.what for each in mend(tmp_path, accept_loss=True)] == [f"{missing} are given up: {goes_on}"]
+    assert list(mend(tmp_path, accept_loss=True)) == []
+    manager, log = started(tmp_path, TP, config)
+    kept = {read_header(each).base_offset: each for each in stored(log) if read_header(each).record_count}
+    assert kept == {base: each for base, each in before.items() if not end <= base < after.base_offset}
+    assert append(log, batch(1), epoch=4) == [60]
+    manager.close()
+    assert check(tmp_path).errors == []
