@@ -201,6 +201,7 @@ class Log(GrowingLog):
             with self._lock:
                 self._check_open()
                 self.truncations += 1
+                self._closed_at = -1  # the log may grow to the same end again, with nothing of it on disk
                 yield
             plan = FlushPlan(
                 segments=[segments.active],

@@ -73,3 +73,15 @@ def test_flush_messages_asks_for_a_flush(tmp_path: Path) -> None:
     assert log.flush_required
     log.flush()
     assert not log.flush_required
+
+
+def test_a_log_that_was_cut_and_grew_to_the_same_end_is_closed_with_all_of_it(tmp_path: Path) -> None:
+    """After a clean start nothing is to be synced at the next stop where nothing was written, but here it was."""
+    log = new_log(tmp_path)
+    append(log, *(batch(2) for _ in range(10)))
+    log = reopened(log)
+    log.truncate_to(10)
+    append(log, *(batch(2) for _ in range(5)))
+    assert log.log_end_offset == 20
+    log.close()
+    assert log.recovery_point == 20
