@@ -15,6 +15,7 @@ import resource
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -27,6 +28,7 @@ from barnabas.storage.directory import LogDirectory
 from barnabas.storage.files import FilePool, FileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.names import moved_from, moved_name, partition_of
+from barnabas.storage.recovery import TornLog
 from barnabas.storage.retention import expired_segments
 from barnabas.storage.strays import Offsets, Stray
 
@@ -180,6 +182,8 @@ class LogManager:
                 work(store)
             except OSError as error:
                 store.fail(error, "loading", undone=False)
+            except StorageFailed as error:
+                store.distrust(f"loading failed: {error}")
 
     def _take(self, store: LogDirectory, broker_id: int, cluster_id: str) -> None:
         store.prepare()
@@ -222,7 +226,8 @@ class LogManager:
             log.cleaned_to = cleaned.get(tp)
             log.high_watermark = high_watermark  # opening looks for what is not known to be committed
             if tp not in recovery_points or tp not in log_starts:
-                log.open()
+                with suppress(TornLog):  # it alone is not served
+                    log.open()
             log.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
             return log
 

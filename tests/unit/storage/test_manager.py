@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from concurrent.futures import wait
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -387,6 +388,55 @@ def test_a_log_that_lost_what_was_on_disk_is_not_served_after_any_stop(
     back = start().get(TP)
     assert back is not None
     assert append(back, batch(1)) == [20]
+
+
+def test_a_directory_that_is_full_when_it_is_loaded_fails_alone(
+    start: Callable[..., LogManager], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a crash has cut a log, its checkpoints are lowered, which takes room."""
+    manager = start("data", "other")
+    logs = [manager.create(TopicPartition(TP.topic, number), TOPIC_ID, CONFIG) for number in range(2)]
+    for log in logs:
+        append(log, batch(2, size=100))
+        log.high_watermark = 2
+    manager.checkpoint()
+    manager.close(clean=False)
+    os.truncate(max(logs[0].directory.glob("*.log")), 10)
+
+    write = UnsyncedFiles.write_file
+
+    def full(self: UnsyncedFiles, path: str, data: bytes, *, sync: bool = True) -> None:
+        if path.endswith("replication-offset-checkpoint"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, path, data, sync=sync)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(UnsyncedFiles, "write_file", full)
+        manager = start("data", "other")
+    assert list(manager.failed_directories) == [logs[0].log_dir]
+    served = manager.get(logs[1].tp)
+    assert served is not None
+    assert append(served, batch(1)) == [2]
+
+
+def test_a_torn_log_leaves_the_others_of_its_directory_in_service(
+    start: Callable[..., LogManager], tmp_path: Path
+) -> None:
+    """Apache Kafka notes the starts of few logs only: the others are opened when the broker starts."""
+    manager = start()
+    other = TopicPartition(TP.topic, 1)
+    torn, whole = (manager.create(tp, TOPIC_ID, CONFIG) for tp in (TP, other))
+    for log in (torn, whole):
+        append(log, batch(2, size=100))
+    manager.close()
+    os.truncate(max(torn.directory.glob("*.log")), 10)
+    (tmp_path / "data" / "log-start-offset-checkpoint").write_text("0\n0\n")
+    manager = start()
+    refused, served = manager.get(TP), manager.get(other)
+    assert refused is not None
+    assert served is not None
+    assert refused.is_failed
+    assert append(served, batch(1)) == [2]
 
 
 def test_a_torn_log_that_is_taken_back_is_not_served_either(start: Callable[..., LogManager]) -> None:
