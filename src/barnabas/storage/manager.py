@@ -282,11 +282,11 @@ class LogManager:
                 elif (stray := strays.find_stray(store, name, self._default_config.file_delete_delay_ms)) is not None:
                     set_aside.append(stray)
                 else:
-                    logger.warning("left %s alone: it is a -%s directory of Kafka", path, moved.suffix)
+                    logger.warning("left %r alone: it is a -%s directory of Kafka", path, moved.suffix)
             elif (tp := partition_of(name)) is not None:
                 found.append((tp, path))
             else:
-                logger.warning("left %s alone: it is not a partition's directory", path)
+                logger.warning("left %r alone: it is not a partition's directory", path)
         for stray in set_aside:
             self._strays.setdefault(stray.key, []).append(stray)
         if set_aside:
