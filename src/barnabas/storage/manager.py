@@ -204,7 +204,8 @@ class LogManager:
             config = configs.get(tp.topic, self._default_config)
             recovery_point, log_start = recovery_points.get(tp, 0), log_starts.get(tp, 0)
             high_watermark = high_watermarks.get(tp, 0)
-            if tp not in recovery_points and (known := strays.read_offsets(store.files, path)) is not None:
+            is_noted = tp in recovery_points and tp in log_starts and tp in high_watermarks
+            if not is_noted and (known := strays.read_offsets(store.files, path)) is not None:
                 return self._recover_taken_back(tp, store, path, config, known)
             if not clean:
                 is_lost = CLEANED in store.damaged or (tp not in recovery_points and config.compact)
@@ -329,11 +330,12 @@ class LogManager:
         """
         with self._names_lock:
             log = self._logs.get(tp)
-            if log is not None and log.topic_id in (NO_ID, topic_id):
+            is_aside = topic_id != NO_ID and bool(self._strays.get((topic_id, tp.partition)))
+            if log is not None and (log.topic_id == topic_id or (log.topic_id == NO_ID and not is_aside)):
                 log.set_topic_id(topic_id)
                 return log
             if log is not None:
-                logger.info("%s belongs to an earlier topic of that name", log.directory)
+                logger.info("%s belongs to an earlier topic of that name, or to none", log.directory)
                 self._set_aside(log)
             stray = self._claim_stray(tp, topic_id)
             if stray is None:
@@ -348,11 +350,12 @@ class LogManager:
             self._strays.pop((topic_id, tp.partition), None)
             return None
         stray = strays.furthest(found)
-        stray.store.check_writable()
+        known = stray.offsets or strays.read_offsets(stray.store.files, stray.path) or Offsets()
+        strays.write_offsets(stray.store, stray.path, known)  # before it has a name that checkpoints speak of
         self._free_name(tp, stray.store)
         stray.store.files.rename(stray.path, f"{stray.store.path}/{tp}")
         self._strays[stray.key].remove(stray)
-        return stray
+        return stray._replace(offsets=known)
 
     def _take_back(self, stray: Stray, tp: TopicPartition, config: LogConfig) -> Log:
         """Read a log that was set aside, like after a crash; if that fails, it is set aside again.
@@ -360,10 +363,8 @@ class LogManager:
         Without the lock: it may take long, and nobody else makes or takes this partition meanwhile. What is known of
         its offsets stays with it until it stands in the checkpoints.
         """
-        store, path = stray.store, f"{stray.store.path}/{tp}"
-        known = stray.offsets or strays.read_offsets(store.files, path) or Offsets()
+        store, path, known = stray.store, f"{stray.store.path}/{tp}", stray.offsets or Offsets()
         try:
-            strays.write_offsets(store, path, known)
             log = Log.recover(
                 tp,
                 store,

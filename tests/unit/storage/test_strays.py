@@ -187,3 +187,15 @@ def test_a_directory_that_no_topic_can_have_is_left_alone_and_spoils_no_checkpoi
     assert again.strays() == []
     assert checkpoints.read_offsets(FileSystem(), f"{tmp_path}/data/log-start-offset-checkpoint") == {TP: 0}
     assert (odd / "00000000000000000000.log").read_bytes() == b"whatever it is"
+
+
+def test_a_log_that_was_half_made_does_not_stand_in_its_way(start: Callable[[], LogManager], tmp_path: Path) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2) for _ in range(10)))
+    manager.set_aside(log)
+    manager.close()
+    (tmp_path / "data" / str(TP)).mkdir()  # of another topic of that name: the disk was full before it had an id
+    again = start()
+    assert again.create(TP, TOPIC_ID, CONFIG).log_end_offset == 20
+    assert [each.topic_id for each in again.strays()] == [NO_ID]
