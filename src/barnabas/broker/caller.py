@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from barnabas.broker.turned_away import TurnedAway
+
 if TYPE_CHECKING:
     from barnabas.protocol.broker_proof import Introduction
 
@@ -18,6 +20,7 @@ class Peer:
     broker_id: int | None = None
     """The broker of this cluster that it is; None for anybody else."""
     introduction: Introduction | None = None
+    turned_away: TurnedAway = field(default_factory=TurnedAway)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

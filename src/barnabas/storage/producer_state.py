@@ -171,6 +171,11 @@ class ProducerStates:
             return entry
         return None
 
+    def expects(self, producer_id: int, epoch: int, base_sequence: int) -> bool:
+        """Whether a producer is known, and this is the number that its next batch must begin with."""
+        entry = self._entries.get(producer_id)
+        return entry is not None and entry.epoch == epoch and entry.next_sequence == base_sequence
+
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """Refuse a batch of an earlier epoch."""
         entry = self._entries.get(producer_id)

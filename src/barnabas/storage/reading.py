@@ -211,6 +211,12 @@ class LogReader:
         with self._lock:
             return self._producers.has_open_transaction(producer_id, epoch)
 
+    def expects(self, producer_id: int, epoch: int, base_sequence: int) -> bool:
+        """Whether the next batch of a producer, which is known, must begin with this sequence number."""
+        self._open()
+        with self._lock:
+            return self._producers.expects(producer_id, epoch, base_sequence)
+
     def knows_producer(self, producer_id: int) -> bool:
         """Whether the log remembers anything of a producer."""
         self._open()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from barnabas.broker.caller import Caller
 from barnabas.broker.handlers.produce import produce
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ErrorCode, NotLeaderOrFollower
@@ -19,9 +22,8 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
-
     from barnabas.broker.context import Broker
+    from barnabas.net.reply import Answer
 
 
 def test_acks_of_all_need_enough_replicas_before_and_after_the_append(tmp_path: Path) -> None:
@@ -197,5 +199,44 @@ def test_a_deleted_topic_tells_those_who_wait(tmp_path: Path) -> None:
         partition.when_committed(100, errors.append)
         await broker.controller.delete_topics(["t"])
         assert [error.code for error in errors] == [ErrorCode.unknown_topic_or_partition]
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["one connection", "another connection"])
+def test_a_batch_behind_one_that_was_turned_away_is_turned_away_too(tmp_path: Path, apart: bool) -> None:
+    """Between the two a follower came in sync: the second is out of order through no fault of its producer."""
+
+    async def story(broker: Broker) -> None:
+        await make_topic(broker, "t", min_insync_replicas="2")
+        partition = broker.replicas.find("t", 0)
+        caller, other = (
+            Caller(listener="PLAINTEXT", address=("127.0.0.1", port), client_id=None) for port in (40_001, 40_002)
+        )
+
+        def sent(sequence: int, caller: Caller = caller) -> Answer | Parked:
+            topic = broker.metadata.topic("t")
+            assert topic is not None
+            records = batch(1, producer_id=5, producer_epoch=0, base_sequence=sequence)
+            frame = produce_request(12, {("t", topic.topic_id, 0): records}, acks=-1)
+            return produce(broker, caller, 12, 5, frame, 0)
+
+        async def error_of(answer: Answer | Parked) -> ErrorCode:
+            partition.fetched_by(7, 5, 0, partition.log.log_end_offset, 0.0)
+            (result,) = produced(12, await answer_of(answer) if isinstance(answer, Parked) else answer)
+            code: ErrorCode = result.error_code
+            return code
+
+        leader = with_follower(partition)
+        assert await error_of(sent(0)) is ErrorCode.none
+        partition.commit_isr((1,), 1)
+        (refused,) = produced(12, sent(1))
+        assert refused.error_code is ErrorCode.not_enough_replicas
+        partition.commit_isr((1, 7), 2)
+        assert leader.isr == {1, 7}
+        behind = await error_of(sent(2, other if apart else caller))
+        assert behind is (ErrorCode.out_of_order_sequence_number if apart else ErrorCode.not_enough_replicas)
+        assert [await error_of(sent(1)), await error_of(sent(2))] == [ErrorCode.none] * 2
+        assert await error_of(sent(4)) is ErrorCode.out_of_order_sequence_number, "nothing before it was turned away"
 
     run(tmp_path, story)

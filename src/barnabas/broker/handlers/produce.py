@@ -84,6 +84,7 @@ def produce(
             except OutOfOrderSequence:
                 info = None
             except ApiError as error:
+                caller.peer.turned_away.note(topic, index, records, error)
                 return wire.pack(correlation_id, version, [wire.failure(topic, index, error.code, str(error))])
             if info is not None:
                 base_offset, last_offset, append_time, log_start_offset, _ = info
@@ -91,8 +92,10 @@ def produce(
                     return wire.pack_one(correlation_id, topic, index, base_offset, append_time, log_start_offset)
                 result = topic, index, 0, base_offset, append_time, log_start_offset, None, ()
                 request = wire.ProduceRequest(None, acks, timeout_ms, [])
-                return Produce(broker, version, correlation_id, request).wait(result, partition, last_offset + 1)
-    return Produce(broker, version, correlation_id, wire.unpack(frame, body, version)).run()
+                return Produce(broker, caller, version, correlation_id, request).wait(
+                    result, partition, last_offset + 1
+                )
+    return Produce(broker, caller, version, correlation_id, wire.unpack(frame, body, version)).run()
 
 
 def _store(
@@ -139,13 +142,17 @@ class Produce:
         "_request",
         "_results",
         "_timer",
+        "_turned_away",
         "_verification",
         "_version",
         "_waiting",
     )
 
-    def __init__(self, broker: Broker, version: int, correlation_id: int, request: wire.ProduceRequest) -> None:
+    def __init__(
+        self, broker: Broker, caller: Caller, version: int, correlation_id: int, request: wire.ProduceRequest
+    ) -> None:
         self._broker = broker
+        self._turned_away = caller.peer.turned_away
         self._version = version
         self._correlation_id = correlation_id
         self._request = request
@@ -211,7 +218,7 @@ class Produce:
             except MustRecall:
                 result = First.RECALL
             except ApiError as error:
-                result = self._refused(topic, index, error)
+                result = self._refused(topic, index, error, records)
             if result is First.FILES:
                 return self._make_files(partitions[place:])
             if result is First.RECALL:
@@ -228,16 +235,28 @@ class Produce:
             self._waiting[len(self._results)] = partition, last_offset + 1
         return topic, index, 0, base_offset, append_time, log_start_offset, None, ()
 
-    def _refused(self, topic: wire.Topic, index: int, error: ApiError) -> wire.Result:
+    def _refused(
+        self, topic: wire.Topic, index: int, error: ApiError, records: bytes | memoryview | None
+    ) -> wire.Result:
         """The result of a batch that was not stored.
 
         A leader that was replaced without knowing it misses batches, and would end a producer for good by saying that
-        its next one is out of order. So that is said when a follower has fetched here, and otherwise never.
+        its next one is out of order. So that is said when a follower has fetched here, and otherwise never. Nor is it
+        said of a batch behind one that was turned away (`turned_away`).
         """
-        if isinstance(error, OutOfOrderSequence) and self._request.acks == ACKS_ALL:
+        if isinstance(error, OutOfOrderSequence):
             partition = self._broker.replicas.led(topic, index)
-            if partition is not None and len(partition.leader.isr) > 1:
+            if partition is not None and records is not None:
+                error = self._turned_away.reason(topic, index, records, partition.log) or error
+            if (
+                isinstance(error, OutOfOrderSequence)
+                and self._request.acks == ACKS_ALL
+                and partition is not None
+                and len(partition.leader.isr) > 1
+            ):
                 self._waiting[len(self._results)] = partition, _CONFIRMATION
+        if records is not None:
+            self._turned_away.note(topic, index, records, error)
         refusals = error.records if isinstance(error, RecordsRefused) else ()
         return wire.failure(topic, index, error.code, str(error), refusals)
 
@@ -311,8 +330,8 @@ class Produce:
             return [self._opened(topic, index, records, now_ms, allowance) for topic, index, records in owned]
 
         def append_all(opened: list[bytes | memoryview | ApiError | None]) -> Answer | Parked:
-            for (topic, index, _), outcome in zip(owned, opened, strict=True):
-                self._results.append(self._append_opened(topic, index, outcome))
+            for (topic, index, records), outcome in zip(owned, opened, strict=True):
+                self._results.append(self._append_opened(topic, index, records, outcome))
             return self._respond()
 
         running = self._broker.opening.start(size, open_all)
@@ -352,7 +371,11 @@ class Produce:
             return error
 
     def _append_opened(
-        self, topic: wire.Topic, index: int, outcome: bytes | memoryview | ApiError | None
+        self,
+        topic: wire.Topic,
+        index: int,
+        records: bytes | memoryview | None,
+        outcome: bytes | memoryview | ApiError | None,
     ) -> wire.Result:
         try:
             if isinstance(outcome, ApiError):
@@ -361,7 +384,7 @@ class Produce:
             assert not isinstance(result, First)
             return result
         except ApiError as error:
-            return self._refused(topic, index, error)
+            return self._refused(topic, index, error, records)
 
     # Waiting for replicas, or a sync
 
