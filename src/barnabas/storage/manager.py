@@ -330,8 +330,7 @@ class LogManager:
         """
         with self._names_lock:
             log = self._logs.get(tp)
-            is_aside = topic_id != NO_ID and bool(self._strays.get((topic_id, tp.partition)))
-            if log is not None and (log.topic_id == topic_id or (log.topic_id == NO_ID and not is_aside)):
+            if log is not None and self._may_be(log, topic_id):
                 log.set_topic_id(topic_id)
                 return log
             if log is not None:
@@ -342,10 +341,15 @@ class LogManager:
                 return self._create(tp, topic_id, config, is_new)
         return self._take_back(stray, tp, config)
 
+    def _may_be(self, log: Log, topic_id: UUID) -> bool:
+        """Whether a log is a topic's: an empty one without an id, made in part, is not if the topic's own is aside."""
+        if log.topic_id == NO_ID and log.log_end_offset == 0:
+            return not self._find_strays(log.tp, topic_id)
+        return log.topic_id in (NO_ID, topic_id)
+
     def _claim_stray(self, tp: TopicPartition, topic_id: UUID) -> Stray | None:
         """The log of this partition that was set aside, if there is one, in its old place again."""
-        found = self._strays.get((topic_id, tp.partition), []) if topic_id != NO_ID else []
-        found = [stray for stray in found if stray.store.files.exists(stray.path)]  # an operator may have removed it
+        found = self._find_strays(tp, topic_id)
         if not found:
             self._strays.pop((topic_id, tp.partition), None)
             return None
@@ -356,6 +360,11 @@ class LogManager:
         stray.store.files.rename(stray.path, f"{stray.store.path}/{tp}")
         self._strays[stray.key].remove(stray)
         return stray._replace(offsets=known)
+
+    def _find_strays(self, tp: TopicPartition, topic_id: UUID) -> list[Stray]:
+        """The logs of this partition that were set aside and are still there: an operator may have removed them."""
+        found = self._strays.get((topic_id, tp.partition), []) if topic_id != NO_ID else []
+        return [stray for stray in found if stray.store.files.exists(stray.path)]
 
     def _take_back(self, stray: Stray, tp: TopicPartition, config: LogConfig) -> Log:
         """Read a log that was set aside, like after a crash; if that fails, it is set aside again.

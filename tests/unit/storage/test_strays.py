@@ -199,3 +199,20 @@ def test_a_log_that_was_half_made_does_not_stand_in_its_way(start: Callable[[], 
     again = start()
     assert again.create(TP, TOPIC_ID, CONFIG).log_end_offset == 20
     assert [each.topic_id for each in again.strays()] == [NO_ID]
+
+
+@pytest.mark.parametrize("removed", [True, False])
+def test_a_log_with_records_and_without_an_id_is_used_whatever_is_aside(
+    start: Callable[[], LogManager], tmp_path: Path, removed: bool
+) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    stray = manager.set_aside(log)
+    assert stray is not None
+    append(manager.create(TP, UUID(int=99), CONFIG), batch(3))
+    manager.close()
+    (tmp_path / "data" / str(TP) / "partition.metadata").unlink()  # as Kafka had none before 2.8
+    again = start()
+    if removed:
+        shutil.rmtree(stray.path)
+    assert again.create(TP, TOPIC_ID, CONFIG).log_end_offset == 3
