@@ -137,10 +137,13 @@ def test_kafka_reads_and_serves_what_was_compacted(tmp_path: Path, chroot: str) 
     dump(indexes)
     dump(sorted(ours.data.glob("[!_]*-0/*.snapshot")))
 
+    replaced = ours.data / f"{CODECS[0]}-0" / "00000000000000000000.log.7.deleted"
+    replaced.write_bytes(b"of a segment that was cleaned just before the stop")
     metadata("export", tree, "--data", str(ours.data))
     metadata("import", tree, "--zookeeper", chroot)
     with KafkaZooKeeper(tmp_path, chroot, ours.data, {"broker.id": "1", **OFTEN}, port) as kafka:
         assert topics.check(kafka.bootstrap).keys() == counts.keys()
+        assert not replaced.exists()
         topics.fill(producer, 100)
         wait_for_cleaning(ours.data, COUNT)
         topics.check(kafka.bootstrap)
