@@ -183,6 +183,10 @@ class App:
             broker.logs.load, broker_id=config.node_id, cluster_id=image.cluster_id, configs=configs
         )
         _name_strays(image, broker.logs)
+        logger.info(
+            "the cluster's metadata is in %s",
+            f"ZooKeeper, {config.zookeeper}" if config.zookeeper else config.metadata_store,
+        )
         broker.metadata.subscribe(broker.replicas.on_change)
         broker.settings.subscribe(broker.replicas.on_settings)
         broker.settings.subscribe(self._on_settings)
@@ -340,7 +344,6 @@ def _limits(values: Values) -> Limits:
 
 def _store(config: BrokerConfig) -> MetadataStore:
     if config.zookeeper is None:
-        logger.info("the cluster's metadata is in %s", config.metadata_store)
         return SqliteStore(config.metadata_store)
     if config.metadata_store.exists():
         raise StartupError(
@@ -348,7 +351,6 @@ def _store(config: BrokerConfig) -> MetadataStore:
             f"there, too. To use the file, start with --set zookeeper.connect= (nothing behind it); to use ZooKeeper, "
             f"move {' and '.join(map(str, files_of(config.metadata_store)))} away"
         )
-    logger.info("the cluster's metadata is in ZooKeeper, %s", config.zookeeper)
     from barnabas.metadata.zookeeper import Login, ZooKeeperStore
 
     username = config.text_or_none("zookeeper.auth.username")

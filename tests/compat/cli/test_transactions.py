@@ -146,7 +146,7 @@ def test_a_cluster_and_its_brokers(cli: Cli, broker: Barnabas) -> None:
     assert (mine.returncode, mine.stderr) == (0, "")
     assert mine.stdout == java.tool("4.3.0", "cluster", "list-endpoints", "--bootstrap-server", broker.bootstrap)
     told = json.loads(cli("cluster", "list-endpoints", "--bootstrap-server", broker.bootstrap, "--json").stdout)
-    assert told["brokers"] == [{"id": 1, "host": "127.0.0.1", "port": broker.port, "rack": "r1"}]
+    assert told["brokers"] == [{"id": 1, "host": "127.0.0.1", "port": broker.port, "rack": "r1", "state": "unfenced"}]
     assert told["controllerId"] == 1
     shown = cli("cluster", "cluster-id", "--bootstrap-server", broker.bootstrap).stdout
     assert shown == f"Cluster ID: {told['clusterId']}\n"
