@@ -38,8 +38,8 @@ class TurnedAway:
     __slots__ = ("_batches",)
 
     def __init__(self) -> None:
-        self._batches: dict[tuple[Topic, int, int, int], deque[tuple[int, ApiError]]] = {}
-        """Sequence numbers and reasons, by partition, producer and epoch."""
+        self._batches: dict[tuple[Topic, int, int, int], deque[tuple[int, type[ApiError], str]]] = {}
+        """Sequence numbers and reasons, by partition, producer and epoch. An error itself would keep its request."""
 
     def note(self, topic: Topic, index: int, records: bytes | memoryview, error: ApiError) -> None:
         """A batch was turned away."""
@@ -49,7 +49,8 @@ class TurnedAway:
         if producer_id < 0:
             return
         known = self._batches
-        known.setdefault((topic, index, producer_id, epoch), deque(maxlen=UNDER_WAY)).append((sequence, error))
+        batches = known.setdefault((topic, index, producer_id, epoch), deque(maxlen=UNDER_WAY))
+        batches.append((sequence, type(error), str(error)))
         if len(known) > MOST_PRODUCERS:
             del known[next(iter(known))]
 
@@ -57,4 +58,4 @@ class TurnedAway:
         """Why the batch before one that is out of order was turned away, if it was and is still missing."""
         producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_AT)
         noted = self._batches.get((topic, index, producer_id, epoch), ())
-        return next((error for sequence, error in noted if log.expects(producer_id, epoch, sequence)), None)
+        return next((kind(told) for sequence, kind, told in noted if log.expects(producer_id, epoch, sequence)), None)

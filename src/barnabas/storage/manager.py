@@ -401,7 +401,7 @@ class LogManager:
 
     def _free_name(self, tp: TopicPartition, store: LogDirectory) -> None:
         """See to it that an earlier partition of the same name lends nothing to the one that is about to be made."""
-        if any(tp in self._written.get((store.path, name), ()) for name in (RECOVERY_POINTS, LOG_STARTS, CLEANED)):
+        if any(tp in self._written.get((store.path, name), ()) for name in _CHECKPOINTS):
             self._checkpoint(store)
         if (gone := self._gone.pop(tp, None)) is not None:
             gone.wait_for_flush()
@@ -571,9 +571,13 @@ class LogManager:
     def _lower_checkpoints(self, log: Log) -> None:
         """Write the checkpoints that say more of a log than it does: before it is cut, or after a crash has cut it.
 
-        Those who wait share a write.
+        Those who wait share a write. A log that was just taken back has a note of its own instead; from here on it
+        stands in the checkpoints.
         """
         store, tp = self.store_of(log), log.tp
+        if log in self._taken_back:
+            self._checkpoint(store)
+            return
         with self._checkpoint_lock:
             logs = list(store.logs.values())
             for name, offset_of in _CHECKPOINTS.items():

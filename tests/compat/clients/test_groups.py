@@ -172,12 +172,12 @@ def test_commits_are_made_in_the_middle_of_a_batch(member: Member, written: str)
 def test_a_slow_loop_stays_in_its_group(member: Member, written: str) -> None:
     """The time between two records counts, not that for all that were fetched together."""
     lost: list[TopicPartition] = []
-    with member(max_poll_interval_ms=1000, session_timeout_ms=1000) as consumer:
+    with member(max_poll_interval_ms=3000, session_timeout_ms=3000) as consumer:
         consumer.subscribe(written, on_lost=lost.extend)
         offsets = []
         for record in consumer.until_end():
             offsets.append((record.partition, record.offset))
-            time.sleep(0.04)
+            time.sleep(0.1)
     assert lost == []
     assert len(offsets) == len(set(offsets)) == COUNT
     assert committed(member, written) == COUNT

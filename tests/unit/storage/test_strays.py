@@ -216,3 +216,23 @@ def test_a_log_with_records_and_without_an_id_is_used_whatever_is_aside(
     if removed:
         shutil.rmtree(stray.path)
     assert again.create(TP, TOPIC_ID, CONFIG).log_end_offset == 3
+
+
+def test_one_that_is_cut_right_after_it_was_taken_back_is_not_read_by_its_note(
+    start: Callable[[], LogManager],
+) -> None:
+    """The note that it brought along speaks of offsets that the log has given up."""
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.high_watermark = 20
+    log.delete_records_before(15)
+    manager.set_aside(log)
+    again = manager.create(TP, TOPIC_ID, CONFIG)
+    assert (again.log_start_offset, again.log_end_offset) == (15, 20)
+    again.truncate_fully(5)
+    append(again, *(batch(2, size=100) for _ in range(3)))
+    manager.close(clean=False)
+    found = start().get(TP)
+    assert found is not None
+    assert (found.log_start_offset, found.log_end_offset, found.high_watermark) == (5, 11, 5)

@@ -30,6 +30,7 @@ from barnabas.model.errors import (
     ApiError,
     InvalidRecord,
     InvalidRequiredAcks,
+    NotEnoughReplicas,
     OutOfOrderSequence,
     RecordsRefused,
     RequestTimedOut,
@@ -383,6 +384,9 @@ class Produce:
             result = self._append(topic, index, outcome, self._broker.clock.now_ms(), First.OPENING)
             assert not isinstance(result, First)
             return result
+        except MustRecall:
+            error: ApiError = NotEnoughReplicas("the last batches of this producer have to be read back: try again")
+            return self._refused(topic, index, error, records)
         except ApiError as error:
             return self._refused(topic, index, error, records)
 
