@@ -100,7 +100,11 @@ class Life:
 @contextmanager
 def life() -> Iterator[Life]:
     with tempfile.TemporaryDirectory() as directory:
-        yield Life(Path(directory))
+        begun = Life(Path(directory))
+        try:
+            yield begun
+        finally:
+            begun.manager.close(clean=False)
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

@@ -46,10 +46,12 @@ def in_terminal(*words: object, seconds: float = 60) -> Screen:
     ) as process:
         os.close(theirs)
         written = bytearray()
+        readable = select.poll()
+        readable.register(ours)
         deadline = time.monotonic() + seconds
         try:
             while time.monotonic() < deadline:
-                if not select.select([ours], [], [], 0.1)[0]:
+                if not readable.poll(100):
                     continue
                 try:
                     piece = os.read(ours, 65536)
