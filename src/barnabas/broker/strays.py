@@ -139,12 +139,13 @@ class Strays:
                 logger.info("deleted the log of %s", TopicPartition(stray.topic, stray.partition))
 
     async def _note_offsets(self) -> None:
-        """Have those that stay, for now at least, know where they begin when the broker has ended."""
+        """Have those that stay know where they begin when the broker has ended; a disk that was full is tried again."""
         kept = {each.path: each for each in self._logs.strays()}
         new = [kept[path] for path in kept.keys() - self._noted]
         self._noted = set(kept)
         if new:
-            await asyncio.get_running_loop().run_in_executor(self._executor, self._logs.note_offsets, new)
+            loop = asyncio.get_running_loop()
+            self._noted -= await loop.run_in_executor(self._executor, self._logs.note_offsets, new)
 
     def _name_kept(self, asked: set[str]) -> None:
         kept = {each.path for each in self._logs.strays()} & asked

@@ -461,14 +461,20 @@ class LogManager:
         self._strays.setdefault(stray.key, []).append(stray)
         return stray
 
-    def note_offsets(self, kept: Iterable[Stray]) -> None:
-        """Note beside logs that stay set aside what is known of their offsets. Waits for the file system."""
+    def note_offsets(self, kept: Iterable[Stray]) -> set[str]:
+        """Note beside logs that stay set aside what is known of their offsets. Waits for the file system.
+
+        Returns the paths of those where that failed, as on a full disk.
+        """
+        failed = set()
         for stray in kept:
             if stray.offsets is not None:
                 try:
                     strays.write_offsets(stray.store, stray.path, stray.offsets)
                 except (BarnabasError, OSError) as error:  # it may have been taken back, or removed, meanwhile
                     logger.info("no offsets are noted in %s: %s", stray.path, error)
+                    failed.add(stray.path)
+        return failed
 
     def delete_stray(self, stray: Stray) -> bool:
         """Have a log that was set aside removed for good, after file.delete.delay.ms; False if it was taken back.

@@ -236,3 +236,19 @@ def test_one_that_is_cut_right_after_it_was_taken_back_is_not_read_by_its_note(
     found = start().get(TP)
     assert found is not None
     assert (found.log_start_offset, found.log_end_offset, found.high_watermark) == (5, 11, 5)
+
+
+def test_offsets_that_could_not_be_noted_are_told(
+    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start()
+    stray = manager.set_aside(manager.create(TP, TOPIC_ID, CONFIG))
+    assert stray is not None
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("barnabas.storage.strays.write_offsets", full)
+        assert manager.note_offsets([stray]) == {stray.path}
+    assert manager.note_offsets([stray]) == set()
