@@ -15,7 +15,7 @@ export PIP_RESUME_RETRIES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help start check test demo soak bench bench-quick clean
+.PHONY: help start check test docs demo soak simulate fuzz interleave failing-calls bench bench-quick release clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -28,14 +28,19 @@ check: .venv/.dev  ## the fast part: format, lint, types, layers, unit tests
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -n 2 tests/unit
+	$(PYTEST) -n 2 -m "not slow" -o tmp_path_retention_policy=failed tests/unit
 
 test: .venv/.dev  ## everything: the fast part, properties and simulations, then real clients, real Kafkas and crashes
 	sh scripts/prerequisites.sh
 	$(MAKE) check
-	$(PYTEST) -n 2 tests/properties tests/simulation
+	$(MAKE) docs
+	$(PYTEST) -n 2 -m slow -o tmp_path_retention_policy=failed tests/unit
+	$(PYTEST) -n 2 tests/properties tests/simulation tests/fuzz tests/interleavings tests/failing_calls
 	$(BIN)/python -m tests.support.old_spark & $(BIN)/python -m tests.support.jars && wait $$!
 	$(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST)
+
+docs: .venv/.dev  ## the site of docs/ with search and the Python classes, in ./site; a link that leads nowhere fails
+	@$(BIN)/zensical build --strict --config-file mkdocs.yml
 
 demo: .venv/.dev  ## a day of orders: produced, joined, summed up by hour, loaded to Delta and drawn (needs Java 17+)
 	@$(BIN)/python -m examples.orders $(ARGS)
@@ -45,6 +50,18 @@ soak: .venv/.dev  ## clusters under random faults for hours (ARGS="--minutes 60"
 	$(BIN)/python -m tests.support.jars
 	$(BIN)/python -m tests.history.soak $(ARGS)
 
+simulate: .venv/.dev  ## whole brokers in one process under seeded faults (ARGS="--seeds 1000 --jobs 2"); see tests/simulation/whole
+	$(BIN)/python -m tests.simulation.whole $(ARGS)
+
+fuzz: .venv/.dev  ## hostile bytes from a seed (ARGS="frames|sockets|batches|files|tree --count N --seed S"); prints figures
+	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+interleave: .venv/.dev  ## two threads on one log in every order (ARGS="--switches 2"); see tests/interleavings
+	@$(BIN)/python -m tests.interleavings $(ARGS)
+
+failing-calls: .venv/.dev  ## every call to the file system fails once (ARGS="--step 5", "--trial"); see tests/failing_calls
+	@$(BIN)/python -m tests.failing_calls $(ARGS)
+
 bench: .venv/.dev  ## compare with Apache Kafka, side by side on this machine
 	sh scripts/prerequisites.sh
 	$(BIN)/python -m bench
@@ -53,8 +70,11 @@ bench-quick: .venv/.dev  ## a short look at the same comparison
 	sh scripts/prerequisites.sh
 	$(BIN)/python -m bench --quick
 
+release: .venv/.dev  ## build sdist and wheel, and try the wheel in a clean environment (VERSION=0.2.0 sets it first)
+	@$(BIN)/python scripts/release.py $(VERSION)
+
 clean:  ## remove the environment, caches and downloads; ./data stays
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The two stamps say that .venv holds what pyproject.toml names: what a user needs, and what a contributor needs.
@@ -69,5 +89,5 @@ $(BIN)/python:
 
 .venv/.dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[clients,avro,protobuf,zookeeper,declarative]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[clients,avro,protobuf,security,zookeeper,declarative]' --group dev
 	@touch $@ .venv/.broker

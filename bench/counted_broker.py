@@ -80,7 +80,7 @@ def main() -> None:
     path, *words = sys.argv[1:]
     run = app.run
 
-    def counted(config: Any, on_ready: Any) -> int:
+    def counted(config: Any, on_ready: Any, options: Any = None) -> int:
         def ready(info: Any) -> None:
             listen(path)
             on_ready(info)

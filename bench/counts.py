@@ -4,6 +4,8 @@ A clock on a shared machine lies; these counts do not. A client makes the same r
 so that the broker does the same each time. Bytecodes are those of the event loop, exact for a minor version of Python;
 system calls are those of the whole process, as strace sees them, without the ones by which threads wait for each other.
 
+With `--acls 1000` the broker has an authorizer and so many rules: produce and fetch must not cost more than without.
+
 The counts of this tree are written down in `bench/counts.json`. A test holds the tree against them: what grew by more
 than 3 % has to be written down anew (`--write`), in the change that made it grow. With trees, their counts stand side
 by side, as ratios to those of the first.
@@ -25,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench.brokers import SETTINGS, Barnabas
-from bench.clients import rdkafka
+from bench.clients import rdkafka, rules
 from bench.clients.hot import REPLICATED, STORIES
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ BLOCK: Final = 50
 BLOCKS: Final = 5
 """The least of so many counts: now and then the broker looks after something else meanwhile."""
 PARTITIONS: Final = 6
+AUTHORIZER: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
 _WAITING: Final = frozenset({"futex", "epoll_wait", "epoll_pwait", "restart_syscall", "sched_yield", "rt_sigreturn"})
 _CALLS: Final = re.compile(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(\w+)$", re.MULTILINE)
 _DEADLINE: Final = 60.0
@@ -129,11 +135,14 @@ def _strace(pid: int, file: Path) -> Iterator[Callable[[], str]]:
         tracer.stderr.close()
 
 
-def measure(tree: Path = HERE, only: Collection[str] | None = None) -> dict[str, Cost]:
-    """The costs of requests to the broker of a tree, by name."""
+def measure(tree: Path = HERE, only: Collection[str] | None = None, acls: int = 0) -> dict[str, Cost]:
+    """The costs of requests to the broker of a tree, by name; with so many ACLs, if any."""
     wanted = {name: story for name, story in {**STORIES, **REPLICATED}.items() if only is None or name in only}
     with tempfile.TemporaryDirectory(prefix="barnabas-counts-") as scratch, ExitStack() as stack:
-        leader, brokers = _cluster(Path(scratch), tree, stack, 2 if wanted.keys() & REPLICATED.keys() else 1)
+        size = 2 if wanted.keys() & REPLICATED.keys() else 1
+        leader, brokers = _cluster(Path(scratch), tree, stack, size, AUTHORIZER if acls else {})
+        if acls:
+            rules.create(leader.port, acls)
         found = {}
         for number, (name, story) in enumerate(wanted.items()):
             topic = f"counts-{number:02}"
@@ -143,7 +152,9 @@ def measure(tree: Path = HERE, only: Collection[str] | None = None) -> dict[str,
         return found
 
 
-def _cluster(scratch: Path, tree: Path, stack: ExitStack, size: int) -> tuple[CountedBroker, list[CountedBroker]]:
+def _cluster(
+    scratch: Path, tree: Path, stack: ExitStack, size: int, more: Mapping[str, str]
+) -> tuple[CountedBroker, list[CountedBroker]]:
     """Brokers over one metadata file; the first leads."""
     brokers = []
     for number in range(size):
@@ -157,6 +168,7 @@ def _cluster(scratch: Path, tree: Path, stack: ExitStack, size: int) -> tuple[Co
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "min.insync.replicas": "1",
+            **more,
         }
         broker = CountedBroker(scratch / str(number), tree, settings)
         stack.callback(broker.kill)
@@ -240,12 +252,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.counts", description="Work of requests, counted.")
     parser.add_argument("trees", nargs="*", metavar="TREE", type=Path, help="checkouts, the old one first")
     parser.add_argument("--only", nargs="+", choices=[*STORIES, *REPLICATED], metavar="NAME", help="these requests")
+    parser.add_argument("--acls", type=int, default=0, metavar="N", help="with an authorizer and so many ACLs")
     parser.add_argument("--write", action="store_true", help="write the counts of this tree down")
     options = parser.parse_args()
-    if options.write and options.trees:
-        parser.error("--write is for this tree")
+    if options.write and (options.trees or options.acls):
+        parser.error("--write is for this tree, without ACLs")
     started = time.monotonic()
-    counts = [measure(tree.resolve(), options.only) for tree in options.trees or [HERE]]
+    counts = [measure(tree.resolve(), options.only, options.acls) for tree in options.trees or [HERE]]
     print(f"{'':22}", *(f"{'bytecodes':>12} {'calls':>8}" for _ in counts))
     for name, first in counts[0].items():
         cells = []

@@ -19,7 +19,7 @@ from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.compression import Codec
 from barnabas.protocol.records.records import Header, Record, read_records
 from barnabas.protocol.records.walk import walk
-from barnabas.storage.validation import check_plain
+from barnabas.storage.log.validation import check_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

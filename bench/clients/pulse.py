@@ -61,11 +61,11 @@ class Pulse:
 
     def _run(self) -> None:
         while not self._over.is_set():
-            self._producer.produce(self._topic, b"x" * 100, partition=self._partition, on_delivery=self._told)
+            self._producer.produce(self._topic, b"x" * 100, partition=self._partition, on_delivery=self._note_delivery)
             self._producer.poll(_PAUSE)
         self._producer.flush(_DEADLINE)
 
-    def _told(self, error: KafkaError | None, _: Message) -> None:
+    def _note_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is None:
             self._acknowledged.append(time.monotonic())
         else:

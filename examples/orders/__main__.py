@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from barnabas.cli.pipeline.command import write_example
+from barnabas.cli.pipeline.init import write_example
 from barnabas.pipelines.runner.running import run_pipelines
 from barnabas.testing.broker import Broker
 from examples.orders.job import PICTURE, TABLE, clear, load_customers, pipelines, produce

@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from barnabas import Producer
-from barnabas.cli.pipeline.command import EXAMPLE_FILES
+from barnabas.cli.pipeline.init import EXAMPLE_FILES
 from barnabas.clients import Admin, NewTopic
 from barnabas.pipelines.spec import Pipeline, load_pipelines
 from barnabas.pipelines.spec.model import AVAILABLE_NOW, with_changes

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from barnabas.protocol.apis import ApiKey
-from tests.support.clusters import PATIENT, Cluster, Node
+from tests.support.clusters import LONG_LAG_TIME, Cluster, Node
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
@@ -43,7 +43,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_others_lead_what_lay_on_a_full_disk(tmp_path: Path, small: Path) -> None:
-    with SmallDisk(tmp_path, settings=PATIENT) as cluster:
+    with SmallDisk(tmp_path, settings=LONG_LAG_TIME) as cluster:
         cluster.create("t", PARTITIONS, 3, min_insync_replicas="2")
         wait_until(lambda: len(logs(small) | logs(tmp_path / "logs-1")) == PARTITIONS, "all logs of the first broker")
         lost = logs(small)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support import java
-from tests.support.clusters import PATIENT, Cluster
+from tests.support.clusters import LONG_LAG_TIME, Cluster
 from tests.support.processes import Process
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
@@ -23,7 +23,7 @@ VERSION = "4.3.0"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    settings = {**PATIENT, "offsets.topic.num.partitions": "1", "auto.leader.rebalance.enable": "false"}
+    settings = {**LONG_LAG_TIME, "offsets.topic.num.partitions": "1", "auto.leader.rebalance.enable": "false"}
     with Cluster(tmp_path_factory.mktemp("java"), settings=settings) as found:
         yield found
 

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from tests.support import java
-from tests.support.clusters import PATIENT, Cluster, Node
+from tests.support.clusters import LONG_LAG_TIME, Cluster, Node
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
@@ -27,7 +27,7 @@ FIVE_SECONDS = timedelta(seconds=5)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    settings = {**PATIENT, "auto.leader.rebalance.enable": "false"}
+    settings = {**LONG_LAG_TIME, "auto.leader.rebalance.enable": "false"}
     with Cluster(tmp_path_factory.mktemp("cluster"), 3, settings) as found:
         yield found
 
@@ -76,7 +76,9 @@ def test_a_broker_that_stops_hands_over_what_it_leads(cluster: Cluster) -> None:
     sender.send(100)
     sender.finish()
     assert cluster.nodes[leader].stop() == 0
-    assert "others lead what this broker has led" in cluster.nodes[leader].output(), "it goes, and they find out"
+    assert "The leadership of all partitions moved to other brokers" in cluster.nodes[leader].output(), (
+        "it goes, and they find out"
+    )
     told = ask(cluster, METADATA, 9, {"topics": [{"name": "handed-over"}]}, broker=controller).topics[0].partitions
     assert {each.leader_id for each in told} == {1, 2, 3} - {leader}, "decided before it had stopped"
     sender.send(100)
@@ -208,7 +210,7 @@ def test_brokers_have_a_listener_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_topic_can_be_made_while_one_of_its_brokers_is_away_until_that_one_is_forgotten(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 3, dict(PATIENT)) as cluster:
+    with Cluster(tmp_path, 3, dict(LONG_LAG_TIME)) as cluster:
         away = next(each for each in cluster.nodes if each != cluster.controller())
         cluster.nodes[away].stop()
         wait_until(lambda: away not in cluster.metadata().brokers, "the cluster to know that a broker went")

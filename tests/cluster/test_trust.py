@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.static.primitive import i8, i32, i64
 
-from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import BrokerNode, ControllerEpochNode, DeletedTopicsNode
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol import internal
+from barnabas.protocol.messages import inter_broker
+from tests.support.broker_handshake import introduce, tell
 from tests.support.clusters import Cluster
-from tests.support.introductions import introduce, tell
 from tests.support.senders import Sender, everything
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
@@ -54,18 +54,18 @@ def forget_deletions(cluster: Cluster) -> None:
     asyncio.run(forget())
 
 
-def nothing(**fields: Any) -> internal.UpdateMetadataRequest:
+def nothing(**fields: Any) -> inter_broker.UpdateMetadataRequest:
     """A controller's message that there are no topics."""
-    return internal.UpdateMetadataRequest(type=i8(internal.FULL), topic_states=(), live_brokers=(), **fields)
+    return inter_broker.UpdateMetadataRequest(type=i8(inter_broker.FULL), topic_states=(), live_brokers=(), **fields)
 
 
-def stop(topic: str, **fields: Any) -> internal.StopReplicaRequest:
+def stop(topic: str, **fields: Any) -> inter_broker.StopReplicaRequest:
     """A controller's message that a replica is to be removed."""
-    partition = internal.StopReplicaPartitionState(
+    partition = inter_broker.StopReplicaPartitionState(
         partition_index=i32(0), leader_epoch=i32(1000), delete_partition=True
     )
-    state = internal.StopReplicaTopicState(topic_name=topic, partition_states=(partition,))
-    return internal.StopReplicaRequest(topic_states=(state,), **fields)
+    state = inter_broker.StopReplicaTopicState(topic_name=topic, partition_states=(partition,))
+    return inter_broker.StopReplicaRequest(topic_states=(state,), **fields)
 
 
 def fill(cluster: Cluster, topic: str, replicas: int) -> None:
@@ -124,7 +124,7 @@ def test_even_a_broker_that_lies_deletes_nothing(tmp_path: Path) -> None:
         cluster.start(other)
         cluster.wait_for_isr("money", {1, 2})
         assert endings(data, "money") == ["0"]
-        assert "took " in cluster.nodes[other].output()
+        assert "was set aside and is used again" in cluster.nodes[other].output()
         assert everything(cluster, "money", 20) == list(range(20))
 
 

@@ -48,7 +48,7 @@ def test_a_broker_whose_session_ended_leads_no_more_until_it_is_registered(clust
         sender.finish()
     finally:
         cluster.nodes[leader].thaw()
-    cluster.nodes[leader].wait_for_output("registering again")
+    cluster.nodes[leader].wait_for_output("The session with the metadata store has expired")
     cluster.wait_for_isr("expires", {1, 2, 3})
     assert not sender.errors
     assert everything(cluster, "expires", 200) == list(range(200))

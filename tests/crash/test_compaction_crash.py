@@ -7,7 +7,6 @@ rename of the swap among them, and any part of what was not synced may be lost.
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.compat.format.contents import produce, read, text_messages
 from tests.support.brokers import Barnabas
 from tests.support.compaction_run import CompactionRun
 from tests.support.faulty_files import PowerLoss
+from tests.support.memory import parent_in_memory
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ GROUP = 9
 @pytest.fixture
 def disk() -> Iterator[Path]:
     """A directory in memory, where the system has such: these tests make many thousand files."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
+    with tempfile.TemporaryDirectory(dir=parent_in_memory()) as path:
         yield Path(path)
 
 

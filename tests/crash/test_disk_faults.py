@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -14,13 +15,14 @@ from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.model.log_config import LogConfig
 from barnabas.storage.files import UnknownState
 from barnabas.storage.manager import LogManager
-from tests.support.faulty_files import FaultyFiles
+from tests.failing_calls.files import FailingFiles
+from tests.support.faulty_files import FaultyFiles, PowerLoss
 from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, UnsyncedFiles, append, batch, stored
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=50)
 
@@ -78,7 +80,7 @@ def test_a_full_disk_stops_the_directory_and_loses_nothing(
 def test_a_directory_that_has_room_again_is_used_again(
     tmp_path: Path, files: FaultyFiles, manager: StepManager, log: Log, room: int
 ) -> None:
-    clock = log._store.clock
+    clock = log.store.clock
     assert isinstance(clock, ManualClock)
     number = 0
     for _ in range(3):
@@ -108,7 +110,7 @@ def test_a_directory_that_has_room_again_is_used_again(
 def test_a_disk_that_is_full_again_and_again_is_tried_less_and_less_often(
     files: FaultyFiles, manager: StepManager, log: Log
 ) -> None:
-    clock = log._store.clock
+    clock = log.store.clock
     assert isinstance(clock, ManualClock)
     pauses = []
     for _ in range(7):
@@ -153,7 +155,7 @@ def test_a_sync_that_finds_no_room_is_not_forgiven(
         failing.setattr(files, "sync", sync)
         with pytest.raises(StorageFailed):
             log.flush()
-    clock = log._store.clock
+    clock = log.store.clock
     assert isinstance(clock, ManualClock)
     clock.advance(60_000)
     assert manager.try_failed_directories() == []
@@ -166,14 +168,52 @@ def test_what_a_topic_left_on_a_failed_disk_is_not_taken_for_the_next_of_that_na
     append(log, batch())
     with monkeypatch.context() as refusing:
         refusing.setattr(files, "rename", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
-        assert manager.set_aside(log) is None
-    clock = log._store.clock
+        stray = manager.set_aside(log)
+    assert stray is not None
+    assert stray.path == str(log.directory)
+    clock = log.store.clock
     assert isinstance(clock, ManualClock)
     clock.advance(60_000)
     manager.try_failed_directories()
     another = UUID(int=0x777)
     assert stored(manager.create(TP, another, CONFIG)) == []
     assert [stray.topic_id for stray in manager.strays()] == [TOPIC_ID]
+
+
+def test_a_log_that_could_not_be_made_leaves_nothing_that_counts_as_set_aside(
+    tmp_path: Path, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = ManualClock(NOW)
+    manager = StepManager(tmp_path, files, clock).start({TP.topic: CONFIG})
+    with monkeypatch.context() as refusing:
+        refusing.setattr(files, "rename", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left")))
+        with pytest.raises(StorageFailed, match="No space left"):
+            manager.create(TP, TOPIC_ID, CONFIG)
+    clock.advance(60_000)
+    manager.try_failed_directories()
+    assert stored(manager.create(TP, TOPIC_ID, CONFIG)) == []
+    assert manager.strays() == []
+
+
+@pytest.mark.parametrize("operations", range(12))
+def test_a_deleted_log_has_its_new_name_on_disk_before_its_files_go(tmp_path: Path, operations: int) -> None:
+    files = FailingFiles(tmp_path)
+    manager = StepManager(tmp_path, files).start({TP.topic: CONFIG})
+    log = manager.create(TP, TOPIC_ID, replace(CONFIG, file_delete_delay_ms=0))
+    append(log, *(batch(2, size=200) for _ in range(6)))
+    log.flush()
+    manager.drain()
+    manager.checkpoint()
+    there = {path.name for path in log.directory.iterdir() if path.suffix != ".tmp"}
+    stray = manager.set_aside(log)
+    assert stray is not None
+    assert manager.delete_stray(stray)
+    files.crash_in = operations
+    with suppress(PowerLoss):
+        manager.delete_due(NOW)
+    files.lose_unsynced()
+    for left in tmp_path.glob(f"{TP}*"):
+        assert left.name.endswith("-delete") or there <= {path.name for path in left.iterdir()}
 
 
 def test_a_write_error_stops_the_directory(files: FaultyFiles, manager: StepManager, log: Log) -> None:

@@ -13,7 +13,7 @@ from barnabas.model.clock import ManualClock
 from barnabas.model.errors import BarnabasError
 from barnabas.model.log_config import LogConfig
 from barnabas.storage.manager import LogManager
-from tests.support.failing_calls import FailingCalls, Fault
+from tests.failing_calls.files import FailingFiles, Fault
 from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch
 
 if TYPE_CHECKING:
@@ -43,14 +43,16 @@ def attempt(step: Callable[[], object]) -> None:
 def set_aside(manager: LogManager) -> None:
     for log in manager.logs():
         manager.set_aside(log)
-    manager.note_offsets(manager.strays())
+    manager.write_stray_offsets(manager.strays())
 
 
 @pytest.mark.parametrize("fault", [Fault.NO_ROOM, Fault.BAD_DISK], ids=lambda fault: fault.name)
 def test_nothing_is_lost(tmp_path: Path, fault: Fault) -> None:
     calls, hit = 0, True
     while hit:
-        data, files = tmp_path / str(calls), FailingCalls(fault, calls)
+        data = tmp_path / str(calls)
+        data.mkdir()
+        files = FailingFiles(data)
         manager = start(data, files)
         log = manager.create(TP, TOPIC_ID, CONFIG)
         append(log, *(batch(2, size=300) for _ in range(10)))
@@ -58,12 +60,13 @@ def test_nothing_is_lost(tmp_path: Path, fault: Fault) -> None:
         log.delete_records_before(5)
         log.flush()
         manager.checkpoint()
-        files.is_armed = True
+        files.arm(fault, calls)
         for topic_id in (OTHER, TOPIC_ID):
             attempt(partial(set_aside, manager))
             attempt(partial(manager.create, TP, topic_id, CONFIG, is_new=False))
             attempt(manager.checkpoint)
-        files.is_armed, hit = False, files.hit
+        files.disarm()
+        hit = files.hit
         manager.close(clean=calls % 2 == 0)
         again = start(data, UnsyncedFiles())
         log = again.create(TP, TOPIC_ID, CONFIG, is_new=False)

@@ -7,7 +7,6 @@ operation), and which unsynced bytes and names survive. Every run goes through s
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import tempfile
 from pathlib import Path
@@ -22,11 +21,12 @@ from barnabas.protocol.records.checksum import crc32c
 from barnabas.storage.check import check
 from tests.support.faulty_files import FaultyFiles, PowerLoss
 from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, batch, read_bytes, stored
+from tests.support.memory import parent_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 CRASHES = 3
 STEPS = 25
@@ -127,7 +127,7 @@ class Run:
         self.deleted = min(self.deleted, log.log_end_offset)
         self.epoch += 1
         for producer in self.sequences:
-            known = {each.producer_id: each.last_sequence for each in log.producers()}
+            known = {each.producer_id: each.last_sequence for each in log.producers.describe()}
             self.sequences[producer] = known.get(producer, -1) + 1
 
     def check(self, log: Log, *, everything: bool) -> None:
@@ -192,8 +192,7 @@ class Run:
 @pytest.fixture
 def disk() -> Iterator[Path]:
     """A directory in memory, where the system has such: these tests make many thousand files."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as path:
+    with tempfile.TemporaryDirectory(dir=parent_in_memory()) as path:
         yield Path(path)
 
 

@@ -2,10 +2,15 @@
 
 The process ends, or the power goes off, in each file operation in turn. What is found then is the old log up to where
 the cut left it, or what was kept and a part of what came after; never what was cut behind what came in its place.
+
+Or there is no descriptor for a file that is opened meanwhile. That passes: the log directory takes writes all the time,
+the cut is tried again, and nothing is written behind it before the disk has it.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from barnabas.model.errors import StorageFailed
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.batch import read_header
 from barnabas.storage.check import check
@@ -22,7 +28,7 @@ from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, batch, stored
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=200, file_delete_delay_ms=0)
 
@@ -49,12 +55,39 @@ def fill(log: Log, epoch: int, count: int) -> None:
         log.append(data, leader_epoch=epoch, now_ms=NOW)
 
 
+class ShortFiles(FaultyFiles):
+    """Files of which one, the `fails_in`-th from now on, cannot be opened."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.fails_in: int | None = None
+        self.error = errno.EMFILE
+
+    def _opens(self, path: str) -> None:
+        if self.fails_in is not None:
+            self.fails_in -= 1
+            if self.fails_in == -1:
+                raise OSError(self.error, os.strerror(self.error), path)
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        self._opens(path)
+        return super().open(path, create=create)
+
+    def sync_dir(self, path: str) -> None:
+        self._opens(path)
+        super().sync_dir(path)
+
+    def read_file(self, path: str) -> bytes:
+        self._opens(path)
+        return super().read_file(path)
+
+
 class Life:
     """A log of epoch 1 on disk, of which nothing is to be seen before offset 12."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.files = FaultyFiles(root)
+        self.files = ShortFiles(root)
         log = self.start()
         fill(log, 1, 20)
         log.high_watermark = 40
@@ -135,3 +168,62 @@ def test_what_was_written_and_flushed_after_a_cut_survives(story: Story) -> None
             expected = stored(ended.log)
             ended.files.power_loss(seed)
             assert stored(ended.start()) == expected
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENOMEM], ids=errno.errorcode.get)
+@pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
+def test_a_cut_without_descriptors_is_tried_again_and_the_directory_takes_writes(story: Story, error: int) -> None:
+    calls, hit = 0, True
+    while hit:
+        with life() as short:
+            short.manager.pool.close_idle()
+            short.files.fails_in, short.files.error = calls, error
+            refused = until_done(short, lambda: story.cut(short.log))
+            assert short.log.log_end_offset == story.begin
+            refused += until_done(short, lambda: fill(short.log, 2, 1))
+            assert refused <= 2
+            hit, short.files.fails_in = short.files.fails_in < 0, None
+            short.files.power_loss(seed=calls)
+            short.check(story)
+        calls += 1
+    assert calls > 8
+
+
+def until_done(short: Life, work: Callable[[], None]) -> int:
+    """Do something, again as long as there is no descriptor; returns how often there was none."""
+    for refused in range(3):
+        try:
+            work()
+            return refused
+        except StorageFailed:
+            assert not short.manager.failed_directories
+            short.manager.drain()
+    raise AssertionError("it is still refused")
+
+
+def test_nothing_is_written_behind_a_cut_that_is_not_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    with life() as short:
+        with monkeypatch.context() as failing:
+            failing.setattr(short.files, "sync_dir", no_descriptor)
+            with pytest.raises(StorageFailed, match="Too many open files"):
+                short.log.truncate_to(21)
+            for _ in range(2):
+                with pytest.raises(StorageFailed, match="the truncation is not on disk yet"):
+                    fill(short.log, 2, 1)
+                with pytest.raises(StorageFailed, match="the truncation is not on disk yet"):
+                    short.log.roll(NOW)
+                short.log.update_config(CONFIG)
+                short.manager.drain()
+        assert not short.manager.failed_directories
+        assert short.log.log_end_offset == 20
+        with pytest.raises(StorageFailed, match="the truncation is not on disk yet"):
+            fill(short.log, 2, 1)
+        short.manager.drain()
+        fill(short.log, 2, 1)
+        assert short.log.log_end_offset == 22
+
+
+def no_descriptor(path: str) -> None:
+    """For the log's directory; that of the checkpoints can be synced."""
+    if path.endswith(str(TP)):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)

@@ -118,7 +118,7 @@ def check(history: History) -> list[Violation]:
         sends[send.value] = send
     places: dict[tuple[int, str], set[int]] = defaultdict(set)
     values: dict[tuple[int, int], set[str]] = defaultdict(set)
-    for partition, offset, value in _told(history):
+    for partition, offset, value in _known_places(history):
         places[partition, value].add(offset)
         values[partition, offset].add(value)
     return [
@@ -141,7 +141,7 @@ def _polled(reads: Iterable[Poll | Placed | Reset]) -> Iterator[Record]:
             yield from event.records
 
 
-def _told(history: History) -> Iterator[Record]:
+def _known_places(history: History) -> Iterator[Record]:
     """Everything that anybody was told about where a value is."""
     yield from history.final
     yield from _polled(history.reads)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TOPIC: Final = "late"
 PARTITIONS: Final = 2
 MISTAKE: Final = Path(__file__).with_name("planted_epochs")
-IMPATIENT: Final = {"transactional.id": "late", "request.timeout.ms": 1000, "max.block.ms": 60_000}
+SHORT_TIMEOUT: Final = {"transactional.id": "late", "request.timeout.ms": 1000, "max.block.ms": 60_000}
 
 
 @contextmanager
@@ -81,7 +81,7 @@ def violations(proxy: Holding, bootstrap: str, producer: Producer | JavaProducer
 
 def test_a_late_end_ends_nothing_of_a_client_that_speaks_v5(tmp_path: Path) -> None:
     with behind_a_proxy(tmp_path) as (proxy, bootstrap), JavaClients(tmp_path / "java.log") as clients:
-        producer = clients.producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **IMPATIENT})
+        producer = clients.producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **SHORT_TIMEOUT})
         assert violations(proxy, bootstrap, producer) == []
         assert 5 in spoken(proxy)
 
@@ -89,7 +89,7 @@ def test_a_late_end_ends_nothing_of_a_client_that_speaks_v5(tmp_path: Path) -> N
 def test_a_broker_that_lets_it_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{MISTAKE}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
     with behind_a_proxy(tmp_path) as (proxy, bootstrap), JavaClients(tmp_path / "java.log") as clients:
-        producer = clients.producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **IMPATIENT})
+        producer = clients.producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **SHORT_TIMEOUT})
         assert {violation.kind for violation in violations(proxy, bootstrap, producer)} == {Kind.ABORTED, Kind.TORN}
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.history.checker import Kind, check
 from tests.history.faults import Stage
 from tests.history.workload import SAFE, Workload
-from tests.support.clusters import PATIENT, Cluster
+from tests.support.clusters import LONG_LAG_TIME, Cluster
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Mistaken(Cluster):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("planted"), settings=PATIENT) as found:
+    with Cluster(tmp_path_factory.mktemp("planted"), settings=LONG_LAG_TIME) as found:
         yield found
 
 
@@ -78,7 +78,7 @@ def test_acks_of_all_are_not(cluster: Cluster) -> None:
 
 
 def test_brokers_that_acknowledge_before_they_replicate_are_caught(tmp_path: Path) -> None:
-    with Mistaken(tmp_path, settings=PATIENT) as mistaken:
+    with Mistaken(tmp_path, settings=LONG_LAG_TIME) as mistaken:
         violations = leader_dies_alone(mistaken, "mistaken", SAFE)
     assert Kind.LOST in {violation.kind for violation in violations}
 

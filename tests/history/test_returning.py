@@ -9,7 +9,7 @@ from tests.history.checker import check
 from tests.history.faults import Stage
 from tests.history.run import differing
 from tests.history.workload import Workload
-from tests.support.clusters import PATIENT, Cluster
+from tests.support.clusters import LONG_LAG_TIME, Cluster
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ TOPIC = "went-on"
 
 
 def test_a_diverged_log_becomes_that_of_the_others(tmp_path: Path) -> None:
-    with Cluster(tmp_path, settings={**PATIENT, "offsets.topic.num.partitions": "1"}) as cluster:
+    with Cluster(tmp_path, settings={**LONG_LAG_TIME, "offsets.topic.num.partitions": "1"}) as cluster:
         cluster.create(TOPIC, 1, 3, min_insync_replicas="2", internal_segment_bytes="16384")
         stage = Stage(cluster, TOPIC)
         with Workload(cluster.bootstrap, TOPIC, 1, producers=1, members=0) as workload:

@@ -102,7 +102,7 @@ class _Worker:
 class Sending(_Worker):
     """A producer, at a steady rate."""
 
-    PATIENCE: Final = 60.0
+    TIMEOUT_SECONDS: Final = 60.0
     """Seconds for which it waits for answers at the end."""
 
     def __init__(
@@ -164,7 +164,7 @@ class Sending(_Worker):
         try:
             self._producer.produce(self._topic, value, partition=partition, on_delivery=self._noting(index))
         except BufferError:
-            self._told(index, Fate.REFUSED, -1)
+            self._record_fate(index, Fate.REFUSED, -1)
             self._producer.poll(0.1)
 
     def _replace(self, error: KafkaError) -> None:
@@ -176,7 +176,7 @@ class Sending(_Worker):
     def finish(self) -> None:
         """Wait for the last answers; what is not answered stays unknown."""
         try:
-            self._producer.flush(self.PATIENCE)
+            self._producer.flush(self.TIMEOUT_SECONDS)
         except KafkaException as failed:
             self._replace(failed.args[0])
 
@@ -184,14 +184,14 @@ class Sending(_Worker):
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 offset = message.offset()
-                self._told(index, Fate.ACKNOWLEDGED, -1 if offset is None else offset)
+                self._record_fate(index, Fate.ACKNOWLEDGED, -1 if offset is None else offset)
                 return
             if error.code() in REFUSALS:
-                self._told(index, Fate.REFUSED, -1)
+                self._record_fate(index, Fate.REFUSED, -1)
 
         return delivered
 
-    def _told(self, index: int, fate: Fate, offset: int) -> None:
+    def _record_fate(self, index: int, fate: Fate, offset: int) -> None:
         self.sent[index] = self.sent[index]._replace(fate=fate, offset=offset)
 
 
@@ -240,7 +240,7 @@ class Transacting(Sending):
     def _commit(self, first: int) -> None:
         self._again(self._producer.commit_transaction)
         for index in range(first, len(self.sent)):
-            self._told(index, Fate.ACKNOWLEDGED, self._offsets.get(index, -1))
+            self._record_fate(index, Fate.ACKNOWLEDGED, self._offsets.get(index, -1))
 
     def _abort(self, first: int) -> None:
         """Abort, after what is on its way has arrived.
@@ -248,10 +248,10 @@ class Transacting(Sending):
         librdkafka ends for good if the coordinator has refused to add a partition and it aborts before it has asked
         again: it then aborts a transaction of which the coordinator does not know.
         """
-        self._producer.flush(self.PATIENCE)
+        self._producer.flush(self.TIMEOUT_SECONDS)
         self._again(self._producer.abort_transaction)
         for index in range(first, len(self.sent)):
-            self._told(index, Fate.REFUSED, -1)
+            self._record_fate(index, Fate.REFUSED, -1)
 
     def _again(self, end: Callable[[float], None]) -> None:
         """Try to end a transaction until it is ended, or can never be; a repetition is always safe."""
@@ -282,7 +282,7 @@ class Reading(_Worker):
         self.events: list[Poll | Placed | Reset] = []
         self._topic = topic
         self._group = group
-        self._told = ""
+        self._statistics = ""
         self._last_commit = time.monotonic()
         self._consumer = Consumer(
             {
@@ -306,11 +306,11 @@ class Reading(_Worker):
             self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
 
     def _note(self, statistics: str) -> None:
-        self._told = statistics
+        self._statistics = statistics
 
     def state(self) -> dict[str, dict[str, Any]]:
         """What librdkafka last said of each partition, for a consumer that gets no further."""
-        found = json.loads(self._told or "{}").get("topics", {}).get(self._topic, {}).get("partitions", {})
+        found = json.loads(self._statistics or "{}").get("topics", {}).get(self._topic, {}).get("partitions", {})
         shown = ("fetch_state", "broker", "leader", "leader_epoch", "app_offset", "ls_offset", "hi_offset")
         return {
             index: {key: partition.get(key) for key in shown} for index, partition in found.items() if index != "-1"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from barnabas.pipelines import load, spark_session
 from barnabas.pipelines.runner.running import run_pipelines
 from barnabas.pipelines.spec import Pipeline, SqlStep, TableSink, TopicSink, TopicSource, Watermark
-from barnabas.pipelines.tables.opening import FORMATS
+from barnabas.pipelines.tables.formats import FORMATS
 from tests.support.spark import SETTINGS
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ EVERY = 2.0
 """Seconds between looks of a load: without a pause, three of them leave nothing of two cores for the queries."""
 GROUPS = (*(f"load.{kind}" for kind in FORMATS), "copy.topic", "tables.each", "tables.windows")
 PARTITION_BY = {"iceberg": ("_partition",)}
+KEEP_SNAPSHOTS = {"iceberg": 10}
 WINDOW = 500
 """How many numbers are counted together."""
 UNPLACED_EVERY = 499
@@ -56,6 +57,7 @@ def main(bootstrap: str, source: str, target: str, folder: str, master: str) -> 
             bootstrap_servers=bootstrap,
             decode="json",
             partition_by=PARTITION_BY.get(kind, ()),
+            keep_snapshots=KEEP_SNAPSHOTS.get(kind),
             every=EVERY,
             max_offsets_per_commit=BATCH,
             spark=spark,

@@ -1,4 +1,4 @@
-"""Merges the small files of tables while a trial fills them."""
+"""Merges the small files of tables, and forgets their old versions, while a trial fills them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import collections
 import random
 import threading
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.tables.errors import Overtaken
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
 FILE_BYTES: Final = 1 << 20
 PAUSE_SECONDS: Final = (3.0, 8.0)
+OLD: Final = timedelta(seconds=20)
+"""How old the versions are that are forgotten."""
 
 
 class Upkeep(threading.Thread):
-    """Compacts tables now and then, beside their loads, until it is told to end."""
+    """Compacts tables now and then, and expires their versions, beside their loads, until it is told to end."""
 
     def __init__(self, places: Mapping[str, Path], chance: random.Random) -> None:
         super().__init__(daemon=True)
@@ -30,18 +33,25 @@ class Upkeep(threading.Thread):
         self._failure: Exception | None = None
         self.merged: collections.Counter[str] = collections.Counter()
         """How many files, by the format of their table."""
+        self.forgotten: collections.Counter[str] = collections.Counter()
+        """How many versions, by format."""
 
     def run(self) -> None:
         try:
             while not self._over.wait(self._chance.uniform(*PAUSE_SECONDS)):
                 for kind, place in self._places.items():
                     self._merge(kind, place)
+                    self._forget(kind, place)
         except Exception as error:  # whoever waits for the end is told
             self._failure = error
 
     def _merge(self, kind: str, place: Path) -> None:
         with suppress(Overtaken):  # the load came first each time, as it may if the machine is slow
             self.merged[kind] += compact(kind, place)
+
+    def _forget(self, kind: str, place: Path) -> None:
+        with suppress(Overtaken), open_table(str(place), kind) as table:
+            self.forgotten[kind] += 0 if table.last_note() is None else table.expire(OLD)
 
     def stop(self) -> None:
         """Let no other one begin."""

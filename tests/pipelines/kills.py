@@ -3,8 +3,9 @@
     python -m tests.pipelines.kills --kills 30 [--minutes 20] [--standalone] [--seed 7]
 
 Loads fill a table of each format; some records fit none and have to be dead letters, now and then one brings a new
-field, and files are merged meanwhile. A pipeline copies the records to a topic, another one has a table that is kept by
-offsets and one of windows that is kept by batches, both of which have no place for some rows (`killed_driver`).
+field, and files are merged and old versions forgotten meanwhile. A pipeline copies the records to a topic, another one
+has a table that is kept by offsets and one of windows that is kept by batches, both of which have no place for some
+rows (`killed_driver`).
 
 What dies, in random order: the driver, its JVM, both at once, one Python worker, all Python workers, on a standalone
 cluster an executor. A driver that died is started again, with nothing but the tables and, for the topic and the
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from barnabas.clients import Admin, Consumer
-from barnabas.pipelines.tables.opening import FORMATS
+from barnabas.pipelines.tables.formats import FORMATS
 from tests.pipelines.killed_content import check_load, check_numbers, check_once, check_windows, final_windows, windows
 from tests.pipelines.killed_driver import GROUPS
 from tests.pipelines.killed_numbers import Numbers, number_in
@@ -42,15 +43,16 @@ from tests.support.spark_processes import SparkProcesses, kill, kill_session
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 PARTITIONS: Final = 2
 SOURCE: Final = "numbers"
 TARGET: Final = "copied"
 BROKER_EVERY: Final = 2
 """After so many kills the broker's turn comes."""
-START_SECONDS: Final = 300
-CATCH_UP_SECONDS: Final = 600
+START_SECONDS: Final = 600
+STALL_SECONDS: Final = 600
+"""How long a target may get nothing while a driver runs."""
 KINDS: Final = ("driver", "JVM", "driver and JVM", "worker", "all workers")
 LOCAL: Final = "local[2,3]"
 
@@ -119,33 +121,46 @@ class Trial:
         return self._driver
 
     def _see_it_work(self) -> None:
-        """Wait until every target has got something; a driver that did not survive the last kill is replaced."""
+        """Wait until every target has got something."""
         with Admin(self._broker.bootstrap) as admin:
             before = _shown(admin)
-            wait_until(
-                lambda: self._running() and all(now > before[group] for group, now in _shown(admin).items()),
-                "every target to grow",
-                START_SECONDS,
-                every=0.2,
-            )
+            self._wait_for_targets(admin, lambda group, shown: shown > before[group])
 
     def _see_it_catch_up(self, total: int) -> None:
         """Wait until the groups of all targets have no lag, and the windows are there that are closed by then."""
         with Admin(self._broker.bootstrap) as admin:
             ends = admin.end_offsets(admin.partitions(SOURCE))
-            wait_until(
-                lambda: self._running() and all(admin.group_offsets(group) == ends for group in GROUPS),
-                "every target to have everything",
-                CATCH_UP_SECONDS,
-                every=0.5,
-            )
+            self._wait_for_targets(admin, lambda group, _: admin.group_offsets(group) == ends)
         expected = final_windows(total)
         wait_until(
             lambda: self._running() and len(windows("delta", self._folder / "windows")) >= len(expected),
             f"{len(expected)} windows",
-            CATCH_UP_SECONDS,
+            STALL_SECONDS,
             every=0.5,
         )
+
+    def _wait_for_targets(self, admin: Admin, is_there: Callable[[str, int], bool]) -> None:
+        """Wait for every target; a driver that did not survive the last kill is replaced.
+
+        On a busy machine Spark takes minutes to start and to get anything done, so what is bounded is the time in which
+        a target gets nothing from a driver that runs.
+        """
+        waiting = dict.fromkeys(GROUPS, -1)
+        changed: dict[str, float] = {}
+        driver = None
+        while waiting:
+            if driver is not (driver := self._running()):
+                changed = dict.fromkeys(GROUPS, time.monotonic())
+            for group, shown in _shown(admin).items():
+                if group not in waiting:
+                    continue
+                if is_there(group, shown):
+                    del waiting[group]
+                elif shown != waiting[group]:
+                    waiting[group], changed[group] = shown, time.monotonic()
+                idle = time.monotonic() - changed[group]
+                assert group not in waiting or idle < STALL_SECONDS, f"{group} is at {shown} for {idle:.0f} s"
+            time.sleep(0.2)
 
     def _place(self, kind: str) -> Path:
         return self._folder / f"numbers_{kind}"
@@ -248,6 +263,7 @@ def main() -> None:
     print(f"{time.monotonic() - began:.0f} s, {trial.kills} kills; processes that died: {died}")
     print(f"batches of the topic that were found half written: {trial.half_written()}")
     print(f"files merged beside the loads: {dict(trial.upkeep.merged)}")
+    print(f"versions forgotten beside the loads: {dict(trial.upkeep.forgotten)}")
     print(f"{total} numbers, each once in each table or its dead letters, in the topic and in the windows")
     shutil.rmtree(folder)
 

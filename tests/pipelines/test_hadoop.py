@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.pipelines.runner.hadoop_files import HadoopFolder
-from barnabas.pipelines.runner.views import make_views
+from barnabas.pipelines.runner.queries.hadoop_files import HadoopFolder
+from barnabas.pipelines.runner.queries.views import make_views
 from barnabas.pipelines.spec import FileSource, Pipeline, TableSink
 from barnabas.pipelines.spec.flows import flow_to
 

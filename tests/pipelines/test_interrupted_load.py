@@ -63,9 +63,18 @@ def test_a_load_that_waits_for_spark_is_ended_at_once(server: str, tmp_path: Pat
         assert process.output().splitlines() == ["Starting Spark.", TOLD]
 
 
-def test_spark_that_cannot_start_says_why_in_one_line(server: str, tmp_path: Path) -> None:
-    with load(server, tmp_path, "--conf", "spark.driver.memory=lots") as process:
-        assert process.wait(60) == 1
-        starting, told = process.output().splitlines()
+@pytest.mark.parametrize(
+    ("setting", "reason", "advice"),
+    [
+        ("spark.driver.memory=lots", "lots", "Is Java 17 or newer"),  # Java refuses it
+        ("spark.executor.memory=1", "Executor memory 1 must be", "Check the master and the settings"),  # Spark does
+    ],
+)
+def test_spark_that_cannot_start_says_why_in_one_line(
+    server: str, tmp_path: Path, setting: str, reason: str, advice: str
+) -> None:
+    with load(server, tmp_path, "--conf", setting) as process:
+        assert process.wait(120) == 1
+        starting, *_, told = process.output().splitlines()
         assert starting == "Starting Spark."
-        assert told.startswith("Error: Spark could not start: ") and "lots" in told and "Is Java 17 or newer" in told
+        assert told.startswith("Error: Spark could not start: ") and reason in told and advice in told, told

@@ -11,10 +11,11 @@ import pytest
 from barnabas.clients.errors import BrokerUnreachable
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines import load
-from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.errors import DataLost, InvalidOption, OffsetOutOfRange, PipelineError, TopicMissing
+from barnabas.pipelines.spark.cluster import ClusterView
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, SchemaConflict, TopicReplaced
-from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.formats import FORMATS
+from barnabas.pipelines.tables.opening import open_table
 from tests.support.tables import content
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.loading.progress import LoadReport, Progress
+    from barnabas.pipelines.loading.progress import LoadProgress, LoadReport, LoadTotals
     from barnabas.testing.kafka import Kafka
 
     Loader = Callable[..., LoadReport]
@@ -57,7 +58,7 @@ def test_a_topic_becomes_a_table_and_goes_on_from_the_table_alone(
 ) -> None:
     topic = kafka.topic(partitions=3)
     fill(kafka, topic, 0, 100)
-    seen: list[Progress] = []
+    seen: list[LoadProgress] = []
     report = loads(topic, format=kind, decode="json", max_offsets_per_commit=40, on_progress=seen.append)
     assert (report.records, report.dead) == (100, 0)
     assert report.commits == 3
@@ -126,18 +127,18 @@ def test_a_table_by_day(loads: Loader, kafka: Kafka, place: str, kind: str) -> N
 def test_a_promise_that_was_not_kept_is_kept_at_the_next_start(
     loads: Loader, kafka: Kafka, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from barnabas.pipelines.loading.job import LoadJob
+    from barnabas.pipelines.loading.commits import LoadCommits
 
     topic = kafka.topic()
     kafka.send(topic, {"n": 1}, b"broken")
     with monkeypatch.context() as patch:
-        real = LoadJob._commit
+        real = LoadCommits.commit_round
 
-        def dies(self: LoadJob, *given: Any, **named: Any) -> None:
-            patch.setattr(LoadJob, "_deliver", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-            real(self, *given, **named)
+        def dies(self: LoadCommits, *given: Any) -> LoadTotals:
+            patch.setattr(LoadCommits, "deliver_letters", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            return real(self, *given)
 
-        patch.setattr(LoadJob, "_commit", dies)
+        patch.setattr(LoadCommits, "commit_round", dies)
         with pytest.raises(KeyboardInterrupt):
             loads(topic, format="parquet", decode="json")
     assert loads(topic, format="parquet", decode="json").records == 0
@@ -166,7 +167,9 @@ def test_to_find_that_there_is_nothing_takes_no_spark(
     topic = kafka.topic()
     kafka.send(topic, "one")
     loads(topic)
-    monkeypatch.setattr("barnabas.pipelines.loading.job._session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(
+        "barnabas.pipelines.loading.session.LoadSession._start", lambda *_: pytest.fail("Spark was started")
+    )
     assert loads(topic, spark=None).records == 0
 
 
@@ -180,7 +183,7 @@ def test_a_group_that_cannot_be_told_stops_no_load(
     kafka.send(topic, "one")
     monkeypatch.setattr(ClusterView, "commit", silence)
     assert loads(topic).records == 1
-    assert "does not show the progress: nobody answers" in caplog.text
+    assert "does not show the progress of the load: nobody answers" in caplog.text
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -191,7 +194,7 @@ def test_a_topic_that_was_made_again_is_refused(loads: Loader, kafka: Kafka, pla
     kafka.admin.delete_topics([topic])
     kafka.topic("again")
     kafka.send(topic, "one", "two")
-    with pytest.raises(TopicReplaced, match="deleted and made again"):
+    with pytest.raises(TopicReplaced, match="deleted and created again"):
         loads(topic, format=kind)
     assert content(kind, place).num_rows == 1
 
@@ -251,9 +254,9 @@ def test_the_second_of_two_jobs_is_refused_or_fenced(loads: Loader, kafka: Kafka
     loads(topic, format=kind, decode="string")
     kafka.send(topic, *map(str, range(10, 20)))
 
-    meddled: list[Progress] = []
+    meddled: list[LoadProgress] = []
 
-    def meddle(progress: Progress) -> None:
+    def meddle(progress: LoadProgress) -> None:
         meddled.append(progress)
         if len(meddled) > 1:
             return

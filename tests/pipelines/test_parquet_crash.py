@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 import pytest
 
-from barnabas.pipelines.tables.contract import Outcome
+from barnabas.pipelines.tables.contract import CommitOutcome
 from barnabas.pipelines.tables.opening import open_table
 from tests.support.tables import IDS, SCHEMA, add, numbers, one, rows, written
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMIT = """
 import os, signal, sys
 from pathlib import Path
-from barnabas.pipelines.tables.parquet import ParquetTable
+from barnabas.pipelines.tables.parquet.table import ParquetTable
 from tests.support.tables import IDS, SCHEMA, one, rows, written
 
 place, step = sys.argv[1:]
@@ -75,7 +75,7 @@ def test_a_kill_at_each_step(tmp_path: Path, step: str, committed: bool, visible
         table.claim()
         assert numbers(table) == list(range(30 if committed else 10))
         again = table.commit("p", one(10, 30), IDS, written(table, rows(10, 30)), SCHEMA)
-        assert again is (Outcome.ALREADY if committed else Outcome.COMMITTED)
+        assert again is (CommitOutcome.ALREADY if committed else CommitOutcome.COMMITTED)
         assert numbers(table) == list(range(30))
         add(table, 30, 40)
         assert numbers(table) == list(range(40))

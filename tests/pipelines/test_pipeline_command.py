@@ -54,7 +54,7 @@ def test_the_example_runs_as_it_is_until_it_is_stopped(server: tuple[str, str], 
         wait_until(lambda: all(each["lag"] == 0 for each in status(tmp_path, file, *server)), "all to be read", 60)
         process.send(signal.SIGINT)
         assert process.wait(90) == 0
-        assert "SIGINT: stopping between batches" in process.output()
+        assert "SIGINT received: queries stop after their current batch" in process.output()
 
     found = {name: DeltaTable(str(table)).to_pyarrow_table().to_pylist() for name, table in tables.items()}
     assert sorted(row["id"] for row in found["orders"]) == list(range(1, 9))

@@ -17,13 +17,13 @@ from examples.orders.day import orders, revenue
 from examples.orders.job import TABLE, load_customers, pipelines
 from examples.orders.picture import draw
 
-from barnabas.cli.pipeline.command import write_example
+from barnabas.cli.pipeline.init import write_example
 from barnabas.clients.protobuf_files import message_class
 from barnabas.pipelines.runner.analysis import analyse
+from barnabas.pipelines.runner.queries.table_sink import TableBatches
 from barnabas.pipelines.runner.running import run_pipelines
 from barnabas.pipelines.runner.status import statuses
 from barnabas.pipelines.runner.supervisor import QueryFailed
-from barnabas.pipelines.runner.table_sink import TableBatches
 from barnabas.pipelines.spec import (
     FunctionStep,
     Pipeline,
@@ -37,7 +37,7 @@ from barnabas.pipelines.spec import (
     load_pipelines,
 )
 from barnabas.pipelines.spec.model import AVAILABLE_NOW
-from barnabas.pipelines.tables.iceberg import IcebergTable
+from barnabas.pipelines.tables.iceberg.table import IcebergTable
 from tests.support.decoding import ORDER_AVSC, avro_bytes, order_descriptors
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def test_interrupted_batches_add_nothing_twice_and_a_lost_checkpoint_nothing_wro
     with pytest.raises(QueryFailed, match="there is no topic or partition"):
         run_pipelines([each], spark=spark_process)
     kafka.admin.create_topic(topic, 1)
-    with pytest.raises(QueryFailed, match="was deleted and made again"):
+    with pytest.raises(QueryFailed, match="was deleted and created again"):
         run_pipelines([each], spark=spark_process)
 
 
@@ -331,6 +331,46 @@ bad = "{bad}"
     assert kept[1] == (None, "there is no value")
     assert kept[2][0] == b"\xff\xff" and "Error" in kept[2][1]
     assert len(kept) == 2
+
+
+MARKED = """
+name = "marked"
+trigger = "available-now"
+[kafka]
+"bootstrap.servers" = "{servers}"
+[sources.orders]
+topic = "{topic}"
+decode = "json"
+schema = "id BIGINT"
+mark_tombstones = true
+bad = "drop"
+[sinks.orders]
+from = "orders"
+table = "orders"
+format = "iceberg"
+keep_snapshots = 2
+"""
+
+
+def test_tombstones_are_rows_of_a_source_that_marks_them(
+    spark_process: SparkSession, kafka: KafkaForTest, tmp_path: Path
+) -> None:
+    """And a sink keeps as many snapshots as its file says."""
+    topic = kafka.topic()
+    file = tmp_path / "marked.toml"
+    file.write_text(MARKED.format(servers=kafka.bootstrap_servers, topic=topic))
+    for number in range(3):
+        with kafka.producer() as producer:
+            producer.send(topic, json.dumps({"id": number}), key="a")
+            producer.send(topic, None, key="a")
+            producer.send(topic, "{}", key="a")
+        run_pipelines(load_pipelines([file]), spark=spark_process)
+    with IcebergTable(str(tmp_path / "orders")) as table:
+        found = sorted(table.read().to_pylist(), key=lambda row: row["_offset"])
+        assert [(row["id"], row["_tombstone"]) for row in found] == [
+            each for number in range(3) for each in ((number, False), (None, True), (None, False))
+        ]
+        assert len(table._existing().snapshots()) == 2
 
 
 def test_what_spark_does_not_understand_is_told_at_its_step(

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.clients import admin
+from barnabas.clients.admin import admin
 from barnabas.clients.errors import LoginFailed
-from barnabas.pipelines import reading, sending
-from barnabas.pipelines.cluster import PATIENCE, ClusterView
 from barnabas.pipelines.errors import NotWritten
-from barnabas.pipelines.offsets import OffsetRange
-from barnabas.pipelines.reading import read_range
-from barnabas.pipelines.selection import Selection
-from barnabas.pipelines.sending import send_plainly
-from barnabas.pipelines.sink_options import sink_options
-from barnabas.pipelines.sink_rows import Outgoing
-from barnabas.pipelines.source_options import batch_options
+from barnabas.pipelines.spark.cluster import TIMEOUT_SECONDS, ClusterView
+from barnabas.pipelines.spark.read import reading
+from barnabas.pipelines.spark.read.offsets import OffsetRange
+from barnabas.pipelines.spark.read.options import batch_options
+from barnabas.pipelines.spark.read.reading import read_range
+from barnabas.pipelines.spark.read.selection import Selection
+from barnabas.pipelines.spark.write import sending
+from barnabas.pipelines.spark.write.options import sink_options
+from barnabas.pipelines.spark.write.rows import SinkRecord
+from barnabas.pipelines.spark.write.sending import send_plainly
 from barnabas.testing.broker import Broker
 from tests.support.tls import Certificate, TlsRelay
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-RECORD = Outgoing("t", None, b"x", None, -1)
-SOON = PATIENCE / 2
+RECORD = SinkRecord("t", None, b"x", None, -1)
+SOON = TIMEOUT_SECONDS / 2
 
 
 @pytest.fixture(scope="module")

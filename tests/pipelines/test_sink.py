@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from barnabas.pipelines.errors import NotWritten
-from barnabas.pipelines.markers import group_of
-from barnabas.pipelines.sending import send_plainly
-from barnabas.pipelines.sink_options import sink_options
-from barnabas.pipelines.sink_rows import Outgoing
+from barnabas.pipelines.spark.write.markers import group_of
+from barnabas.pipelines.spark.write.options import sink_options
+from barnabas.pipelines.spark.write.rows import SinkRecord
+from barnabas.pipelines.spark.write.sending import send_plainly
 from tests.support.spark import Running, read_stream, texts
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_rows_of_a_batch_become_records(spark: SparkSession, kafka: Kafka) -> No
 def test_a_record_that_does_not_arrive_is_told_of(
     kafka: Kafka, change: dict[str, Any], options: dict[str, str], reason: str
 ) -> None:
-    good = Outgoing(kafka.topic(configs={"max.message.bytes": 1000}), None, b"good", None, -1)
+    good = SinkRecord(kafka.topic(configs={"max.message.bytes": 1000}), None, b"good", None, -1)
     client = sink_options({"kafka.bootstrap.servers": kafka.bootstrap_servers} | options).client
     with pytest.raises(NotWritten, match=reason):
         send_plainly([good, good._replace(**change)], client)

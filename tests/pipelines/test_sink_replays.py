@@ -9,10 +9,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from barnabas.clients.errors import RequestRefused
 from barnabas.pipelines.errors import MarkerRefused, NotWritten, ReplayChecked
-from barnabas.pipelines.markers import TaskOfEpoch, Verdict
-from barnabas.pipelines.sink_options import sink_options
-from barnabas.pipelines.sink_rows import Outgoing
-from barnabas.pipelines.stream_sink import Sent, StreamWriter, send_once
+from barnabas.pipelines.spark.write.markers import TaskOfEpoch, Verdict
+from barnabas.pipelines.spark.write.options import sink_options
+from barnabas.pipelines.spark.write.rows import SinkRecord
+from barnabas.pipelines.spark.write.stream import StreamWriter, TaskCommit, send_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,8 +29,8 @@ class Sink:
         self._options = sink_options(servers | {"topic": self.topic, "deliveryGuarantee": "exactly-once"} | options)
         self._writer = StreamWriter(self._options, StructType([StructField("value", BinaryType())]))
 
-    def task(self, run: str, epoch: int, task: int, values: Iterable[str]) -> Sent:
-        records = (Outgoing(self.topic, None, value.encode(), None, -1) for value in values)
+    def task(self, run: str, epoch: int, task: int, values: Iterable[str]) -> TaskCommit:
+        records = (SinkRecord(self.topic, None, value.encode(), None, -1) for value in values)
         return send_once(records, self._options, TaskOfEpoch(self.kafka.prefix, run, epoch, task))
 
     def epoch(self, run: str, epoch: int, *tasks: str) -> list[Verdict | None]:

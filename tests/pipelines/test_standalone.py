@@ -54,6 +54,6 @@ def test_a_load_that_cannot_begin_says_so_in_one_line(tmp_path: Path, kafka: Kaf
     done = barnabas("load", "nothing", "--to", str(tmp_path / "x"), "--bootstrap-server", kafka.bootstrap_servers)
     assert done.returncode == 1
     assert done.stderr.strip() == (
-        "Error: there is no topic or partition nothing; `barnabas topics --list` shows what there is"
+        "Error: there is no topic or partition nothing. List the topics with `barnabas topics --list`."
     )
     assert not (tmp_path / "x").exists()

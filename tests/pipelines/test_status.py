@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from barnabas.pipelines.cluster import ClusterView
 from barnabas.pipelines.runner.listener import BatchListener
 from barnabas.pipelines.runner.status import QueryStatus, statuses
+from barnabas.pipelines.spark.cluster import ClusterView
 from barnabas.pipelines.spec import Pipeline, TableSink, TopicSource
 from tests.unit.pipelines.runner.test_metrics import METRICS, PROGRESS
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.runner.failures import said_by_python
+from barnabas.pipelines.spark.error_texts import python_error
 from barnabas.testing.broker import Broker
 from barnabas.testing.kafka import Kafka
 from tests.support.spark import Collected, read_stream
@@ -108,7 +108,7 @@ def test_a_mistake_is_the_last_word_of_a_stream_that_cannot_begin(
     frame = read_stream(spark, kafka, subscribe=kafka.topic(), endingOffsets="latest")
     with Collected(frame, tmp_path / "checkpoint") as stream, pytest.raises(StreamingQueryException) as failure:
         stream.finish()
-    assert "InvalidOption: option endingOffsets is for batches" in str(said_by_python(str(failure.value)))
+    assert "InvalidOption: option endingOffsets is for batches" in str(python_error(str(failure.value)))
 
 
 def test_a_stream_lives_through_a_restart_of_its_broker(spark: SparkSession, tmp_path: Path) -> None:

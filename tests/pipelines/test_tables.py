@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.tables.contract import Outbox, Outcome
+from barnabas.pipelines.tables.contract import CommitOutcome, TableOutbox
 from barnabas.pipelines.tables.errors import (
     Fenced,
     ForeignTable,
@@ -21,8 +21,9 @@ from barnabas.pipelines.tables.errors import (
     TopicReplaced,
     UnusableTarget,
 )
-from barnabas.pipelines.tables.opening import FORMATS, open_table
-from barnabas.pipelines.tables.table import Conflict, Table
+from barnabas.pipelines.tables.formats import FORMATS
+from barnabas.pipelines.tables.opening import open_table
+from barnabas.pipelines.tables.table import CommitConflict, Table
 from tests.support.tables import IDS, NO_TIME, SCHEMA, add, content, numbers, one, rows, written
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def test_rows_and_position_come_together(opened: Opener) -> None:
     with opened() as table:
         assert table.position("p") is None
         assert table.schema() is None
-        assert add(table, 0, 100) is Outcome.COMMITTED
-        assert add(table, 100, 150) is Outcome.COMMITTED
+        assert add(table, 0, 100) is CommitOutcome.COMMITTED
+        assert add(table, 100, 150) is CommitOutcome.COMMITTED
     with opened() as table:
         position = table.position("p")
         assert position is not None
@@ -65,8 +66,8 @@ def test_rows_and_position_come_together(opened: Opener) -> None:
 def test_ranges_that_are_in_the_table_are_not_added_again(opened: Opener) -> None:
     with opened() as table:
         add(table, 0, 10)
-        assert add(table, 0, 10) is Outcome.ALREADY
-        assert add(table, 5, 10) is Outcome.ALREADY
+        assert add(table, 0, 10) is CommitOutcome.ALREADY
+        assert add(table, 5, 10) is CommitOutcome.ALREADY
         assert numbers(table) == list(range(10))
 
 
@@ -74,7 +75,7 @@ def test_ranges_that_are_in_the_table_are_not_added_again(opened: Opener) -> Non
 def test_overlaps_and_gaps_are_fenced(opened: Opener, start: int, end: int) -> None:
     with opened() as table:
         add(table, 0, 10)
-        with pytest.raises(Fenced, match="stands at offset 10 of t-0"):
+        with pytest.raises(Fenced, match="is at offset 10 of t-0"):
             add(table, start, end)
         assert numbers(table) == list(range(10))
 
@@ -93,7 +94,7 @@ def test_a_new_partition_joins(opened: Opener) -> None:
 def test_a_topic_made_anew_is_refused(opened: Opener) -> None:
     with opened() as table:
         add(table, 0, 10)
-        with pytest.raises(TopicReplaced, match="deleted and made again"):
+        with pytest.raises(TopicReplaced, match="deleted and created again"):
             add(table, 10, 20, ids={"t": "topic-two"})
         assert numbers(table) == list(range(10))
 
@@ -163,10 +164,10 @@ def test_a_commit_whose_outcome_is_unknown_is_looked_up(
 
         def deaf(self: Table, *given: Any) -> None:
             real(self, *given)
-            raise Conflict("nobody answered")
+            raise CommitConflict("nobody answered")
 
         monkeypatch.setattr(type(table), "_append", deaf)
-        assert add(table, 10, 20) is Outcome.COMMITTED
+        assert add(table, 10, 20) is CommitOutcome.COMMITTED
         assert numbers(table) == list(range(20))
 
 
@@ -179,12 +180,12 @@ def test_concurrent_commits_from_handles_of_the_same_moment(opened: Opener, monk
 
         def overtaken(self: Table, *given: Any) -> None:
             monkeypatch.setattr(type(table), "_append", real)
-            assert table.commit("p", one(10, 20), IDS, written(table, rows(10, 20)), SCHEMA) is Outcome.COMMITTED
+            assert table.commit("p", one(10, 20), IDS, written(table, rows(10, 20)), SCHEMA) is CommitOutcome.COMMITTED
             real(self, *given)
 
         monkeypatch.setattr(type(table), "_append", overtaken)
         outcome = table.commit("p", one(10, 20), IDS, files, SCHEMA)
-        assert outcome is Outcome.ALREADY
+        assert outcome is CommitOutcome.ALREADY
         assert numbers(table) == list(range(20))
 
 
@@ -263,7 +264,7 @@ def test_a_column_to_partition_by_has_to_be_there(opened: Opener) -> None:
 
 def test_promises_stay_until_the_next_commit(opened: Opener) -> None:
     with opened() as table:
-        promise = Outbox(one(0, 10), written(table, rows(0, 3)))
+        promise = TableOutbox(one(0, 10), written(table, rows(0, 3)))
         table.commit("p", one(0, 10), IDS, [], SCHEMA, outbox=promise)
         found = table.outbox("p")
         assert found is not None
@@ -276,7 +277,7 @@ def test_small_files_are_merged_and_the_position_stays(opened: Opener) -> None:
     with opened() as table:
         for start in range(0, 50, 10):
             add(table, start, start + 10)
-        promise = Outbox(one(50, 60), [])
+        promise = TableOutbox(one(50, 60), [])
         table.commit("p", one(50, 60), IDS, written(table, rows(50, 60)), SCHEMA, outbox=promise)
         before = table.position("p")
         merged = table.compact(1 << 20)
@@ -287,7 +288,7 @@ def test_small_files_are_merged_and_the_position_stays(opened: Opener) -> None:
         assert table.size().files == 1
         table.expire(NO_TIME)
         assert table.position("p") == before
-        assert add(table, 60, 70) is Outcome.COMMITTED
+        assert add(table, 60, 70) is CommitOutcome.COMMITTED
         table.expire(NO_TIME)
         assert numbers(table) == list(range(70))
 
@@ -322,7 +323,7 @@ def test_plain_parquet_needs_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UnusableTarget, match="is a file"):
         open_table(str(tmp_path / "file"), "parquet")
-    with pytest.raises(UnusableTarget, match="Use --format delta or iceberg"):
+    with pytest.raises(UnusableTarget, match="Use the format delta or iceberg"):
         open_table("s3://bucket/table", "parquet")
 
 
@@ -331,7 +332,7 @@ def test_a_table_of_a_catalog_that_is_configured(tmp_path: Path) -> None:
     with open_table("shop.numbers", "iceberg", catalog="main", options=options) as table:
         add(table, 0, 10)
     with open_table("shop.numbers", "iceberg", catalog="main", options=options) as table:
-        assert add(table, 0, 10) is Outcome.ALREADY
+        assert add(table, 0, 10) is CommitOutcome.ALREADY
         assert table.size().rows == 10
     assert list((tmp_path / "warehouse" / "shop" / "numbers" / "data").glob("*.parquet"))
     with pytest.raises(UnusableTarget, match="there is no Iceberg catalog nowhere"):

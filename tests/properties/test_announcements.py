@@ -1,4 +1,4 @@
-"""What a broker is told brings it to the controller's image, whatever it knew before."""
+"""Metadata updates bring a broker to the controller's image, whatever image it had before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from barnabas.machines.controller.image import PartitionImage, TopicImage
-from tests.support.announced import BROKER, OTHER, image, told
+from tests.support.announced import BROKER, OTHER, applied, image
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,12 +48,10 @@ def no_partition_goes(old: Mapping[str, TopicImage], new: Mapping[str, TopicImag
 
 @settings(max_examples=50)
 @given(topics(st.integers(0, 5)), topics(st.integers(6, 11)))
-def test_a_broker_that_is_told_everything_knows_everything(
-    old: Mapping[str, TopicImage], new: Mapping[str, TopicImage]
-) -> None:
+def test_a_full_update_brings_the_whole_image(old: Mapping[str, TopicImage], new: Mapping[str, TopicImage]) -> None:
     assume(no_partition_goes(old, new))
     after = image(new, BROKER, OTHER)
-    found = told(image(old, BROKER), None, after)
+    found = applied(image(old, BROKER), None, after)
     assert dict(found.topics) == dict(new)
     assert found.brokers.keys() == {1, 2}
     assert (found.controller_id, found.controller_epoch) == (2, 3)
@@ -61,14 +59,14 @@ def test_a_broker_that_is_told_everything_knows_everything(
 
 @settings(max_examples=200)
 @given(topics(st.integers(0, 5)), topics(st.integers(6, 11)), st.data())
-def test_a_broker_that_is_told_what_changed_knows_everything(
+def test_an_update_of_what_changed_brings_the_whole_image(
     old: Mapping[str, TopicImage], new: Mapping[str, TopicImage], data: st.DataObject
 ) -> None:
     assume(no_partition_goes(old, new))
     new = {name: some_stay(data, old.get(name), topic) for name, topic in new.items()}
     before = replace(image(old, BROKER, OTHER), failed=data.draw(lost_disks(old)))
     after = replace(image(new, BROKER, OTHER), failed=data.draw(lost_disks(new)))
-    found = told(before, before, after)
+    found = applied(before, before, after)
     assert dict(found.topics) == dict(new)
     for name, topic in new.items():
         for partition in topic.partitions:

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kio.schema.leave_group.v5.request import MemberIdentity
 
-from barnabas.machines.groups import classic_replies as replies
-from barnabas.machines.groups.classic_group import ClassicGroup
+from barnabas.machines.groups.classic import replies as replies
+from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.classic.states import ClassicGroupState
 from barnabas.machines.groups.settings import GroupSettings
-from barnabas.machines.groups.states import ClassicGroupState
 from barnabas.machines.groups.table import TimerKey
 from barnabas.model.errors import ErrorCode
 from tests.support.classic_groups import GROUP, Caller, Groups, subscription

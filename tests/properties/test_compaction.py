@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record, encode_records
-from barnabas.storage.cleaner.key_map import LONGEST_KEY, KeyMap, digest
-from barnabas.storage.cleaner.payload import (
+from barnabas.storage.cleaner.worker.key_map import LONGEST_KEY, KeyMap, digest
+from barnabas.storage.cleaner.worker.payload import (
     add_keys,
     keep_by_delta,
     keep_by_key,
@@ -28,6 +28,7 @@ from barnabas.storage.cleaner.payload import (
 )
 from tests.support.compaction import records_of
 from tests.support.compaction_run import CompactionRun
+from tests.support.memory import parent_in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,8 +191,7 @@ def test_the_support_reads_what_it_compares(drawn: list[tuple[int, int, bytes | 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32))
 def test_a_compacted_log_equals_its_dictionary_through_kills_and_restarts(seed: int) -> None:
-    memory = Path("/dev/shm")
-    with TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
+    with TemporaryDirectory(dir=parent_in_memory()) as path:
         run = CompactionRun(Path(path), seed)
         log = run.start()
         run.live(log, 30)

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from barnabas.model.config.broker import BrokerConfig
-from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS
 from barnabas.model.config.properties import parse_properties
 from barnabas.model.config.topic import check_overrides, resolve
 from barnabas.model.errors import ConfigError, InvalidConfig

@@ -11,16 +11,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from barnabas.machines.groups.classic_group import ClassicGroup
-from barnabas.machines.groups.classic_members import ClassicMember
-from barnabas.machines.groups.consumer_group import ConsumerGroup
-from barnabas.machines.groups.consumer_states import ConsumerGroupState
+from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.classic.members import ClassicMember
+from barnabas.machines.groups.consumer.group import ConsumerGroup
+from barnabas.machines.groups.consumer.states import ConsumerGroupState
 from barnabas.protocol.coordinator_records import GroupMetadataValue
 from tests.support.classic_consumers import ClassicConsumer
 from tests.support.consumer_groups import GROUP, Consumer, Coordinator, settle
 
 if TYPE_CHECKING:
-    from barnabas.machines.groups.consumer_member import Member
+    from barnabas.machines.groups.consumer.member import Member
 
 SLOTS = range(5)
 NAMES = ("orders", "payments", "parcels")

@@ -25,16 +25,16 @@ from barnabas.machines.controller.requests import (
     IsrChange,
     LogDirFailed,
     NewPartitions,
-    NewTopic,
     Reassign,
     Registered,
     Request,
     ShutDown,
+    TopicToCreate,
 )
 from barnabas.machines.controller.topics import TopicDefaults
-from barnabas.metadata.loading import load
-from barnabas.metadata.sqlite import SqliteStore
-from barnabas.metadata.writes import operations
+from barnabas.metadata.images.loading import load
+from barnabas.metadata.images.writes import operations
+from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import TopicsNode
 from tests.support.controllers import brokers
 
@@ -101,7 +101,7 @@ def requested(image: ClusterImage, step: tuple[object, ...]) -> Request | None:
 def started() -> ControllerMachine:
     image = ClusterImage(brokers=brokers(*BROKERS), features_epoch=0)
     machine = ControllerMachine(image, TopicDefaults(), lambda: UUID(int=77))
-    machine.replay(machine.handle(CreateTopics([NewTopic("t", 2, 3)])).changes)
+    machine.replay(machine.handle(CreateTopics([TopicToCreate("t", 2, 3)])).changes)
     return machine
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol import codec, end_txn
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.conversion import convert
+from barnabas.protocol.messages import end_txn
+from barnabas.protocol.wire import codec
+from barnabas.protocol.wire.conversion import convert
 from tests.support.kio_messages import messages, written
 
 VERSIONS = range(6)

@@ -18,7 +18,8 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
 from barnabas.model.errors import InvalidFrame
-from barnabas.protocol import bounds, fetch, fetch_request, produce
+from barnabas.protocol.messages import fetch_request, fetch_response, produce
+from barnabas.protocol.wire import bounds
 from tests.support.kio_messages import messages, written
 
 PRODUCE_VERSIONS = range(3, 14)
@@ -101,7 +102,7 @@ def test_fetch_requests_are_read_as_kio_reads_them(version: int, data: st.DataOb
     raw = written(message)
     ours = fetch_request.unpack(memoryview(raw), 0, version)
     theirs: Any = entity_reader(type(message))(raw, 0)[0]
-    by_id = version >= fetch.TOPIC_IDS
+    by_id = version >= fetch_response.TOPIC_IDS
 
     def key(topic: Any) -> str | bytes:
         return (topic.topic_id or UUID(int=0)).bytes if by_id else topic.topic
@@ -131,7 +132,7 @@ def test_fetch_requests_are_read_as_kio_reads_them(version: int, data: st.DataOb
     assert ours.replica_id == replica
 
 
-@pytest.mark.parametrize("version", range(fetch.TOPIC_IDS, FETCH_VERSIONS.stop))
+@pytest.mark.parametrize("version", range(fetch_response.TOPIC_IDS, FETCH_VERSIONS.stop))
 @settings(max_examples=15, deadline=None)
 @given(
     numbers=st.tuples(I32, I32, I32, st.integers(-1, 3), I32, I32),
@@ -246,18 +247,18 @@ def test_produce_responses_are_written_as_kio_writes_them(version: int, topics: 
     ),
 )
 def test_fetch_responses_are_written_as_kio_writes_them(version: int, error: int, topics: list[Any]) -> None:
-    by_id = version >= fetch.TOPIC_IDS
+    by_id = version >= fetch_response.TOPIC_IDS
     results = [
-        fetch.FetchedPartition(
+        fetch_response.FetchedPartition(
             fetch_request.WantedPartition(topic_id.bytes if by_id else name, index, -1, 0, -1, -1, 0),
             code, hw, lso, start, aborted, sum(map(len, slices)), slices, *tags,
         )
         for name, topic_id, partitions in topics
         for index, code, hw, lso, start, aborted, slices, *tags in partitions
     ]  # fmt: skip
-    packed = fetch.pack(9, version, error, 3, results)
+    packed = fetch_response.pack(9, version, error, 3, results)
     ours = b"".join(packed)
-    prefix = 9 if version >= fetch.FLEXIBLE else 8
+    prefix = 9 if version >= fetch_response.FLEXIBLE else 8
     assert int.from_bytes(ours[:4], "big") == len(ours) - 4
     read: Any = entity_reader(load_response_schema(1, version))(ours, prefix)[0]
     assert written(read) == ours[prefix:]

@@ -15,12 +15,13 @@ from kio.schema.metadata.v13.response import (
 )
 from kio.serial import entity_writer
 
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol import codec, metadata_response
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.conversion import convert
-from barnabas.protocol.metadata import MetadataResponse, down
+from barnabas.protocol.messages import metadata
+from barnabas.protocol.messages.metadata import MetadataResponse, down
+from barnabas.protocol.wire import codec
+from barnabas.protocol.wire.conversion import convert
 
 VERSIONS = range(14)
 NULLABLE_SINCE = 12
@@ -74,4 +75,4 @@ def test_responses_are_written_as_kio_writes_them(version: int, data: st.DataObj
     frame = codec.encode(ApiKey.METADATA, version, 77, response)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big") == 77
-    assert frame[9 if version >= metadata_response.FLEXIBLE else 8 :] == buffer.getvalue()
+    assert frame[9 if version >= metadata.FLEXIBLE else 8 :] == buffer.getvalue()

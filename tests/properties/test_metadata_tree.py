@@ -13,40 +13,40 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.broker.controller import Controller
+from barnabas.broker.controller.membership import ClusterMembership, MembershipOptions
 from barnabas.machines.controller.image import ClusterImage, ConfigResource, Endpoint
-from barnabas.machines.controller.requests import NewPartitions, NewTopic
-from barnabas.metadata.cache import MetadataCache
-from barnabas.metadata.loading import load
-from barnabas.metadata.sqlite import SqliteStore
+from barnabas.machines.controller.requests import NewPartitions, TopicToCreate
+from barnabas.metadata.images.cache import MetadataCache
+from barnabas.metadata.images.loading import load
+from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import Registration
 from barnabas.model.clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.metadata.store import Operation
+    from barnabas.metadata.stores.store import Operation
 
-Step = Callable[[Controller], Awaitable[object]]
+Step = Callable[[ClusterMembership], Awaitable[object]]
 
 topics = st.sampled_from(["a", "b.c", "b_c", "state", "partitions"])
 configs = st.dictionaries(st.sampled_from(["retention.ms", "cleanup.policy"]), st.sampled_from(["1", "2"]), max_size=2)
 
 
 def _create(name: str, partitions: int, overrides: dict[str, str]) -> Step:
-    return lambda controller: controller.create_topics([NewTopic(name, partitions, 1, configs=overrides)])
+    return lambda member: member.controller.create_topics([TopicToCreate(name, partitions, 1, configs=overrides)])
 
 
 def _delete(name: str) -> Step:
-    return lambda controller: controller.delete_topics([name])
+    return lambda member: member.controller.delete_topics([name])
 
 
 def _extend(name: str, partitions: int) -> Step:
-    return lambda controller: controller.create_partitions([NewPartitions(name, partitions)])
+    return lambda member: member.controller.create_partitions([NewPartitions(name, partitions)])
 
 
 def _configure(name: str, overrides: dict[str, str]) -> Step:
-    return lambda controller: controller.alter_configs({ConfigResource.topic(name): overrides})
+    return lambda member: member.controller.alter_configs({ConfigResource.topic(name): overrides})
 
 
 steps = st.one_of(
@@ -78,9 +78,10 @@ class Crashing(SqliteStore):
             await super().multi([guard, operation])
 
 
-def _controller(store: SqliteStore) -> Controller:
+def _member(store: SqliteStore) -> ClusterMembership:
     ids = count(1)
-    return Controller(lambda: store, MetadataCache(), ManualClock(), make_id=lambda: UUID(int=next(ids) * 7 + 2**70))
+    options = MembershipOptions(make_id=lambda: UUID(int=next(ids) * 7 + 2**70))
+    return ClusterMembership(lambda: store, MetadataCache(), ManualClock(), options)
 
 
 REGISTRATION = Registration(broker_id=1, endpoints={"PLAINTEXT": Endpoint("h", 9092)}, features={"f": (0, 1)})
@@ -99,12 +100,12 @@ async def _stored(path: Path) -> ClusterImage:
 @given(st.lists(steps, max_size=12))
 def test_the_image_is_the_tree(actions: list[Step]) -> None:
     async def main(path: Path) -> None:
-        controller = _controller(SqliteStore(path))
-        await controller.start(REGISTRATION)
+        member = _member(SqliteStore(path))
+        await member.start(REGISTRATION)
         for action in actions:
-            await action(controller)
-            assert controller.cache.image == await _stored(path)
-        await controller.stop()
+            await action(member)
+            assert member.cache.image == await _stored(path)
+        await member.stop()
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(main(Path(folder, "metadata.db")))
@@ -115,19 +116,19 @@ def test_the_image_is_the_tree(actions: list[Step]) -> None:
 def test_the_next_controller_finishes_what_a_crash_cut(actions: list[Step], survived: int) -> None:
     async def main(path: Path) -> None:
         store = Crashing(path)
-        controller = _controller(store)
-        await controller.start(REGISTRATION)
+        member = _member(store)
+        await member.start(REGISTRATION)
         store.writes_left = survived
-        before = controller.cache.image
+        before = member.cache.image
         try:
             for action in actions:
-                before = controller.cache.image
-                await action(controller)
+                before = member.cache.image
+                await action(member)
         except Crash:
             pass
-        await controller.stop()
+        await member.stop()
 
-        successor = _controller(SqliteStore(path))
+        successor = _member(SqliteStore(path))
         await successor.open()
         await successor.start(REGISTRATION)
         image = successor.cache.image
@@ -138,7 +139,7 @@ def test_the_next_controller_finishes_what_a_crash_cut(actions: list[Step], surv
             kept = image.topics.get(name)
             if kept is not None and kept.topic_id == topic.topic_id:
                 assert kept.partitions[: len(topic.partitions)] == topic.partitions
-        await successor.create_topics([NewTopic("afterwards", 1, 1)])
+        await successor.controller.create_topics([TopicToCreate("afterwards", 1, 1)])
         assert successor.cache.image == await _stored(path)
         await successor.stop()
 

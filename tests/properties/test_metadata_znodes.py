@@ -67,7 +67,7 @@ def test_topics(topic_id: UUID, partitions: list[Assignment]) -> None:
 
 @given(st.builds(PartitionState, st.integers(-1, 2**31 - 1), epochs, brokers, epochs))
 def test_partition_states(state: PartitionState) -> None:
-    assert PartitionStateNode.decode(PartitionStateNode.encode(state)) == state
+    assert PartitionStateNode.decode("/state", PartitionStateNode.encode(state)) == state
 
 
 @given(settings)
@@ -87,7 +87,7 @@ def test_producer_ids(broker: int, first: int, count: int) -> None:
     assert ProducerIdsNode.decode(ProducerIdsNode.encode(broker, block)) == block
 
 
-@given(levels, ids, epochs, st.text(max_size=30))
+@given(levels, ids, epochs, st.text(min_size=1, max_size=30))
 def test_small_nodes(features: dict[str, int], broker: int, epoch: int, cluster_id: str) -> None:
     assert FeaturesNode.decode(FeaturesNode.encode(features)) == features
     assert ControllerNode.decode(ControllerNode.encode(broker, 5)) == broker
@@ -116,7 +116,7 @@ def test_what_cannot_be_read_is_named(data: bytes) -> None:
     for decode in (
         lambda: BrokerNode.decode(1, data),
         lambda: TopicNode.decode("t", data),
-        lambda: PartitionStateNode.decode(data),
+        lambda: PartitionStateNode.decode("/state", data),
         lambda: ConfigNode.decode("/config/topics/t", data),
         lambda: ProducerIdsNode.decode(data),
         lambda: FeaturesNode.decode(data),

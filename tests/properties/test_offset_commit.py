@@ -14,10 +14,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.model.errors import ErrorCode, InvalidFrame
-from barnabas.protocol import codec, offset_commit
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.conversion import convert
-from barnabas.protocol.group_offsets import (
+from barnabas.protocol.messages import offset_commit
+from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -25,6 +24,8 @@ from barnabas.protocol.group_offsets import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from barnabas.protocol.wire import codec
+from barnabas.protocol.wire.conversion import convert
 
 KEY = 8
 VERSIONS = range(2, 11)

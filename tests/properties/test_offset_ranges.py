@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.offsets import OffsetRange, between, from_text, limited, to_text
-from barnabas.pipelines.source_options import batch_options
-from barnabas.pipelines.tasks import RangeTask, tasks
+from barnabas.pipelines.spark.read.offsets import OffsetRange, between, from_text, limit_ends, to_text
+from barnabas.pipelines.spark.read.options import batch_options
+from barnabas.pipelines.spark.read.tasks import RangeTask, tasks
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.spark.read.offsets import Offsets
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 20))
 offsets = st.dictionaries(partitions, st.integers(0, 300), max_size=6)
@@ -42,7 +42,7 @@ def test_tasks_have_all_offsets_once_and_are_as_many_and_as_small_as_asked(
 @given(start=offsets, end=offsets, limit=st.integers(1, 500))
 def test_batches_with_a_limit_come_to_the_end_and_starve_nobody(start: Offsets, end: Offsets, limit: int) -> None:
     reached: list[Offsets] = [start]
-    while (stop := limited(reached[-1], end, limit)) != reached[-1]:
+    while (stop := limit_ends(reached[-1], end, limit)) != reached[-1]:
         reached.append(stop)
     for begin, after in pairwise(reached):
         ranges = between(begin, after)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from barnabas.machines.groups.offsets import OffsetRules
+from barnabas.machines.groups.offsets.rules import OffsetRules
 from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable
 from barnabas.protocol.coordinator_records import (
@@ -20,8 +20,8 @@ from barnabas.protocol.coordinator_records import (
     decode,
     encode,
 )
-from barnabas.protocol.group_offsets import NO_RETENTION
-from tests.unit.machines.groups.offset_requests import (
+from barnabas.protocol.messages.offset_commit import NO_RETENTION
+from tests.unit.machines.groups.offsets.offset_requests import (
     ASKER,
     TOPIC_ID,
     commit_request,
@@ -146,7 +146,7 @@ class Offsets(RuleBasedStateMachine):
             self._forget(OffsetCommitKey(group, topic, partition))
 
     def _delete_group(self, group: str) -> None:
-        for record in (*self.node.rules.tombstones(group), *self.node.table.groups[group].tombstones()):
+        for record in (*self.node.rules.tombstones(group, 1000), *self.node.table.groups[group].tombstones()):
             self.log.append((*encode(record), -1))
             self.node.replay(record)
         for key in [*self.committed, *self._open()]:

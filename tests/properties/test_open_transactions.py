@@ -91,13 +91,13 @@ class Transactions(RuleBasedStateMachine):
 
     @invariant()
     def the_oldest_open_transaction_is_known(self) -> None:
-        assert self.log.first_unstable_offset == min(self.open().values(), default=None)
+        assert self.log.producers.first_unstable_offset == min(self.open().values(), default=None)
         for producer in (7, 8, 9):
-            assert self.log.has_open_transaction(producer, 0) == (producer in self.open())
+            assert self.log.producers.has_open_transaction(producer, 0) == (producer in self.open())
 
     @invariant()
     def what_was_aborted_is_known(self) -> None:
-        unstable, end = self.log.first_unstable_offset, self.log.log_end_offset
+        unstable, end = self.log.producers.first_unstable_offset, self.log.log_end_offset
         up_to = end if unstable is None else unstable
         told = set()
         offset = 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from barnabas.model.errors import OutOfOrderSequence
-from barnabas.storage.recall import MustRecall
+from barnabas.storage.producers.recall import ReadBackNeeded
 from tests.support.logs import NOW, append, batch, new_log, recovered, reopened
 
 PRODUCERS = st.sampled_from([7, 8, 9])
@@ -78,8 +78,8 @@ class Producers(RuleBasedStateMachine):
             data, base_offset, last_offset = self.sent[producer][-back]
             try:
                 info = self.log.append(data, leader_epoch=0, now_ms=NOW)
-            except MustRecall:
-                self.log.recall()
+            except ReadBackNeeded:
+                self.log.producers.recall()
                 info = self.log.append(data, leader_epoch=0, now_ms=NOW)
             assert (info.duplicate, info.base_offset, info.last_offset) == (True, base_offset, last_offset)
 

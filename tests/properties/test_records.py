@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import cramjam
+import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
@@ -26,8 +27,8 @@ from barnabas.protocol.records.records import (
     read_varint,
     varint,
 )
-from barnabas.storage.validation import check, check_plain, is_sound, rewrite
-from tests.unit.protocol.test_walk import outcome, walked
+from barnabas.storage.log.validation import check, check_plain, is_sound, rewrite
+from tests.unit.protocol.records.test_walk import assert_wrong_bytes_are_found, outcome, walked
 
 NOW = 1_700_000_000_000
 MIB = 1024 * 1024
@@ -270,3 +271,8 @@ def test_streams_that_claim_gigabytes_are_refused(stream: bytes) -> None:
             continue
         except cramjam.DecompressionError as error:
             raise AssertionError(f"{codec.name} let an error of its library out") from error
+
+
+@pytest.mark.parametrize(("count", "step"), [(30, 1), (120, 3)])
+def test_one_byte_that_is_wrong_is_found_in_whichever_record_it_is(count: int, step: int) -> None:
+    assert_wrong_bytes_are_found(count, step)

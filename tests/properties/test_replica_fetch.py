@@ -13,8 +13,8 @@ from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
 from barnabas.model.errors import ErrorCode, InvalidFrame
-from barnabas.protocol.conversion import zero
-from barnabas.protocol.replica_fetch import VERSION, Place, Position, pack_request, read_response
+from barnabas.protocol.messages.replica_fetch import VERSION, FetchPosition, Place, pack_request, read_response
+from barnabas.protocol.wire.conversion import zero
 
 FETCH = 1
 REQUEST = load_request_schema(FETCH, VERSION)
@@ -22,7 +22,7 @@ RESPONSE: type = load_response_schema(FETCH, VERSION)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PLACES = st.tuples(st.integers(1, 5).map(lambda number: UUID(int=number).bytes), st.integers(0, 10))
-POSITIONS = st.builds(Position, INT32, INT64, INT32, INT64)
+POSITIONS = st.builds(FetchPosition, INT32, INT64, INT32, INT64)
 
 
 def nested(message_class: type, name: str) -> Any:
@@ -36,7 +36,7 @@ DIVERGING = PARTITION.__dataclass_fields__["diverging_epoch"].type
 
 @given(st.dictionaries(PLACES, POSITIONS), st.lists(PLACES, unique=True), st.tuples(INT32, INT32), INT32, INT64)
 def test_requests(
-    positions: dict[Place, Position], forgotten: list[Place], session: tuple[int, int], replica: int, epoch: int
+    positions: dict[Place, FetchPosition], forgotten: list[Place], session: tuple[int, int], replica: int, epoch: int
 ) -> None:
     raw = pack_request(
         max_wait_ms=500,
@@ -52,7 +52,7 @@ def test_requests(
     assert (message.session_id, message.session_epoch) == session
     assert (message.replica_state.replica_id, message.replica_state.replica_epoch) == (replica, epoch)
     assert {
-        (topic.topic_id.bytes, part.partition): Position(
+        (topic.topic_id.bytes, part.partition): FetchPosition(
             part.current_leader_epoch, part.fetch_offset, part.last_fetched_epoch, part.log_start_offset
         )
         for topic in message.topics

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from barnabas.pipelines.decode.contract import METADATA
-from barnabas.pipelines.decode.json import Json
-from barnabas.pipelines.loading.agreement import agree
-from barnabas.pipelines.loading.task import Done
-from barnabas.pipelines.offsets import OffsetRange
-from barnabas.pipelines.rows import record_schema
+from barnabas.pipelines.decode.json import JsonDecoder
+from barnabas.pipelines.loading.tasks.agreement import agree
+from barnabas.pipelines.loading.tasks.task import TaskResult
+from barnabas.pipelines.spark.read.offsets import OffsetRange
+from barnabas.pipelines.spark.read.rows import record_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,22 +85,24 @@ def by_name(kind: pa.DataType) -> pa.DataType:
     return pa.list_(by_name(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
-def agreed(tasks: list[list[Document]], *, batch: int) -> tuple[list[Done], pa.Schema, dict[int, dict[int, Document]]]:
+def agreed(
+    tasks: list[list[Document]], *, batch: int
+) -> tuple[list[TaskResult], pa.Schema, dict[int, dict[int, Document]]]:
     """What tasks come to that decode so many records at once: results, schema, and rows by partition and offset."""
     rows: dict[int, dict[int, Document]] = {}
 
-    def run(pieces: Sequence[Piece], schema: pa.Schema) -> list[Done]:
+    def run(pieces: Sequence[Piece], schema: pa.Schema) -> list[TaskResult]:
         done = []
         for piece in pieces:
-            decoder = Json().bound(schema)
-            assert isinstance(decoder, Json)
+            decoder = JsonDecoder().bound(schema)
+            assert isinstance(decoder, JsonDecoder)
             documents = tasks[piece[0].partition]
             found: dict[int, Document] = {}
             for start in range(0, len(documents), batch):
                 part = decoded(documents[start : start + batch], decoder)
                 found |= {start + offset: row for offset, row in part.items()}
             rows[piece[0].partition] = found
-            done.append(Done(piece, decoder.schema, decoder.told))
+            done.append(TaskResult(piece, decoder.schema, decoder.inferred))
         return done
 
     pieces = [(OffsetRange("t", index, 0, len(documents)),) for index, documents in enumerate(tasks)]

@@ -17,7 +17,7 @@ from kio.schema.metadata.v1.response import (
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from barnabas.clients.topic_list import ListedTopic, parse
+from barnabas.clients.wire.topic_list import ListedTopic, parse
 from tests.support.kio_messages import written
 
 CORRELATION_ID = bytes(4)

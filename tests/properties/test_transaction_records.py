@@ -7,8 +7,8 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.protocol import transaction_records
-from barnabas.protocol.transaction_records import (
+from barnabas.protocol.coordinator_records import transaction_state
+from barnabas.protocol.coordinator_records.transaction_state import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
@@ -42,7 +42,7 @@ VALUES: Final = st.builds(
 @given(TEXT, VALUES)
 def test_a_record_is_what_the_schemas_make_and_comes_back(transactional_id: str, value: TransactionLogValue) -> None:
     record = TransactionRecord(TransactionLogKey(transactional_id), value)
-    key_schema, _, value_schema = transaction_records.SCHEMAS
+    key_schema, _, value_schema = transaction_state.SCHEMAS
     expected_key, expected_value = bytearray(b"\0\0"), bytearray(b"\0\1")
     key_schema.write(expected_key, record.key, False)
     value_schema.write(expected_value, value, True)

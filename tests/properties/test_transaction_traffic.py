@@ -16,14 +16,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.broker.partition import Marker, Partition
+from barnabas.broker.replication.leader_partition import LeaderPartition, Marker
 from barnabas.machines.partition import PartitionLeader
-from barnabas.machines.transactions.coordinator import TIMEOUT, TimerKey
+from barnabas.machines.transactions.coordinator import TIMEOUT, TransactionTimer
 from barnabas.machines.transactions.states import TransactionState
-from barnabas.machines.transactions.steps import MAX_EPOCH
 from barnabas.model.errors import ApiError, ErrorCode
 from barnabas.model.ids import TopicPartition
-from barnabas.protocol.records.batch import HEADER_SIZE, read_header
+from barnabas.protocol.records.batch import HEADER_SIZE, MAX_PRODUCER_EPOCH, read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.control import ControlType, control_type
 from barnabas.protocol.records.records import Record, read_records
@@ -33,9 +32,9 @@ from tests.support.transactions import ID, Coordinator
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from barnabas.broker.partition import Guard
+    from barnabas.broker.replication.leader_partition import VerificationGuard
     from barnabas.machines.transactions.steps import Markers
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 PLACES = (TopicPartition("t", 0), TopicPartition("t", 1))
 EVERYTHING = 1 << 30
@@ -44,16 +43,16 @@ EVERYTHING = 1 << 30
 class Host:
     """Nobody waits, and nothing is flushed."""
 
-    def wake_soon(self, partition: Partition) -> None:
+    def wake_soon(self, partition: LeaderPartition) -> None:
         """Nobody sleeps."""
 
-    def wake_followers_soon(self, partition: Partition) -> None:
+    def wake_followers_soon(self, partition: LeaderPartition) -> None:
         """There is one replica."""
 
     def flush_through(self, log: Log, end_offset: int) -> Future[int]:
         raise AssertionError("no log here wants to be flushed")
 
-    def isr_may_grow(self, partition: Partition) -> None:
+    def isr_may_grow(self, partition: LeaderPartition) -> None:
         """There is one replica."""
 
     def brokers_up(self) -> frozenset[int]:
@@ -72,15 +71,15 @@ class Sent(NamedTuple):
 class Question(NamedTuple):
     """A batch that waits for the coordinator's answer, about its own partition or another one of its request."""
 
-    partition: Partition
+    partition: LeaderPartition
     batch: Sent
-    guard: Guard | None
+    guard: VerificationGuard | None
     answer: ErrorCode
 
 
 def visible(log: Log) -> list[bytes]:
     """What a reader of committed records makes of the log."""
-    unstable = log.first_unstable_offset
+    unstable = log.producers.first_unstable_offset
     up_to = log.log_end_offset if unstable is None else unstable
     if up_to == log.log_start_offset:
         return []
@@ -127,14 +126,14 @@ class Traffic(RuleBasedStateMachine):
             partition.log.close()
         shutil.rmtree(self.folder)
 
-    def _led(self, log: Log) -> Partition:
+    def _led(self, log: Log) -> LeaderPartition:
         end = log.log_end_offset
         leader = PartitionLeader(
             broker_id=1, leader_epoch=0, replicas=(1,), isr=(1,), log_end_offset=end, high_watermark=end
         )
-        return Partition(Host(), log.tp, log, leader)
+        return LeaderPartition(Host(), log.tp, log, leader)
 
-    @initialize(epoch=st.sampled_from([0, MAX_EPOCH - 2, MAX_EPOCH - 1]))
+    @initialize(epoch=st.sampled_from([0, MAX_PRODUCER_EPOCH - 2, MAX_PRODUCER_EPOCH - 1]))
     def grow_old(self, epoch: int) -> None:
         """A producer whose epochs are nearly used up gets a new id soon."""
         if epoch:
@@ -180,7 +179,7 @@ class Traffic(RuleBasedStateMachine):
     @rule()
     def take_too_long(self) -> None:
         """The coordinator aborts the transaction, and the producer registers again."""
-        if TimerKey(TIMEOUT, ID) in self.coordinator.timers:
+        if TransactionTimer(TIMEOUT, ID) in self.coordinator.timers:
             self.coordinator.expire(TIMEOUT, ID)
             self.coordinator.give_ids()
             self.settle()
@@ -207,9 +206,9 @@ class Traffic(RuleBasedStateMachine):
     def made_up_batch(self, data: st.DataObject) -> None:
         """A batch with an epoch that nobody was given; the coordinator will refuse it."""
         producer_id, epoch = self.producer
-        if epoch < MAX_EPOCH:
+        if epoch < MAX_PRODUCER_EPOCH:
             place = data.draw(st.sampled_from(PLACES))
-            self._ask(Sent(place, (producer_id, data.draw(st.integers(epoch + 1, MAX_EPOCH))), 0, b"made up"))
+            self._ask(Sent(place, (producer_id, data.draw(st.integers(epoch + 1, MAX_PRODUCER_EPOCH))), 0, b"made up"))
 
     @precondition(lambda self: self.questions)
     @rule(data=st.data())
@@ -285,7 +284,7 @@ class Traffic(RuleBasedStateMachine):
             if not late:
                 raise
 
-    def _append(self, partition: Partition, batch: Sent) -> None:
+    def _append(self, partition: LeaderPartition, batch: Sent) -> None:
         data = build_batch(
             [Record(0, 0, None, batch.value)],
             base_timestamp=NOW,
@@ -305,7 +304,7 @@ class Traffic(RuleBasedStateMachine):
     @invariant()
     def no_transaction_is_open_of_which_the_coordinator_does_not_know(self) -> None:
         if self.coordinator.state() not in (TransactionState.ONGOING,) and not self.coordinator.markers:
-            assert all(partition.log.first_unstable_offset is None for partition in self.partitions.values())
+            assert all(partition.log.producers.first_unstable_offset is None for partition in self.partitions.values())
 
 
 TestTraffic = Traffic.TestCase

@@ -6,18 +6,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.machines.transactions.coordinator import TIMEOUT, TimerKey
+from barnabas.machines.transactions.coordinator import TIMEOUT, TransactionTimer
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.machines.transactions.states import TransactionState
-from barnabas.machines.transactions.steps import MAX_EPOCH, Markers, partitions_of, state_of
+from barnabas.machines.transactions.steps import Markers, partitions_of, state_of
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.protocol.records.batch import MAX_PRODUCER_EPOCH
 from tests.support.transactions import Coordinator
 
 IDS = st.sampled_from(["a", "b"])
 PLACES = st.frozensets(st.sampled_from([TopicPartition("t", index) for index in range(3)]), min_size=1)
 VERSIONS = st.sampled_from([4, 5])
-EPOCHS = st.sampled_from([0, MAX_EPOCH - 3, MAX_EPOCH - 2, MAX_EPOCH - 1])
+EPOCHS = st.sampled_from([0, MAX_PRODUCER_EPOCH - 3, MAX_PRODUCER_EPOCH - 2, MAX_PRODUCER_EPOCH - 1])
 
 
 class Producers(RuleBasedStateMachine):
@@ -96,7 +97,7 @@ class Producers(RuleBasedStateMachine):
 
     @rule(name=IDS)
     def take_too_long(self, name: str) -> None:
-        if TimerKey(TIMEOUT, name) in self.coordinator.timers:
+        if TransactionTimer(TIMEOUT, name) in self.coordinator.timers:
             self.coordinator.expire(TIMEOUT, name)
             self.listen()
             waits = any(each.transactional_id == name for each in self.coordinator.overdue)
@@ -130,7 +131,7 @@ class Producers(RuleBasedStateMachine):
     @invariant()
     def the_largest_epoch_is_nobodys_and_leads_to_a_new_id(self) -> None:
         for value in self.coordinator.machine.transactions.values():
-            if value.producer_epoch == MAX_EPOCH:
+            if value.producer_epoch == MAX_PRODUCER_EPOCH:
                 assert state_of(value).is_ending
                 assert value.next_producer_id not in (-1, value.producer_id)
 
@@ -139,7 +140,7 @@ class Producers(RuleBasedStateMachine):
         for name, value in self.coordinator.machine.transactions.items():
             state = state_of(value)
             assert state.is_open or not partitions_of(value)
-            assert (TimerKey(TIMEOUT, name) in self.coordinator.timers) == (state is TransactionState.ONGOING)
+            assert (TransactionTimer(TIMEOUT, name) in self.coordinator.timers) == (state is TransactionState.ONGOING)
 
 
 TestProducers = Producers.TestCase

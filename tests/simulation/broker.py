@@ -1,4 +1,4 @@
-"""The shell of a broker: registers, stands for election, leads and follows as it is told, proposes in-sync replicas."""
+"""The shell of a broker: it registers, takes part in elections, leads, follows, and proposes in-sync replicas."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.machines.controller.image import ClusterImage, PartitionImage
 from barnabas.machines.controller.requests import AlterIsr, IsrChange
-from barnabas.metadata import updates
+from barnabas.metadata.images import updates
 from barnabas.model.errors import ApiError
-from barnabas.protocol.internal import LeaderAndIsrRequest, UpdateMetadataRequest
-from tests.simulation.office import Office
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, UpdateMetadataRequest
+from tests.simulation.active_controller import ActiveController
 from tests.simulation.promises import Record
 from tests.simulation.replica import ReplicaLog
 from tests.simulation.world import Process
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from barnabas.machines.controller.decision import Answer, Key
     from barnabas.machines.controller.requests import Request
     from barnabas.machines.partition import PartitionLeader
-    from barnabas.metadata.announcements import Announcement
+    from barnabas.metadata.images.announcements import Announcement
     from tests.simulation.bugs import Mistakes
     from tests.simulation.promises import Promises
     from tests.simulation.tree import Session, Tree
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "t"
 _TICK: Final = 6.0
-_PATIENCE: Final = 20.0
+_TIMEOUT: Final = 20.0
 """How long a follower waits for its leader, and a leader for the controller (ms)."""
 _MAX_LAG: Final = 40.0
 _MOST_RECORDS: Final = 3
@@ -44,7 +44,7 @@ class Following:
         self.leader = leader
         self.epoch = epoch
         self.agrees = False
-        self.asked_at = -_PATIENCE
+        self.asked_at = -_TIMEOUT
 
 
 class Written(NamedTuple):
@@ -70,7 +70,7 @@ class Broker(Process):
         super().__init__(world, host)
         self.tree = tree
         self.mistakes = mistakes
-        self.office: Office | None = None
+        self.controller: ActiveController | None = None
         self.image = ClusterImage()
         self.session: Session | None = None
         self.leads: dict[int, PartitionLeader] = {}
@@ -80,9 +80,9 @@ class Broker(Process):
         self._logs = logs
         self._promises = promises
         self._peers = peers
-        self._proposed_at = -_PATIENCE
+        self._proposed_at = -_TIMEOUT
         self._proposal = 0
-        self._last_told = (-1, -1, -1)
+        self._last_update = (-1, -1, -1)
         self.stops = False
         self._look()
         self._tick()
@@ -114,24 +114,24 @@ class Broker(Process):
         self.after(3 * self.world.random.random(), self._look)
 
     def _look(self) -> None:
-        """Bring session and office in line with the tree."""
+        """Bring session and controller in line with the tree."""
         tree = self.tree
         if self.session is not None and not tree.is_live(self.session):
             self._lost_session()
         if self.session is None:
             self.session = tree.register(self.host)
-        if self.office is not None and (self.office.is_over or tree.controller != self.session):
-            self.office.end()
-            self.office = None
-        if self.office is None and self.session is not None and tree.controller is None and not self.stops:
+        if self.controller is not None and (self.controller.is_over or tree.controller != self.session):
+            self.controller.end()
+            self.controller = None
+        if self.controller is None and self.session is not None and tree.controller is None and not self.stops:
             term = tree.campaign(self.session)
             if term is not None:
-                self.office = Office(self, term)
-        elif self.office is not None:
-            self.office.brokers_changed()
+                self.controller = ActiveController(self, term)
+        elif self.controller is not None:
+            self.controller.brokers_changed()
 
     def _lost_session(self) -> None:
-        """Stop leading until it is registered again and was told everything anew."""
+        """Stop leading until it is registered again and was sent everything anew."""
         self.session = None
         for index in list(self.leads):
             self._break_off(index)
@@ -146,15 +146,15 @@ class Broker(Process):
         if mine is not None and mine.epoch == self.epoch and image.controller_epoch >= self.image.controller_epoch:
             self._take(image)
 
-    def told(self, message: Announcement, reply: Callable[[bool], None]) -> None:
+    def apply_update(self, message: Announcement, reply: Callable[[bool], None]) -> None:
         """Another broker's controller decided."""
         place = message.controller_epoch, message.broker_epoch, message.number
         if message.controller_epoch < self.image.controller_epoch or message.broker_epoch != self.epoch:
             reply(False)
             return
-        if place < self._last_told:
+        if place < self._last_update:
             return  # the one who sent it waits for the answer to a later message
-        self._last_told = place
+        self._last_update = place
         if isinstance(message, LeaderAndIsrRequest):
             self._take(updates.led(self.image, message))
         elif isinstance(message, UpdateMetadataRequest):
@@ -185,7 +185,7 @@ class Broker(Process):
             self._logs.pop((self.host, index), None)
 
     def _break_off(self, index: int) -> PartitionLeader | None:
-        """Lead a partition no more: who waits is told to try elsewhere. Who leads on lets them wait on."""
+        """Lead a partition no more: waits end with an error, unless this broker leads on."""
         if self.mistakes.waits_end:
             self._waiting.pop(index, None)
         return self.leads.pop(index, None)
@@ -268,7 +268,7 @@ class Broker(Process):
     def _propose(self) -> None:
         """Ask the controller for every change of an ISR that is due."""
         now = self.world.now
-        if now - self._proposed_at < _PATIENCE or self.image.controller_id < 0:
+        if now - self._proposed_at < _TIMEOUT or self.image.controller_id < 0:
             return
         wanted: list[tuple[PartitionLeader, IsrChange]] = []
         for index, leader in self.leads.items():
@@ -290,9 +290,9 @@ class Broker(Process):
         self, number: int, wanted: Sequence[tuple[PartitionLeader, IsrChange]]
     ) -> Callable[[dict[Key, Answer] | None], None]:
         def answered(answers: dict[Key, Answer] | None) -> None:
-            if number != self._proposal or self.world.now - self._proposed_at >= _PATIENCE:
+            if number != self._proposal or self.world.now - self._proposed_at >= _TIMEOUT:
                 return
-            self._proposed_at = -_PATIENCE
+            self._proposed_at = -_TIMEOUT
             for leader, change in wanted:
                 answer = None if answers is None else answers[change.topic_id, change.index]
                 if self.leads.get(change.index) is not leader or answer is None:
@@ -306,16 +306,16 @@ class Broker(Process):
 
     def requested(self, request: Request, reply: Callable[[dict[Key, Answer] | None], None]) -> None:
         """Somebody takes this broker for the controller."""
-        if self.office is None:
+        if self.controller is None:
             reply(None)
         else:
-            self.office.ask(request, reply)
+            self.controller.ask(request, reply)
 
     # Following
 
     def _tick(self) -> None:
         for index, following in self.follows.items():
-            if self.world.now - following.asked_at >= _PATIENCE:
+            if self.world.now - following.asked_at >= _TIMEOUT:
                 self._fetch(index, following)
         self._propose()
         if self.world.random.random() < 0.1:
@@ -373,6 +373,6 @@ class Broker(Process):
         for record in records:
             log.append(record)
         log.high_watermark = max(log.high_watermark, min(high_watermark, log.end))
-        following.asked_at = -_PATIENCE
+        following.asked_at = -_TIMEOUT
         if records:
             self._fetch(index, following)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.machines import divergence
 from barnabas.machines.controller.topics import TopicDefaults
-from barnabas.machines.divergence import Cut
+from barnabas.machines.divergence import TruncationPoint
 from barnabas.machines.partition import PartitionLeader
 from barnabas.model.errors import ErrorCode
 
@@ -20,12 +20,12 @@ class Mistakes:
     """The rules that a run uses; by default there are no mistakes."""
 
     leader: type[PartitionLeader] = PartitionLeader
-    cut: Callable[..., Cut] = divergence.cut
+    cut: Callable[..., TruncationPoint] = divergence.truncation_point
     defaults: TopicDefaults = field(default_factory=TopicDefaults)
     guarded: bool = True
     """Whether the tree looks at the term of a controller that writes."""
     waits_end: bool = True
-    """Whether who waits for a record is told when its leader leads no more."""
+    """Whether a wait for a record ends when its leader leads no more."""
 
 
 class _AcksAtOnce(PartitionLeader):
@@ -51,7 +51,7 @@ class _CountsNobodyThatIsToGo(PartitionLeader):
         self.isr &= frozenset(replicas)
 
 
-class _BelievesOldNews(PartitionLeader):
+class _BelievesAnOldIsr(PartitionLeader):
     def commit_isr(self, isr: Collection[int], partition_epoch: int) -> bool:
         self.partition_epoch = min(self.partition_epoch, partition_epoch - 1)
         return super().commit_isr(isr, partition_epoch)
@@ -68,12 +68,12 @@ class _TakesEveryErrorForANo(PartitionLeader):
         super().refused(ErrorCode.ineligible_replica)
 
 
-def _cut_at_high_watermark(*, log_end: int, high_watermark: int, **_: Any) -> Cut:
-    return Cut(min(high_watermark, log_end), True)
+def _cut_at_high_watermark(*, log_end: int, high_watermark: int, **_: Any) -> TruncationPoint:
+    return TruncationPoint(min(high_watermark, log_end), True)
 
 
-def _cut_nothing(*, log_end: int, **_: Any) -> Cut:
-    return Cut(log_end, True)
+def _cut_nothing(*, log_end: int, **_: Any) -> TruncationPoint:
+    return TruncationPoint(log_end, True)
 
 
 BUGS = {
@@ -81,7 +81,7 @@ BUGS = {
     "a replica in sync that lacks committed records": Mistakes(leader=_LetsAnyoneJoin),
     "a replica joins before it counts": Mistakes(leader=_CountsNobodyThatIsProposed),
     "a replica counts no more before it has left": Mistakes(leader=_CountsNobodyThatIsToGo),
-    "old news are believed": Mistakes(leader=_BelievesOldNews),
+    "an old ISR is believed": Mistakes(leader=_BelievesAnOldIsr),
     "a proposal without an answer is forgotten": Mistakes(leader=_ForgetsWhatWasNotAnswered),
     "every error is taken for a refusal": Mistakes(leader=_TakesEveryErrorForANo),
     "truncation to the high watermark": Mistakes(cut=_cut_at_high_watermark),

@@ -1,11 +1,11 @@
 """What must hold at every moment, whatever happens (as long as no unclean election is allowed).
 
     one leader      a leader epoch of a partition has one leader
-    answered        who was told that a record is stored finds it at its offset
+    answered        a record that was acknowledged is at its offset
     kept            what was once below a leader's high watermark is there for ever, the same at every offset
     in sync         everyone in the stored ISR has all of it
 
-A record is committed when the first leader moves its high watermark past it: then a client may have been told, and a
+A record is committed when the first leader moves its high watermark past it: then it may have been acknowledged, and a
 consumer may have read it.
 """
 
@@ -59,10 +59,10 @@ class Promises:
         self.look(partition)
 
     def acknowledges(self, partition: int, offset: int, record: Record, epoch: int) -> None:
-        """A leader tells a client that its record is stored."""
+        """A leader acknowledges a record."""
         found = self.committed[partition][offset]
         if found != record:
-            raise Broken(f"a client was told that {record} is at {offset} of {partition}, and there is {found}")
+            raise Broken(f"{record} was acknowledged at {offset} of {partition}, and there is {found}")
         self.waited_on += record.epoch < epoch
 
     def stores(self, before: PartitionImage, after: PartitionImage) -> None:

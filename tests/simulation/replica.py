@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.storage.epochs import EpochStart, LeaderEpochs
+from barnabas.storage.log.epochs import EpochStart, LeaderEpochs
 
 if TYPE_CHECKING:
-    from barnabas.storage.epochs import EpochEnd
+    from barnabas.storage.log.epochs import EpochEnd
     from tests.simulation.promises import Record
 
 

@@ -1,4 +1,4 @@
-"""The metadata tree: who is registered, who is in office, and the state of every partition.
+"""The metadata tree: who is registered, who is the controller, and the state of every partition.
 
 Every change has a number that grows, as in ZooKeeper: a registration's is the broker's epoch. A write of a controller
 takes place only in its own term, and only if what it changes is what it was.
@@ -22,7 +22,7 @@ _ENDPOINTS = {"PLAINTEXT": Endpoint("h", 9092)}
 
 
 class Session(NamedTuple):
-    """What a process has with the tree; its registration and its office go with it."""
+    """What a process has with the tree; its registration and its election go with it."""
 
     broker_id: int
     number: int
@@ -69,7 +69,7 @@ class Tree:
         self._notify()
 
     def campaign(self, session: Session) -> int | None:
-        """Take the office if it is free: the new term."""
+        """Become the controller if there is none: the new term."""
         if self.controller is not None or session not in self._sessions:
             return None
         self.controller = session

@@ -1,13 +1,13 @@
-"""What a broker knows of a cluster after the controller has told it."""
+"""The image that a broker has after it has applied the controller's metadata updates."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, TopicImage
-from barnabas.metadata.announcements import announcements
-from barnabas.metadata.updates import led, updated
-from barnabas.protocol.internal import LeaderAndIsrRequest, UpdateMetadataRequest
+from barnabas.metadata.images.announcements import announcements
+from barnabas.metadata.images.updates import led, updated
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, UpdateMetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +26,8 @@ def image(found: Mapping[str, TopicImage], *brokers: BrokerImage) -> ClusterImag
     )
 
 
-def told(known: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
-    """What a broker knows that knew this, when it has been told what became of the cluster."""
+def applied(known: ClusterImage, before: ClusterImage | None, after: ClusterImage) -> ClusterImage:
+    """The image `known`, after the messages for the change from `before` to `after`."""
     for message in announcements(before, after, BROKER):
         if isinstance(message, LeaderAndIsrRequest):
             known = led(known, message)

@@ -23,7 +23,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.serial import entity_writer
 from kio.static.primitive import i32, i32Timedelta
 
-from barnabas.machines.groups.consumer_protocol import read_assignment
+from barnabas.machines.groups.classic.consumer_protocol import read_assignment
 from tests.support.consumer_groups import GROUP, Client
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.types import GroupId
 from kio.static.primitive import i32, i32Timedelta
 
-from barnabas.machines.groups import classic_replies as replies
-from barnabas.machines.groups.classic import ClassicRules
-from barnabas.machines.groups.classic_group import ClassicGroup
+from barnabas.machines.groups.classic import replies as replies
+from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.classic.rules import ClassicRules
 from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable, TimerKey
+from barnabas.machines.outcome import Asker
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.coordinator_records import CoordinatorRecord, decode, encode
 
@@ -31,7 +32,7 @@ GROUP = "readers"
 
 
 @dataclass(eq=False)
-class Caller:
+class Caller(Asker[object]):
     """One request of a client, and its answer once there is one."""
 
     version: int

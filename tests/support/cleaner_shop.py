@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.cleaner.task import CleanedGroup, CleanedLog, CleaningTask
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 
 class Shop:

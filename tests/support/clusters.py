@@ -25,7 +25,7 @@ QUICK: Final = {
     "controlled.shutdown.retry.backoff.ms": "200",
 }
 """Settings for tests that do not want to wait as long as production does."""
-PATIENT: Final = {"replica.lag.time.max.ms": "30000"}
+LONG_LAG_TIME: Final = {"replica.lag.time.max.ms": "30000"}
 """For tests in which nobody may leave the ISR because the machine is busy."""
 _METADATA: Final = 3
 

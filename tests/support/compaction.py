@@ -12,7 +12,7 @@ from barnabas.protocol.records.records import Record, read_records
 from barnabas.storage.cleaner.cleaner import clean
 from barnabas.storage.cleaner.plan import examine
 from barnabas.storage.cleaner.process import InThisProcess
-from barnabas.storage.cleaner.task import Limits
+from barnabas.storage.cleaner.task import CleanerLimits
 from tests.support.logs import NOW, stored
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from barnabas.storage.cleaner.process import Cleans
     from barnabas.storage.cleaner.report import LastCleaning
     from barnabas.storage.directory import LogDirectory
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
-LIMITS = Limits(memory=1 << 20, load_factor=0.9, chunk=1 << 16, bytes_per_second=1e300)
+LIMITS = CleanerLimits(memory=1 << 20, load_factor=0.9, chunk=1 << 16, bytes_per_second=1e300)
 
 
 def compacted(
@@ -83,7 +83,7 @@ def settle(log: Log) -> None:
 
 
 def clean_log(
-    log: Log, store: LogDirectory, *, now_ms: int = NOW, limits: Limits = LIMITS, worker: Cleans | None = None
+    log: Log, store: LogDirectory, *, now_ms: int = NOW, limits: CleanerLimits = LIMITS, worker: Cleans | None = None
 ) -> LastCleaning:
     """Clean all that can be cleaned."""
     return clean(examine(log, now_ms), store, worker or InThisProcess(store.files), limits, now_ms)

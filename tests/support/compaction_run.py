@@ -26,7 +26,7 @@ from barnabas.protocol.records.control import ControlType, EndOfTransaction, bui
 from barnabas.storage.check import check
 from barnabas.storage.cleaner.manager import CleanerManager
 from barnabas.storage.cleaner.process import InThisProcess
-from barnabas.storage.cleaner.task import Limits
+from barnabas.storage.cleaner.task import CleanerLimits
 from tests.support.compaction import Seen, compacted, keyed, records_of
 from tests.support.faulty_files import FaultyFiles
 from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, stored
@@ -34,7 +34,7 @@ from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, stored
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 STEPS = 40
 RETENTION_MS = 1000
@@ -81,7 +81,7 @@ class CompactionRun:
             delete_retention_ms=RETENTION_MS,
             file_delete_delay_ms=self.chance.choice((0, 500)),
         )
-        self.limits = Limits(
+        self.limits = CleanerLimits(
             memory=self.chance.choice((400, 2000, 1 << 20)),
             load_factor=1.0,
             chunk=self.chance.choice((100, 1000, 1 << 16)),

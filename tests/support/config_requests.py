@@ -11,11 +11,11 @@ from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, Descr
 from kio.schema.incremental_alter_configs.v1 import request as incremental
 from kio.static.primitive import i8
 
-from barnabas.broker.caller import Caller
 from barnabas.broker.handlers import configs
+from barnabas.broker.serving.caller import Caller
 from barnabas.model.errors import ApiError, ErrorCode
-from barnabas.protocol import codec
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.wire import codec
 from tests.support.images import ClusterOf, telling_broker
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kio.schema.describe_configs.v4.response import DescribeConfigsResourceResult, DescribeConfigsResult
 
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
     from barnabas.machines.controller.image import ConfigResource
 
 CALLER = Caller(listener="PLAINTEXT", address=("127.0.0.1", 1), client_id="test")
@@ -37,7 +37,7 @@ class Writing:
     """A controller that writes settings to the image, a little later."""
 
     def __init__(self) -> None:
-        self.broker: Broker
+        self.broker: BrokerContext
         self.asked: list[ConfigResource] = []
         self.refusal: ApiError | None = None
 
@@ -52,7 +52,7 @@ class Writing:
         return dict.fromkeys(settings, self.refusal)
 
 
-def a_broker(properties: Mapping[str, str] | None = None, controller: Writing | None = None) -> Broker:
+def a_broker(properties: Mapping[str, str] | None = None, controller: Writing | None = None) -> BrokerContext:
     """A broker with id 1 and the topics a and b."""
     controller = controller or Writing()
     broker = telling_broker(ClusterOf(leaders={"a": (1,), "b": (1,)}), properties, controller=controller)
@@ -60,15 +60,15 @@ def a_broker(properties: Mapping[str, str] | None = None, controller: Writing | 
     return broker
 
 
-def describe(
-    broker: Broker, kind: int, name: str, *keys: str, synonyms: bool = True, documentation: bool = False
+async def describe(
+    broker: BrokerContext, kind: int, name: str, *keys: str, synonyms: bool = True, documentation: bool = False
 ) -> DescribeConfigsResult:
     """What is told of a resource; it can be encoded."""
     resource = DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=keys or None)
     request = DescribeConfigsRequest(
         resources=(resource,), include_synonyms=synonyms, include_documentation=documentation
     )
-    response = configs.describe_configs(broker, request, CALLER)
+    response = await configs.describe_configs(broker, request, CALLER)
     encoded = codec.encode(ApiKey.DESCRIBE_CONFIGS, 4, 1, response)
     assert encoded is not None
     (result,) = response.results
@@ -76,9 +76,9 @@ def describe(
     return result
 
 
-def entry(broker: Broker, kind: int, name: str, key: str) -> DescribeConfigsResourceResult:
+async def entry(broker: BrokerContext, kind: int, name: str, key: str) -> DescribeConfigsResourceResult:
     """What is told of one key."""
-    (found,) = describe(broker, kind, name, key).configs
+    (found,) = (await describe(broker, kind, name, key)).configs
     return found
 
 
@@ -87,8 +87,8 @@ def told(found: DescribeConfigsResourceResult) -> tuple[str | None, int, list[tu
     return found.value, found.config_source, [(part.name, part.value, part.source) for part in found.synonyms]
 
 
-def alter(
-    broker: Broker, *resources: tuple[int, str, Mapping[str, str | None]], validate_only: bool = False
+async def alter(
+    broker: BrokerContext, *resources: tuple[int, str, Mapping[str, str | None]], validate_only: bool = False
 ) -> list[str]:
     """The answers as text: empty when all is well."""
     request = full.AlterConfigsRequest(
@@ -102,14 +102,16 @@ def alter(
         ),
         validate_only=validate_only,
     )
-    response = asyncio.run(configs.alter_configs(broker, request, CALLER))
+    response = await configs.alter_configs(broker, request, CALLER)
     return [answer_text(result.error_code, result.error_message) for result in response.responses]
 
 
-def change(broker: Broker, *resources: tuple[int, str, Sequence[Op]], validate_only: bool = False) -> list[str]:
+async def change(
+    broker: BrokerContext, *resources: tuple[int, str, Sequence[Op]], validate_only: bool = False
+) -> list[str]:
     """The answers as text: empty when all is well."""
-    response = asyncio.run(
-        configs.incremental_alter_configs(broker, incremental_request(*resources, validate_only=validate_only), CALLER)
+    response = await configs.incremental_alter_configs(
+        broker, incremental_request(*resources, validate_only=validate_only), CALLER
     )
     return [answer_text(result.error_code, result.error_message) for result in response.responses]
 

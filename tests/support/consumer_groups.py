@@ -17,12 +17,13 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i32, i32Timedelta
 
 from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
-from barnabas.machines.groups.classic_group import ClassicGroup
-from barnabas.machines.groups.consumer_group import ConsumerGroup
-from barnabas.machines.groups.consumer_states import GROUP_TRANSITIONS, ConsumerGroupState
+from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.consumer.group import ConsumerGroup
+from barnabas.machines.groups.consumer.states import GROUP_TRANSITIONS, ConsumerGroupState
 from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.machines.groups.settings import GroupSettings
 from barnabas.machines.groups.table import GroupTable, TimerKey
+from barnabas.machines.outcome import Asker
 from barnabas.protocol.coordinator_records import decode, encode
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ FENCED = (ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.
 
 
 @dataclass(slots=True, eq=False)
-class Client:
+class Client(Asker[object]):
     """Who asks, and what it was answered."""
 
     client_id: str = "a-client"

@@ -1,4 +1,4 @@
-"""Shells of controllers over one embedded store, each as it is in a broker of its own."""
+"""Memberships of several brokers over one SQLite store, without the rest of the brokers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import contextlib
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from barnabas.broker.controller import Controller
+from barnabas.broker.controller.membership import ClusterMembership, MembershipOptions
 from barnabas.machines.controller.image import Endpoint
-from barnabas.metadata import sqlite_tree
-from barnabas.metadata.cache import MetadataCache
-from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.images.cache import MetadataCache
+from barnabas.metadata.stores import sqlite_tree
+from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import Registration
 from barnabas.model.clock import ManualClock
 
@@ -29,26 +29,31 @@ def registration(broker_id: int = 0) -> Registration:
     )
 
 
-class Cluster:
-    """Controllers over one file, all closed at the end."""
+class Members:
+    """Memberships over one file, all stopped at the end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.controllers: list[Controller] = []
+        self.all: list[ClusterMembership] = []
 
-    def controller(self, open_store: Callable[[], SqliteStore] | None = None, patience: float = 0) -> Controller:
-        """A controller that is not started, over plain stores or those that `open_store` makes."""
-        made = Controller(
-            open_store or (lambda: SqliteStore(self.path)), MetadataCache(), ManualClock(), patience=patience
+    def member(
+        self, open_store: Callable[[], SqliteStore] | None = None, options: MembershipOptions | None = None
+    ) -> ClusterMembership:
+        """A membership that is not started, over plain stores or those that `open_store` makes."""
+        made = ClusterMembership(
+            open_store or (lambda: SqliteStore(self.path)), MetadataCache(), ManualClock(), options
         )
-        self.controllers.append(made)
+        self.all.append(made)
         return made
 
     async def started(
-        self, broker_id: int = 0, open_store: Callable[[], SqliteStore] | None = None, patience: float = 0
-    ) -> Controller:
-        """A controller whose broker has registered."""
-        made = self.controller(open_store, patience)
+        self,
+        broker_id: int = 0,
+        open_store: Callable[[], SqliteStore] | None = None,
+        options: MembershipOptions | None = None,
+    ) -> ClusterMembership:
+        """The membership of a broker that has registered."""
+        made = self.member(open_store, options)
         await made.start(registration(broker_id))
         return made
 
@@ -60,15 +65,15 @@ class Cluster:
 
 
 @contextlib.asynccontextmanager
-async def cluster(path: Path) -> AsyncIterator[Cluster]:
+async def cluster(path: Path) -> AsyncIterator[Members]:
     """A cluster without members yet; nothing in it takes longer than 20 seconds."""
-    found = Cluster(path / "metadata.db")
+    found = Members(path / "metadata.db")
     try:
         async with asyncio.timeout(30):
             yield found
     finally:
-        for controller in found.controllers:
-            await controller.stop()
+        for member in found.all:
+            await member.stop()
 
 
 async def until(condition: Callable[[], object]) -> None:

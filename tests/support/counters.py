@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.calls import Call
-from barnabas.broker.runtime import Runtime
-from barnabas.machines.outcome import Outcome, Timer
+from barnabas.broker.coordinators.calls import Call
+from barnabas.broker.coordinators.runtime import CoordinatorLog, CoordinatorParts, Runtime
+from barnabas.machines.outcome import CoordinatorOutcome, Outcome, Timer
 from barnabas.model.errors import ApiError, ErrorCode, NotCoordinator
 from tests.support.parts import make_topic, running_parts
 
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
 
 TOPIC = "__counters"
+Count = tuple[str, int, int]
+"""A name, its number, and the bytes that its record is larger than it needs to be."""
 COUNT = struct.Struct(">q")
 
 
@@ -30,30 +32,30 @@ class Counters:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.pending: dict[int, dict[str, int]] = {}
-        self.waiting: list[Call] = []
+        self.waiting: list[Call[Any]] = []
 
-    def count(self, name: str, call: Call, *, size: int = 0) -> Outcome[Any, Call, Any]:
+    def count(self, name: str, call: Call[Any], *, size: int = 0) -> CoordinatorOutcome[Count]:
         """One more; the record that is kept of it is `size` bytes larger than it needs to be."""
         number = self.counts.get(name, 0) + 1
         waiting, self.waiting = self.waiting, []
         replies = tuple((each, "counted") for each in waiting)
         return Outcome(changes=((name, number, size),), replies=((call, number), *replies))
 
-    def count_all(self, names: list[str], call: Call) -> Outcome[Any, Call, Any]:
+    def count_all(self, names: list[str], call: Call[Any]) -> CoordinatorOutcome[Count]:
         """Each for itself: some may be stored without the others."""
         changes = tuple((name, self.counts.get(name, 0) + 1, 0) for name in names)
         return Outcome(changes=changes, replies=((call, len(names)),), is_divisible=True)
 
-    def count_and_send(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
+    def count_and_send(self, name: str, call: Call[Any]) -> CoordinatorOutcome[Count]:
         """One more, of which others are told."""
         return replace(self.count(name, call), sends=(name,))
 
-    def wait(self, call: Call, at_ms: int) -> Outcome[Any, Call, Any]:
+    def wait(self, call: Call[Any], at_ms: int) -> CoordinatorOutcome[Count]:
         """Answer at the next count, or at this time."""
         self.waiting.append(call)
         return Outcome(timers=(Timer("wait", at_ms),))
 
-    def read(self, name: str, call: Call) -> Outcome[Any, Call, Any]:
+    def read(self, name: str, call: Call[Any]) -> CoordinatorOutcome[Count]:
         """The number that a name has come to."""
         if name not in self.counts:
             return Outcome(replies=((call, NotCoordinator("unknown")),))
@@ -77,35 +79,30 @@ class Counters:
         if commit:
             self.counts.update(pending)
 
-    def expire(self, key: object, now_ms: int) -> Outcome[Any, Call, Any]:
+    def expire(self, key: object, now_ms: int) -> CoordinatorOutcome[Count]:
         waiting, self.waiting = self.waiting, []
         return Outcome(replies=tuple((each, "expired") for each in waiting))
 
-    def loaded(self, now_ms: int) -> Outcome[Any, Call, Any]:
+    def loaded(self, now_ms: int) -> CoordinatorOutcome[Count]:
         return Outcome()
 
-    def abandon(self, code: ErrorCode) -> Outcome[Any, Call, Any]:
+    def abandon(self, code: ErrorCode) -> CoordinatorOutcome[Count]:
         waiting, self.waiting = self.waiting, []
         return Outcome(replies=tuple((each, code.name) for each in waiting))
 
 
-def counters(broker: Broker, **more: Any) -> Runtime[Counters]:
+def counters(broker: BrokerContext, **more: Any) -> Runtime[Counters]:
     """The shell of counters on this broker."""
     return Runtime(
-        TOPIC,
+        CoordinatorLog(topic=TOPIC, load_buffer_bytes=100),
         Counters,
-        replicas=broker.replicas,
-        metadata=broker.metadata,
-        clock=broker.clock,
-        executor=broker.executor,
-        load_buffer_bytes=100,
-        compression=0,
+        CoordinatorParts(broker.replicas, broker.metadata, broker.clock, broker.executor),
         **more,
     )
 
 
 @asynccontextmanager
-async def running_counters(directory: Path, **configs: Any) -> AsyncIterator[tuple[Broker, Runtime[Counters]]]:
+async def running_counters(directory: Path, **configs: Any) -> AsyncIterator[tuple[BrokerContext, Runtime[Counters]]]:
     """A broker, and counters that are loaded; `configs` are those of their topic, which has one partition."""
     async with running_parts(directory) as broker:
         runtime = counters(broker)
@@ -115,14 +112,14 @@ async def running_counters(directory: Path, **configs: Any) -> AsyncIterator[tup
         runtime.resign()
 
 
-def new_call() -> Call:
+def new_call() -> Call[Any]:
     """A call that is answered with the error itself where there is one."""
     return Call("client", "/127.0.0.1", 1, lambda error: error)
 
 
-def counting(name: str, call: Call) -> Callable[[Counters, int], Outcome[Any, Call, Any]]:
+def counting(name: str, call: Call[Any]) -> Callable[[Counters, Call[Any], int], CoordinatorOutcome[Count]]:
     """What is asked of a shard to count."""
-    return lambda machine, now_ms: machine.count(name, call)
+    return lambda machine, _, now_ms: machine.count(name, call)
 
 
 async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
@@ -132,7 +129,7 @@ async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
         shard = runtime.find(name)
     except ApiError as error:
         return error
-    shard.ask(lambda machine, now_ms: machine.count(name, call, size=size), call)
+    shard.ask(lambda machine, _, now_ms: machine.count(name, call, size=size), call)
     result = call.result()
     return await asyncio.wait_for(result, 30) if asyncio.isfuture(result) else result
 
@@ -140,5 +137,5 @@ async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
 async def read(runtime: Runtime[Counters], name: str) -> Any:
     """The number that a name has come to, as a machine has it in memory."""
     call = new_call()
-    runtime.find(name).ask(lambda machine, now_ms: machine.read(name, call), call)
+    runtime.find(name).ask(lambda machine, _, now_ms: machine.read(name, call), call)
     return call.result()

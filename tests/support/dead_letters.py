@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA
-from barnabas.pipelines.tables.contract import Outbox
-from barnabas.pipelines.tables.writing import write_files
+from barnabas.pipelines.tables.contract import TableOutbox
+from barnabas.pipelines.tables.files.writing import write_files
 from tests.support.tables import IDS, SCHEMA, content, one, rows, written
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def letters(offset: int) -> pa.RecordBatch:
 def promise(table: Table, dead: Table, offset: int, ids: Mapping[str, str] = IDS) -> None:
     """Commit one row and one dead letter, which is only promised."""
     ranges = one(offset, offset + 1)
-    outbox = Outbox(ranges, write_files([letters(offset)], dead.destination()))
+    outbox = TableOutbox(ranges, write_files([letters(offset)], dead.destination()))
     table.commit("p", ranges, ids, written(table, rows(offset, offset + 1)), SCHEMA, outbox=outbox)
 
 

@@ -11,12 +11,12 @@ import fastavro
 import pyarrow as pa
 from google.protobuf import descriptor_pb2
 
-from barnabas.pipelines.decode.avro import Avro
+from barnabas.pipelines.decode.avro import AvroDecoder
 from barnabas.pipelines.decode.ddl import parse_ddl
-from barnabas.pipelines.decode.json import Json
-from barnabas.pipelines.decode.protobuf import Protobuf
+from barnabas.pipelines.decode.json import JsonDecoder
+from barnabas.pipelines.decode.protobuf import ProtobufDecoder
 from barnabas.pipelines.decode.text import Plain
-from barnabas.pipelines.rows import RECORD_SCHEMA
+from barnabas.pipelines.spark.read.rows import RECORD_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,8 +103,8 @@ def order_descriptors() -> bytes:
 DECODERS: dict[str, Decoder] = {
     "bytes": Plain(pa.binary()),
     "string": Plain(pa.string()),
-    "json": Json(),
-    "json by schema": Json(parse_ddl("a BIGINT, b STRUCT<c: STRING>")),
-    "avro": Avro(json.dumps(ORDER_AVSC)),
-    "protobuf": Protobuf(order_descriptors(), "shop.Order"),
+    "json": JsonDecoder(),
+    "json by schema": JsonDecoder(parse_ddl("a BIGINT, b STRUCT<c: STRING>")),
+    "avro": AvroDecoder(json.dumps(ORDER_AVSC)),
+    "protobuf": ProtobufDecoder(order_descriptors(), "shop.Order"),
 }

@@ -3,7 +3,8 @@
 `FaultyFiles` works on real files below a root directory, and keeps beside them what a disk would hold for certain: the
 bytes of each file at its last sync, and the names of each directory at its last sync. `power_loss` then rewrites the
 root to one of the states that a disk may be in: of each directory, some of the newer names; of each file, some of the
-newer bytes, in sectors, torn anywhere. `kill` leaves everything, as when only the process ends.
+newer bytes, in sectors, torn anywhere. `kill` leaves everything, as when only the process ends; a loss of power after
+that may still take what was not synced.
 
 Faults that do not end the run: a sync that fails (`failing_syncs`), a disk with so many bytes left (`room`).
 Faults that do: `crash_in` lets the n-th operation from now on raise `PowerLoss`, a write after part of its bytes.
@@ -62,6 +63,7 @@ class FaultyFiles(FileSystem):
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._prefix = f"{root}/"
         self._tree = Directory()
         self._open: dict[int, Inode] = {}
         self.crash_in: int | None = None
@@ -94,9 +96,8 @@ class FaultyFiles(FileSystem):
         self._restart(kept)
 
     def kill(self) -> None:
-        """End the process: everything that was written stays."""
+        """End the process: everything that was written stays, and is as synced as it was."""
         self._close_all()
-        self._restart(self._contents(self._tree, self._root))
 
     def _close_all(self) -> None:
         self.crash_in = None
@@ -121,12 +122,6 @@ class FaultyFiles(FileSystem):
                 kept[name] = torn(node.durable, now, chance)
         return kept
 
-    def _contents(self, directory: Directory, path: Path) -> dict[str, object]:
-        return {
-            name: self._contents(node, path / name) if isinstance(node, Directory) else (path / name).read_bytes()
-            for name, node in directory.names.items()
-        }
-
     def _restart(self, kept: dict[str, object]) -> None:
         shutil.rmtree(self._root)
         self._tree = _write(self._root, kept)
@@ -134,7 +129,8 @@ class FaultyFiles(FileSystem):
     # The tree
 
     def _parent(self, path: str) -> tuple[Directory, str]:
-        *parents, name = Path(path).relative_to(self._root).parts
+        assert path.startswith(self._prefix), path
+        *parents, name = path.removeprefix(self._prefix).split("/")
         directory = self._tree
         for part in parents:
             node = directory.names[part]
@@ -143,7 +139,7 @@ class FaultyFiles(FileSystem):
         return directory, name
 
     def _directory(self, path: str) -> Directory:
-        if Path(path) == self._root:
+        if f"{path}/" == self._prefix:
             return self._tree
         parent, name = self._parent(path)
         node = parent.names[name]
@@ -202,6 +198,11 @@ class FaultyFiles(FileSystem):
         """See FileSystem."""
         self._step()
         super().truncate(fd, size)
+
+    def truncate_file(self, path: str, size: int) -> None:
+        """See FileSystem."""
+        self._step()
+        super().truncate_file(path, size)
 
     def sync(self, fd: int) -> None:
         """See FileSystem."""

@@ -9,16 +9,16 @@ from tests.support.images import CALLER, proved
 from tests.support.produce_fetch import fetch_request
 
 if TYPE_CHECKING:
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.serving.caller import Caller
     from barnabas.net.reply import Answer, Parked
 
 NOW = 1_700_000_000_000
 
 
 def ask(
-    broker: Broker, version: int, offsets: dict[int, int], caller: Caller | None = None, **fields: Any
+    broker: BrokerContext, version: int, offsets: dict[int, int], caller: Caller | None = None, **fields: Any
 ) -> Answer | Parked:
     """Fetch from partitions of topic `t`; with a `replica_id`, as the broker that it is."""
     caller = caller or (proved(fields["replica_id"]) if "replica_id" in fields else CALLER)
@@ -28,7 +28,7 @@ def ask(
     return fetch(broker, caller, version, 5, frame, 0)
 
 
-def partition_of(broker: Broker, index: int = 0) -> Partition:
+def partition_of(broker: BrokerContext, index: int = 0) -> LeaderPartition:
     """A partition of topic `t`, which this broker leads."""
     partition = broker.replicas.get("t", index)
     assert partition is not None

@@ -12,18 +12,17 @@ from kio.schema.join_group.v9.request import JoinGroupRequest, JoinGroupRequestP
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 
-from barnabas.broker import internal_topics
+from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers import group_admin, group_offsets, groups
-from barnabas.broker.internal_topics import CONSUMER_OFFSETS
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol.conversion import zero
-from barnabas.protocol.group_offsets import (
+from barnabas.model.internal_topics import CONSUMER_OFFSETS
+from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
 )
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.wire.conversion import zero
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
 
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
 
 PROPERTIES = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
 
 
 @asynccontextmanager
-async def coordinating(path: Path, **properties: str) -> AsyncIterator[Broker]:
+async def coordinating(path: Path, **properties: str) -> AsyncIterator[BrokerContext]:
     """A broker with topic `t` of two partitions, ready to coordinate."""
     settings = PROPERTIES | {name.replace("_", "."): text for name, text in properties.items()}
     async with running_parts(path, settings) as broker:
@@ -52,12 +51,12 @@ async def answer(result: Any) -> Any:
     return await asyncio.wait_for(result, 30) if asyncio.isfuture(result) or asyncio.iscoroutine(result) else result
 
 
-async def reload(broker: Broker) -> None:
+async def reload(broker: BrokerContext) -> None:
     """Drop every coordinator and build it again from its log."""
     runtime = broker.groups.runtime
     for shard in list(runtime.shards()):
-        runtime._lost(shard.partition)
-        runtime._led(shard.partition)
+        runtime._lose(shard.partition)
+        runtime._begin(shard.partition)
     await runtime.loaded()
 
 
@@ -75,7 +74,7 @@ def join_request(group: str, member_id: str = "") -> JoinGroupRequest:
     return cast("JoinGroupRequest", request)
 
 
-async def joined(broker: Broker, group: str) -> tuple[str, int]:
+async def joined(broker: BrokerContext, group: str) -> tuple[str, int]:
     """A member that is alone in its group and has its assignment; its id and generation."""
     first = await answer(groups.join_group(broker, join_request(group), CALLER, 9))
     assert first.error_code is ErrorCode.member_id_required
@@ -103,14 +102,14 @@ async def joined(broker: Broker, group: str) -> tuple[str, int]:
     return member, second.generation_id
 
 
-async def heartbeat(broker: Broker, group: str, member: str, generation: int) -> ErrorCode:
+async def heartbeat(broker: BrokerContext, group: str, member: str, generation: int) -> ErrorCode:
     request = zero(HeartbeatRequest, group_id=group, member_id=member, generation_id=generation)
     code: ErrorCode = (await answer(groups.heartbeat(broker, request, CALLER, 4))).error_code
     return code
 
 
 async def commit(
-    broker: Broker,
+    broker: BrokerContext,
     group: str,
     offsets: dict[int, int],
     *,
@@ -142,7 +141,7 @@ async def commit(
     return {part.partition_index: part.error_code for topic in response.topics for part in topic.partitions}
 
 
-async def committed(broker: Broker, group: str, version: int = 9) -> dict[tuple[str, int], int]:
+async def committed(broker: BrokerContext, group: str, version: int = 9) -> dict[tuple[str, int], int]:
     """Everything that the group has committed."""
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id=group, topics=None),))
     response = await answer(group_offsets.offset_fetch(broker, request, CALLER, version))
@@ -153,7 +152,7 @@ async def committed(broker: Broker, group: str, version: int = 9) -> dict[tuple[
     }
 
 
-async def listed(broker: Broker, **filters: Any) -> dict[str, tuple[str, str]]:
+async def listed(broker: BrokerContext, **filters: Any) -> dict[str, tuple[str, str]]:
     response = await answer(group_admin.list_groups(broker, zero(ListGroupsRequest, **filters), CALLER))
     assert response.error_code is ErrorCode.none
     return {group.group_id: (group.group_type, group.group_state) for group in response.groups}

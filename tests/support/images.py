@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from barnabas.broker.caller import Caller, Peer
-from barnabas.broker.context import Broker
-from barnabas.broker.long_answers import LongAnswers
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.serving.caller import Caller, Session
+from barnabas.broker.serving.certificates import Certificates
+from barnabas.broker.serving.long_answers import LongAnswers
 from barnabas.broker.settings import Settings
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
-from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.images.cache import MetadataCache
 from barnabas.model.clock import ManualClock
 from barnabas.model.config.broker import BrokerConfig
 
@@ -23,7 +24,7 @@ CALLER = Caller(listener="PLAINTEXT", address=("127.0.0.1", 50_000), client_id="
 
 def proved(broker_id: int) -> Caller:
     """Another broker, which has proved that it is one."""
-    return replace(CALLER, peer=Peer(broker_id))
+    return replace(CALLER, session=Session(broker_id=broker_id))
 
 
 @dataclass
@@ -66,11 +67,11 @@ def topic_id(number: int) -> UUID:
     return UUID(int=1000 + number)
 
 
-def telling_broker(cluster: ClusterOf, /, properties: Mapping[str, str] | None = None, **parts: Any) -> Broker:
+def telling_broker(cluster: ClusterOf, /, properties: Mapping[str, str] | None = None, **parts: Any) -> BrokerContext:
     """A broker that can only tell what the image says, unless it is given more parts."""
     cache = MetadataCache(cluster.image())
     settings = Settings(BrokerConfig.load({"log.dirs": "/nowhere", **(properties or {})}), cache)
-    given: dict[str, Any] = dict.fromkeys(Broker.__dataclass_fields__)
+    given: dict[str, Any] = dict.fromkeys(BrokerContext.__dataclass_fields__)
     given |= {"broker_id": 1, "settings": settings, "clock": ManualClock(), "metadata": cache}
-    given |= {"long_answers": LongAnswers()} | parts
-    return Broker(**given)
+    given |= {"certificates": Certificates(settings), "long_answers": LongAnswers()} | parts
+    return BrokerContext(**given)

@@ -12,6 +12,7 @@ from typing import Final
 from tests.support import jars
 
 TOOLS: Final = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "topics": "org.apache.kafka.tools.TopicCommand",
     "configs": "kafka.admin.ConfigCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",

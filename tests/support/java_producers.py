@@ -133,12 +133,12 @@ def _called(call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Py4JJavaError as failed:
-        raise _told(failed.java_exception) from failed
+        raise _client_error(failed.java_exception) from failed
     except (Py4JError, OSError) as failed:
         raise KafkaException(KafkaError(KafkaError._FATAL, f"the JVM is gone: {failed}", fatal=True)) from failed
 
 
-def _told(error: Any) -> KafkaException:
+def _client_error(error: Any) -> KafkaException:
     cause = error.getCause()
     names = {each.getClass().getName() for each in (error, cause) if each is not None}
     retriable, fatal = bool(names & AGAIN), bool(names & OVER)

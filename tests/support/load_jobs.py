@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.decode.json import Json
-from barnabas.pipelines.loading import task
-from barnabas.pipelines.loading.job import LoadJob, LoadSettings
+from barnabas.pipelines.decode.json import JsonDecoder
+from barnabas.pipelines.loading.job import LoadJob
+from barnabas.pipelines.loading.settings import LoadSettings
 from barnabas.pipelines.loading.stopping import run_beside
-from barnabas.pipelines.positions import Edge
-from barnabas.pipelines.rows import record_schema
+from barnabas.pipelines.loading.tasks import task
+from barnabas.pipelines.spark.read.positions import Edge
+from barnabas.pipelines.spark.read.rows import record_schema
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 
 if TYPE_CHECKING:
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
     import pytest
     from pyspark.sql import SparkSession
 
-    from barnabas.pipelines.cluster import ClusterView
     from barnabas.pipelines.decode.contract import Decoder
-    from barnabas.pipelines.loading.progress import LoadReport, Progress
-    from barnabas.pipelines.offsets import OffsetRange, Offsets
-    from barnabas.pipelines.positions import Position
-    from barnabas.pipelines.selection import Selection
+    from barnabas.pipelines.loading.progress import LoadProgress, LoadReport
+    from barnabas.pipelines.spark.cluster import ClusterView
+    from barnabas.pipelines.spark.read.offsets import OffsetRange, Offsets
+    from barnabas.pipelines.spark.read.positions import Position
+    from barnabas.pipelines.spark.read.selection import Selection
 
 NAME = "t"
 WHEN = datetime.datetime(2026, 1, 31, tzinfo=datetime.UTC)
@@ -62,7 +63,7 @@ class MemoryTopic:
     def at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         raise NotImplementedError("no test asks for a moment")
 
-    def commit(self, group: str, offsets: Offsets, *, patience: float) -> None:
+    def commit(self, group: str, offsets: Offsets, *, timeout: float) -> None:
         """Nobody looks at the group."""
 
     def read(
@@ -145,7 +146,7 @@ def load_from(
     starting: Position = Edge.EARLIEST,
     partition_by: Sequence[str] = (),
     fail_on_data_loss: bool = True,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[LoadProgress], None] = lambda _: None,
 ) -> LoadReport:
     """What `barnabas load --available-now` does."""
     patch.setattr(task, "read_range", topic.read)
@@ -154,9 +155,9 @@ def load_from(
         pipeline="p",
         group="p",
         client={},
-        decoder=decoder or Json(),
+        decoder=decoder or JsonDecoder(),
         starting=starting,
-        most=1_000_000,
+        max_offsets_per_commit=1_000_000,
         fail_on_data_loss=fail_on_data_loss,
     )
     with (

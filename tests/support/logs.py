@@ -12,10 +12,12 @@ from barnabas.protocol.records.batch import BatchHeader, read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from barnabas.storage.directory import LogDirectory
-from barnabas.storage.files import FilePool, FileSystem
-from barnabas.storage.log import Log
+from barnabas.storage.file_pool import FilePool
+from barnabas.storage.files import FileSystem
+from barnabas.storage.flush_queue import FlushQueue
+from barnabas.storage.log.log import Log
+from barnabas.storage.log.retention import Expired
 from barnabas.storage.manager import LogManager
-from barnabas.storage.retention import Expired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -72,6 +74,7 @@ def store(path: Path, files: FileSystem | None = None, *, open_files: int = 64) 
         producer_expiration_ms=86_400_000,
         background=lambda _: None,
         lower_checkpoints=lambda _: None,
+        list_in_checkpoints=lambda _: None,
     )
 
 
@@ -148,7 +151,7 @@ def read_bytes(
 def split(data: bytes) -> list[bytes]:
     """The whole batches in `data`."""
     batches = []
-    while len(data) >= 61 and len(data) >= (size := read_header(data).size):
+    while len(data) >= 61 and 61 <= (size := read_header(data).size) <= len(data):
         batches.append(data[:size])
         data = data[size:]
     return batches
@@ -176,19 +179,33 @@ def file_names(log: Log) -> set[str]:
     return {path.name for path in log.directory.iterdir()}
 
 
+class StepQueue(FlushQueue):
+    """Flushes that are done when somebody asks for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], None]) -> None:
+        self.work.append(work)
+
+
 class StepManager(LogManager):
     """A manager whose background work is done when `drain` is called, on the calling thread."""
 
     def __init__(self, path: Path, files: FileSystem | None = None, clock: ManualClock | None = None) -> None:
-        super().__init__([path], clock=clock or ManualClock(NOW), files=files or UnsyncedFiles(), max_open_files=64)
-        self.work: list[Callable[[], None]] = []
-
-    def _submit(self, work: Callable[[], None]) -> None:
-        self.work.append(work)
+        self._queue = StepQueue()
+        super().__init__(
+            [path],
+            clock=clock or ManualClock(NOW),
+            files=files or UnsyncedFiles(),
+            max_open_files=64,
+            flush_queue=self._queue,
+        )
 
     def drain(self) -> None:
-        while self.work:
-            self.work.pop(0)()
+        while self._queue.work:
+            self._queue.work.pop(0)()
 
     def start(self, configs: Mapping[str, LogConfig] | None = None) -> StepManager:
         self.load(broker_id=1, cluster_id="test", configs=configs or {})

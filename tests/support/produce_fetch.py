@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader, entity_writer
 
-from barnabas.protocol.conversion import zero
+from barnabas.protocol.wire.conversion import zero
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.handlers.fetch import fetch
 from barnabas.broker.handlers.produce import produce
-from barnabas.machines.partition import PartitionLeader
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from tests.support.images import CALLER
@@ -15,8 +14,8 @@ from tests.support.logs import split
 from tests.support.produce_fetch import fetch_request, fetched, produce_request
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.machines.controller.image import TopicImage
     from barnabas.net.reply import Answer, Parked
 
@@ -29,7 +28,7 @@ def batch(count: int = 3, **fields: Any) -> bytes:
     return build_batch(records, base_timestamp=NOW, **fields)
 
 
-def send(broker: Broker, version: int, records: bytes | None, index: int = 0, **request: Any) -> Answer | Parked:
+def send(broker: BrokerContext, version: int, records: bytes | None, index: int = 0, **request: Any) -> Answer | Parked:
     """Produce to a partition of topic `t`."""
     topic = broker.metadata.topic("t")
     assert topic is not None
@@ -37,7 +36,7 @@ def send(broker: Broker, version: int, records: bytes | None, index: int = 0, **
     return produce(broker, CALLER, version, 5, frame, 0)
 
 
-def stored(broker: Broker, index: int = 0) -> list[bytes]:
+def stored(broker: BrokerContext, index: int = 0) -> list[bytes]:
     """The batches of a partition, as a consumer gets them."""
     topic = broker.metadata.topic("t")
     assert topic is not None
@@ -48,15 +47,18 @@ def stored(broker: Broker, index: int = 0) -> list[bytes]:
     return batches
 
 
-def now_led(broker: Broker, topic: TopicImage, **state: Any) -> None:
+def now_led(broker: BrokerContext, topic: TopicImage, **state: Any) -> None:
     """Tell the broker of another state of a topic's first partition."""
     first, *rest = topic.partitions
     broker.replicas.take_all([replace(topic, partitions=(replace(first, **state), *rest))])
 
 
-def with_follower(partition: Partition) -> PartitionLeader:
-    """Let broker 7 follow an empty partition, in sync."""
-    partition.leader = PartitionLeader(
-        broker_id=1, leader_epoch=0, replicas=(1, 7), isr=(1, 7), log_end_offset=0, high_watermark=0
-    )
-    return partition.leader
+def with_follower(broker: BrokerContext, name: str = "t", index: int = 0) -> LeaderPartition:
+    """Tell the broker that broker 7 follows a partition, in sync; the partition as it is led from then on."""
+    topic = broker.metadata.topic(name)
+    assert topic is not None
+    partitions = list(topic.partitions)
+    replicas = (partitions[index].leader, 7)
+    partitions[index] = replace(partitions[index], replicas=replicas, isr=replicas)
+    broker.replicas.take_all([replace(topic, partitions=tuple(partitions))])
+    return broker.replicas.find(name, index)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ssl
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from barnabas.net.contexts import TlsContext
+from barnabas.net.keystores import KeyPair
 from barnabas.net.server import Limits, Server
+from tests.support.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,12 +35,43 @@ def answer(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
+FAREWELL_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSides:
+    """What the two ends of a connection over TLS use."""
+
+    server: TlsContext
+    client: ssl.SSLContext
+
+    @staticmethod
+    def made(**server_settings: Any) -> TlsSides:
+        """With certificates that only this test has; `server_settings` are attributes of the server's context."""
+        authority = Authority()
+        server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        issued = authority.issue("127.0.0.1")
+        KeyPair(issued.key, (issued.certificate,), None).load_into(server)
+        for name, value in server_settings.items():
+            setattr(server, name, value)
+        client = ssl.create_default_context(cadata=authority.pem)
+        return TlsSides(TlsContext(server, None), client)
+
+
+class DefaultSides:
+    """What a Rig uses that is not told: plaintext, unless a fixture sets it."""
+
+    value: TlsSides | None = None
+
+
 @dataclass
 class Rig:
     """A server whose answers come from `reply`."""
 
     reply: Callable[[bytes], Answer | Parked] = answer
     limits: Limits = field(default_factory=Limits)
+    tls: TlsSides | None = field(default_factory=lambda: DefaultSides.value)
+    """Both ends of TLS; None for plaintext."""
     seen: list[bytes] = field(default_factory=list)
     server: Any = None
     port: int = 0
@@ -47,24 +83,26 @@ class Rig:
         return self.reply(body)
 
 
-def run(rig: Rig, executor: ThreadPoolExecutor, story: Callable[[Rig], Awaitable[None]]) -> None:
+async def run(rig: Rig, executor: ThreadPoolExecutor, story: Callable[[Rig], Awaitable[None]]) -> None:
     """Tell a story of a server on a port of the system's choice."""
 
-    async def main() -> None:
-        rig.server = Server(rig.serve, rig.limits, executor)
-        rig.port = rig.server.listen("PLAINTEXT", "127.0.0.1", 0)
-        rig.server.accept()
-        try:
-            await asyncio.wait_for(story(rig), 90)
-        finally:
-            await rig.server.close(grace=0)
-
-    asyncio.run(main())
+    rig.server = Server(rig.serve, rig.limits, executor)
+    both = rig.tls
+    rig.port = rig.server.listen("CLIENTS", "127.0.0.1", 0, None if both is None else lambda: both.server)
+    rig.server.accept()
+    try:
+        await asyncio.wait_for(story(rig), 90)
+    finally:
+        await rig.server.close(grace=0)
 
 
 async def connect(rig: Rig) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A client."""
-    return await asyncio.open_connection("127.0.0.1", rig.port)
+    if rig.tls is None:
+        return await asyncio.open_connection("127.0.0.1", rig.port)
+    return await asyncio.open_connection(
+        "127.0.0.1", rig.port, ssl=rig.tls.client, ssl_shutdown_timeout=FAREWELL_SECONDS
+    )
 
 
 async def read_answer(reader: asyncio.StreamReader) -> bytes:
@@ -81,6 +119,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:
-    """Let a client leave."""
+    """Let a client leave; over TLS it waits a moment for the server's farewell."""
     writer.close()
-    await writer.wait_closed()
+    with contextlib.suppress(TimeoutError):
+        await writer.wait_closed()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from barnabas.metadata.store import (
+from barnabas.metadata.stores.store import (
     BadVersion,
     Check,
     Create,

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from barnabas.pipelines.offsets import OffsetRange
-from barnabas.pipelines.tables.writing import write_files
+from barnabas.pipelines.spark.read.offsets import OffsetRange
+from barnabas.pipelines.tables.files.writing import write_files
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.tables.contract import DataFile, Outcome
+    from barnabas.pipelines.tables.contract import CommitOutcome, DataFile
     from barnabas.pipelines.tables.table import Table
 
 IDS = {"t": "topic-one"}
@@ -35,7 +35,9 @@ def written(table: Table, *batches: pa.RecordBatch) -> list[DataFile]:
     return write_files(batches, table.destination())
 
 
-def add(table: Table, start: int, end: int, *, ids: dict[str, str] = IDS, pipeline: str = "p", **more: Any) -> Outcome:
+def add(
+    table: Table, start: int, end: int, *, ids: dict[str, str] = IDS, pipeline: str = "p", **more: Any
+) -> CommitOutcome:
     batch = rows(start, end, **more)
     table.evolve(batch.schema)
     return table.commit(pipeline, one(start, end), ids, written(table, batch), batch.schema)

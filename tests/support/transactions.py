@@ -13,19 +13,20 @@ from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import ProducerId, TransactionalId
 from kio.static.primitive import i16, i32Timedelta
 
-from barnabas.machines.transactions.coordinator import Overdue, TimerKey, TransactionCoordinator
+from barnabas.machines.outcome import Asker
+from barnabas.machines.transactions.coordinator import Overdue, TransactionCoordinator, TransactionTimer
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.machines.transactions.steps import Markers, state_of
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
-from barnabas.protocol.transaction_records import TransactionLogKey, TransactionRecord
+from barnabas.protocol.coordinator_records.transaction_state import TransactionLogKey, TransactionRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from barnabas.machines.outcome import Outcome
     from barnabas.machines.transactions.states import TransactionState
-    from barnabas.protocol.transaction_records import TransactionLogValue
+    from barnabas.protocol.coordinator_records.transaction_state import TransactionLogValue
 
 ID = "payments"
 PLACE = TopicPartition("orders", 0)
@@ -33,7 +34,7 @@ TIMEOUT_MS = 60_000
 
 
 @dataclass(eq=False)
-class Client:
+class Client(Asker[object]):
     """Whoever asks."""
 
     version: int = 5
@@ -159,7 +160,7 @@ class Coordinator:
 
     def expire(self, kind: str, transactional_id: str = "") -> None:
         """A timer fires at its time."""
-        key = TimerKey(kind, transactional_id)
+        key = TransactionTimer(kind, transactional_id)
         self.now_ms = max(self.now_ms, self.timers.pop(key))
         self.apply(self.machine.expire(key, self.now_ms))
 

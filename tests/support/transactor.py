@@ -12,18 +12,18 @@ from kio.schema.end_txn.v5.request import EndTxnRequest
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 
-from barnabas.broker import internal_topics
+from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers import transactions as handlers
 from barnabas.broker.handlers.produce import produce
 from barnabas.broker.handlers.producers import init_producer_id
 from barnabas.broker.handlers.transaction_offsets import txn_offset_commit
-from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import state_of
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol.conversion import zero
+from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
+from barnabas.protocol.wire.conversion import zero
 from tests.support.images import CALLER
 from tests.support.parts import answer_of, make_topic, running_parts
 from tests.support.produce_fetch import produce_request, produced
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.net.reply import Answer, Parked
 
 NOW = 1_700_000_000_000
@@ -57,13 +57,13 @@ async def transacting(tmp_path: Path) -> AsyncIterator[Transactor]:
 class Transactor:
     """A producer with transactions, one request at a time."""
 
-    def __init__(self, broker: Broker, name: str = ID) -> None:
+    def __init__(self, broker: BrokerContext, name: str = ID) -> None:
         self.broker = broker
         self.name = name
         self.producer = (-1, -1)
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> LeaderPartition:
         return self.broker.replicas.find("t", 0)
 
     async def begin(self) -> None:

@@ -26,9 +26,9 @@ from kio.serial import entity_reader, entity_writer
 class Connection:
     """A connection to a broker; requests are answered in their order."""
 
-    def __init__(self, bootstrap: str, seconds: float = 60) -> None:
+    def __init__(self, bootstrap: str, seconds: float = 60, source: str = "") -> None:
         host, _, port = bootstrap.rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=seconds)
+        self.socket = socket.create_connection((host, int(port)), timeout=seconds, source_address=(source, 0))
         self._correlation_id = 0
 
     def __enter__(self) -> Self:

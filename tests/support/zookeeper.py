@@ -38,8 +38,15 @@ class ZooKeeper(Process):
         inside: Sequence[str] = (),
         users: Mapping[str, str] | None = None,
         longest_session_ms: int = 10_000,
+        keystore: Path | None = None,
+        truststore: Path | None = None,
     ) -> None:
-        """No session is longer than `longest_session_ms`, whatever a client asks for."""
+        """No session is longer than `longest_session_ms`, whatever a client asks for.
+
+        With a keystore (PEM) and a truststore it also takes clients with TLS, at `secure`, which have to show a
+        certificate.
+        """
+        self.secure = f"{host}:{free_port()}"
         self.port = port or free_port()
         self.connect = f"{host}:{self.port}"
         self._host = host
@@ -53,6 +60,7 @@ class ZooKeeper(Process):
             "maxClientCnxns=0\n"
             "4lw.commands.whitelist=srvr\n"
             "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n"
+            + (self._with_tls(keystore, truststore) if keystore is not None and truststore is not None else "")
         )
         logins = folder / "zookeeper.jaas"
         known = " ".join(f'user_{name}="{password}"' for name, password in (users or {}).items())
@@ -62,11 +70,21 @@ class ZooKeeper(Process):
         words = [*inside, *java.command("3.9.1", main, *flags), str(config)]
         super().__init__("zookeeper", words, folder / "zookeeper.log")
         try:
-            self.wait_for_output(r"binding to port")
+            if keystore is None:  # with TLS it has another server inside, which does not say so
+                self.wait_for_output(r"binding to port")
             wait_until(self._serves, "ZooKeeper to answer srvr", 60)
         except BaseException:
             self.kill()
             raise
+
+    def _with_tls(self, keystore: Path, truststore: Path) -> str:
+        return (
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n"
+            f"secureClientPort={self.secure.rpartition(':')[2]}\n"
+            f"ssl.keyStore.location={keystore}\n"
+            f"ssl.trustStore.location={truststore}\n"
+            "authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider\n"
+        )
 
     def _serves(self) -> bool:
         """A server that is bound but not ready yet may leave a client hanging, so its own status is asked first."""

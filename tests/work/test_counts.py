@@ -22,6 +22,18 @@ def test_no_request_costs_more_than_is_written_down() -> None:
     assert not more, f"{more}. {ADVICE}"
 
 
+@pytest.mark.timeout(400)
+def test_produce_and_fetch_cost_no_more_with_a_thousand_acls() -> None:
+    known = counts.written()
+    if known is None:
+        pytest.skip(f"nothing is written down for Python {counts.version()}: python -m bench.counts --write")
+    wanted = {"produce-record", "fetch-parked", "fetch-megabyte"}
+    more = grown(known, counts.measure(only=wanted, acls=1000))
+    if more:
+        more = grown(known, counts.measure(only=more, acls=1000))
+    assert not more, f"{more}, with 1,000 ACLs"
+
+
 def test_growth_is_found_in_both_counts_and_in_what_is_new() -> None:
     known = {"a": Cost(1000, 3.0), "b": Cost(1000, 3.0), "c": Cost(1000, 3.0)}
     assert grown(known, known) == {}

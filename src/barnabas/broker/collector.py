@@ -1,8 +1,8 @@
-"""Python's garbage collector, kept from looking at what stays, and threads, kept from holding up the event loop.
+"""Tuning of Python's garbage collector and thread switching, so that neither holds up the event loop.
 
 A full collection looks at every object there is, and nothing else runs meanwhile: with a hundred thousand groups that
-is a third of a second. So what is loaded (`loading`) is set aside when it is there: it goes by reference counts, as
-nearly everything does, and no collection looks at it again. Collections come rarely, because cycles are rare.
+is a third of a second. So objects that were loaded and stay (`loading`) are frozen: reference counts still free them,
+as they free nearly everything, and no collection looks at them again. Collections are rare, because cycles are.
 
 A thread that works on Python objects gives way only when it is asked for as long as the switch interval, and the event
 loop asks after each of its calls to the system. Python's own interval, 5 ms, makes a turn with a hundred such calls
@@ -31,7 +31,7 @@ class _State:
     loads = 0
 
 
-def take_charge() -> None:
+def tune_process() -> None:
     """Steer the collector and the threads of this process, which is a broker's alone; everything loaded stays."""
     _State.is_ours = True
     sys.setswitchinterval(SWITCH_SECONDS)

@@ -1,32 +1,41 @@
-"""What a handler may use: the parts of a running broker, put together by `broker/app`."""
+"""What a handler may use: the parts of a running broker, put together by `broker/assembly`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from barnabas.broker.long_answers import LongAnswers
+from barnabas.broker.serving.long_answers import LongAnswers
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from barnabas.broker.cluster import Cluster
-    from barnabas.broker.controller import Controller
-    from barnabas.broker.groups import Groups
-    from barnabas.broker.opening import Opening
-    from barnabas.broker.producer_ids import ProducerIdSource
-    from barnabas.broker.replicas import ReplicaManager
+    from barnabas.broker.controller.broker_handshake import BrokerHandshake
+    from barnabas.broker.controller.connection_probe import ConnectionProbe
+    from barnabas.broker.controller.link import ControllerLink
+    from barnabas.broker.controller.local_controller import LocalController
+    from barnabas.broker.controller.membership import ClusterMembership
+    from barnabas.broker.controller.peers import Peers
+    from barnabas.broker.coordinators.groups import GroupCoordinators
+    from barnabas.broker.coordinators.producer_ids import ProducerIdSource
+    from barnabas.broker.coordinators.transactions import TransactionCoordinators
+    from barnabas.broker.permissions.access import Permissions
+    from barnabas.broker.permissions.following import AclFollower
+    from barnabas.broker.replication.replicas import ReplicaManager
+    from barnabas.broker.replication.throttle import ReplicationThrottle
+    from barnabas.broker.security.delegation_tokens import DelegationTokens
+    from barnabas.broker.serving.certificates import Certificates
+    from barnabas.broker.serving.validation_pool import ValidationPool
     from barnabas.broker.settings import Settings
-    from barnabas.broker.transactions import Transactions
     from barnabas.machines.fetch_session import FetchSessionCache
-    from barnabas.metadata.cache import MetadataCache
+    from barnabas.metadata.images.cache import MetadataCache
     from barnabas.model.clock import Clock
     from barnabas.storage.manager import LogManager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """One broker's parts."""
+class BrokerContext:
+    """The parts of one broker that handlers may use."""
 
     broker_id: int
     settings: Settings
@@ -34,19 +43,33 @@ class Broker:
     logs: LogManager
     replicas: ReplicaManager
     metadata: MetadataCache
-    controller: Controller
+    membership: ClusterMembership
+    controller: LocalController
+    """Takes requests while this broker is the active controller."""
+    controller_link: ControllerLink
+    """Takes requests to the controller, wherever it is."""
+    peers: Peers
+    handshake: BrokerHandshake
+    probe: ConnectionProbe
+    leader_throttle: ReplicationThrottle
+    """Of what this broker sends to followers."""
     fetch_sessions: FetchSessionCache
+    certificates: Certificates
     producer_ids: ProducerIdSource
-    groups: Groups
-    transactions: Transactions
-    cluster: Cluster
+    tokens: DelegationTokens
+    groups: GroupCoordinators
+    transactions: TransactionCoordinators
     executor: Executor
     """For everything that may wait for the disk."""
-    opening: Opening
-    """For batches that must be opened."""
+    validation_pool: ValidationPool
+    """For batches whose records must be read or rewritten."""
+    permissions: Permissions | None = None
+    """What callers may do; None where everybody may do everything, because there is no authorizer."""
+    acls: AclFollower | None = None
+    """Brings the ACLs from the metadata tree to `permissions`."""
     long_answers: LongAnswers = field(default_factory=LongAnswers)
 
     @property
     def has_listener_for_brokers(self) -> bool:
-        """Whether brokers meet elsewhere than clients do."""
+        """Whether there is more than one listener, so that brokers may have one of their own."""
         return len(self.settings.static.listeners) > 1

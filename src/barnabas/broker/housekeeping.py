@@ -1,7 +1,7 @@
-"""Work that a broker does now and then: retention, checkpoints, timed flushes, removing deleted files.
+"""Scheduled tasks of a broker: retention, checkpoints, timed flushes, removing deleted files.
 
-Each chore has a Kafka setting for how often. It runs in a thread, never twice at once; one that fails is logged and
-tried again at its next turn.
+A Kafka setting says how often each task runs. It runs in a thread, never twice at once; one that fails is logged and
+runs again at its next time.
 """
 
 from __future__ import annotations
@@ -10,10 +10,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker.tasks import TaskSet
+from barnabas.model.errors import BarnabasError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
 
 logger = logging.getLogger(__name__)
 
@@ -21,8 +24,8 @@ DELETE_EVERY_MS: Final = 1000
 LONGEST_WAIT_MS: Final = 86_400_000
 
 
-class Chore(NamedTuple):
-    """Something to be done every `every_ms`."""
+class ScheduledTask(NamedTuple):
+    """Work that is done every `every_ms`."""
 
     name: str
     every_ms: Callable[[], int]
@@ -30,56 +33,72 @@ class Chore(NamedTuple):
 
 
 class Housekeeping:
-    """Runs the chores of one broker until it is stopped."""
+    """Runs the scheduled tasks of one broker until it is stopped."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = TaskSet()
         self._running: set[asyncio.Future[object]] = set()
-        """What runs in threads at the moment."""
+        """Tasks that are running in threads now."""
 
     def start(self) -> None:
-        """Start all chores."""
-        self._tasks = [asyncio.create_task(self._repeat(chore), name=chore.name) for chore in self._chores()]
+        """Start all tasks."""
+        for task in self._scheduled():
+            self._tasks.spawn(self._repeat(task), task.name)
+        self._tasks.spawn(self._remove_expired_tokens(), "delegation tokens")
 
     async def stop(self) -> None:
-        """Stop them; what runs in a thread is waited for."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Stop them, and wait for those that are running in threads."""
+        await self._tasks.cancel()
         if self._running:
             await asyncio.wait(self._running)
 
-    def _chores(self) -> list[Chore]:
+    def _scheduled(self) -> list[ScheduledTask]:
         logs, clock, number = self._broker.logs, self._broker.clock, self._broker.settings.number
         return [
-            Chore(
+            ScheduledTask(
                 "retention",
                 lambda: number("log.retention.check.interval.ms"),
                 lambda: logs.retention_pass(clock.now_ms()),
             ),
-            Chore("checkpoint", lambda: number("replica.high.watermark.checkpoint.interval.ms"), logs.checkpoint),
-            Chore(
+            ScheduledTask(
+                "checkpoint", lambda: number("replica.high.watermark.checkpoint.interval.ms"), logs.checkpoint
+            ),
+            ScheduledTask(
                 "flush",
                 lambda: number("log.flush.scheduler.interval.ms"),
                 lambda: logs.flush_due(clock.now_ms()),
             ),
-            Chore(
-                "forget producers",
+            ScheduledTask(
+                "expire producers",
                 lambda: number("producer.id.expiration.check.interval.ms"),
                 lambda: logs.expire_producers(clock.now_ms()),
             ),
-            Chore("delete files", lambda: DELETE_EVERY_MS, lambda: logs.delete_due(clock.now_ms())),
+            ScheduledTask("delete files", lambda: DELETE_EVERY_MS, lambda: logs.delete_due(clock.now_ms())),
         ]
 
-    async def _repeat(self, chore: Chore) -> None:
+    async def _remove_expired_tokens(self) -> None:
+        """While this broker is the controller, remove delegation tokens that expired. It waits for no disk."""
+        broker = self._broker
+        while True:
+            every_ms = broker.settings.number("delegation.token.expiry.check.interval.ms")
+            await asyncio.sleep(min(every_ms, LONGEST_WAIT_MS) / 1000)
+            if broker.tokens.is_enabled and broker.controller.is_active:
+                try:
+                    await broker.tokens.remove_expired()
+                except BarnabasError as error:
+                    logger.warning("Expired delegation tokens stay until the next time: %s", error)
+
+    async def _repeat(self, task: ScheduledTask) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(min(chore.every_ms(), LONGEST_WAIT_MS) / 1000)
-            running = loop.run_in_executor(self._broker.executor, chore.run)
+            await asyncio.sleep(min(task.every_ms(), LONGEST_WAIT_MS) / 1000)
+            running = loop.run_in_executor(self._broker.executor, task.run)
             self._running.add(running)
             running.add_done_callback(self._running.discard)
             try:
                 await asyncio.shield(running)
             except Exception:
-                logger.exception("the chore %r failed; it is tried again later", chore.name)
+                logger.exception(
+                    "The scheduled task %r failed and runs again in %g s.", task.name, task.every_ms() / 1000
+                )

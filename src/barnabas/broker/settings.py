@@ -4,8 +4,8 @@ From strong to weak, as in Kafka: this broker's dynamic settings, those for all 
 Values are read here whenever they are needed, so a change takes effect with the next request; whoever must act on a
 change (resize, re-arm a timer, hand a log its new LogConfig) subscribes.
 
-A Settings follows the metadata cache, and must be made before everyone else who does: subscribers of the cache are told
-in their order, so the others then find new values here.
+A Settings follows the metadata cache, and must be made before everyone else who does: subscribers of the cache are
+called in their order, so the others then find new values here.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from barnabas.broker.security.password_encoder import CannotDecrypt, PasswordEncoder
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
 from barnabas.model.config.broker import check_together
-from barnabas.model.config.definition import Mode, Standing, Value
-from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS, of_one_listener
+from barnabas.model.config.definition import Mode, Support, Value
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS, of_one_listener
+from barnabas.model.config.keys.topic_keys import SYNONYMS
+from barnabas.model.config.per_listener import ListenerValues, parse_listener_settings
+from barnabas.model.config.sasl import broker_login, check_sasl
 from barnabas.model.config.topic import check_overrides, resolve
-from barnabas.model.config.topic_keys import SYNONYMS
 from barnabas.model.config.values import Values
 from barnabas.model.errors import ConfigError, InvalidConfig, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.metadata.cache import Delta, MetadataCache
+    from barnabas.metadata.images.cache import Delta, MetadataCache
     from barnabas.model.config.broker import BrokerConfig
     from barnabas.model.config.definition import Key
     from barnabas.model.log_config import LogConfig
@@ -53,10 +56,10 @@ _LOG_KEYS: Final = frozenset(name for synonyms in SYNONYMS.values() for name, _ 
 
 
 class Changed(NamedTuple):
-    """What is not what it was."""
+    """Broker keys and topics whose configuration has changed."""
 
     keys: frozenset[str]
-    """Broker keys with new values."""
+    """Broker keys with new values, and whole names of settings of single listeners."""
     topics: frozenset[str]
     """Topics whose LogConfig may be another: their own overrides changed, or a default of all."""
 
@@ -69,16 +72,20 @@ class Settings(Values):
         "_live",
         "_log_configs",
         "_metadata",
+        "_per_listener",
         "_start",
         "_subscribers",
         "dynamic",
         "dynamic_default",
+        "passwords",
         "static",
         "writing",
     )
 
     def __init__(self, static: BrokerConfig, metadata: MetadataCache) -> None:
         self.static = static
+        self.passwords = PasswordEncoder(static)
+        """Encrypts passwords that are stored among dynamic settings."""
         self.dynamic: Mapping[str, str] = {}
         """This broker's own dynamic settings, of those that can be used."""
         self.dynamic_default: Mapping[str, str] = {}
@@ -88,6 +95,7 @@ class Settings(Values):
         self._metadata = metadata
         self._start = {name: key.default for name, key in BROKER_KEYS.items()} | dict(static.parsed)
         self._live: Mapping[str, Value] = self._start
+        self._per_listener: Mapping[str, Value] = static.per_listener
         self._log_configs: dict[str, tuple[Mapping[str, str], LogConfig]] = {}
         self._common: LogConfig | None = None
         self._subscribers: list[Callable[[Changed], None]] = []
@@ -97,6 +105,10 @@ class Settings(Values):
     def value(self, name: str) -> Value:
         """The key's value at this moment."""
         return self._live[name]
+
+    def of_listener(self, name: str) -> ListenerValues:
+        """The values that count for one listener from now on: a later change needs a new call."""
+        return ListenerValues(name, self._per_listener, self)
 
     def log_config(self, topic: str) -> LogConfig:
         """The topic's effective configuration at this moment."""
@@ -145,34 +157,86 @@ class Settings(Values):
         layers = (dynamic, self.dynamic) if all_brokers else (self.dynamic_default, dynamic)
         try:
             check_together(_Layers(self._start | _values(layers[0]) | _values(layers[1])))
+            self._check_logins(self.proposed(dynamic, all_brokers=all_brokers))
         except ConfigError as error:
             raise InvalidRequest(str(error)) from None
 
+    def _check_logins(self, values_of: Callable[[str], ListenerValues]) -> None:
+        """Refuse settings by which nobody could log in any more, with ConfigError."""
+        for listener in self.static.listeners:
+            if listener.uses_sasl:
+                check_sasl(values_of(listener.name))
+                if listener.name == self.static.inter_broker_listener:
+                    broker_login(values_of(listener.name))
+
+    def proposed(self, dynamic: Mapping[str, str], *, all_brokers: bool) -> Callable[[str], ListenerValues]:
+        """Gives the values that would count for a listener if these were the dynamic settings."""
+        dynamic = _usable(dynamic, "a request")
+        layers = (dynamic, self.dynamic) if all_brokers else (self.dynamic_default, dynamic)
+        shared = _Layers(self._start | _values(layers[0]) | _values(layers[1]))
+        own = {**self.static.per_listener, **parse_listener_settings(layers[0]), **parse_listener_settings(layers[1])}
+        return lambda name: ListenerValues(name, own, shared)
+
     def _reload(self) -> None:
         """Take over the dynamic settings of the newest image."""
-        self.dynamic_default = _usable(self._metadata.default_broker_config(), "all brokers")
-        self.dynamic = _usable(self._metadata.broker_config(self.static.node_id), f"broker {self.static.node_id}")
+        own = self._metadata.broker_config(self.static.node_id)
+        self.dynamic_default = _usable(self._decrypted(self._metadata.default_broker_config()), "all brokers")
+        self.dynamic = _usable(self._decrypted(own), f"broker {self.static.node_id}")
         self._live = self._start | _values(self.dynamic_default) | _values(self.dynamic)
+        self._per_listener = {
+            **self.static.per_listener,
+            **parse_listener_settings(self.dynamic_default),
+            **parse_listener_settings(self.dynamic),
+        }
+
+    def _decrypted(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """The settings with passwords as they are, without those that cannot be read."""
+        found: dict[str, str] = {}
+        for name, text in settings.items():
+            try:
+                found[name] = self.passwords.decode(text) if is_secret(name) else text
+            except CannotDecrypt as error:
+                logger.error("Dynamic setting %s is ignored: %s", name, error)
+        return found
 
     def _on_change(self, delta: Delta) -> None:
         for topic in delta.deleted:
             self._log_configs.pop(topic.name, None)
-        if not delta.configs:
-            return
-        before, keys = self._live, frozenset[str]()
-        if ALL_BROKERS in delta.configs or ConfigResource.broker(self.static.node_id) in delta.configs:
-            self._reload()
-            keys = frozenset(name for name, value in self._live.items() if before[name] != value)
-            _report(keys, self._live)
-        topics = frozenset(resource.name for resource in delta.configs if resource.kind == "topics")
-        if keys & _LOG_KEYS:
-            self._common = None
-            self._log_configs.clear()
-            topics = frozenset(delta.after.topics)
-        changed = Changed(keys, topics)
-        if keys or topics:
-            for callback in self._subscribers:
+        if delta.configs or delta.is_whole:
+            keys = self._changed_keys(delta)
+            topics = frozenset(resource.name for resource in delta.configs if resource.kind == "topics")
+            if keys & _LOG_KEYS:
+                self._common = None
+                self._log_configs.clear()
+                topics = frozenset(delta.after.topics)
+            if keys or topics:
+                self._notify(Changed(keys, topics))
+
+    def _changed_keys(self, delta: Delta) -> frozenset[str]:
+        """The broker keys with new values; all of them, if it is not certain what subscribers have applied."""
+        own = ConfigResource.broker(self.static.node_id)
+        if not (delta.is_whole or ALL_BROKERS in delta.configs or own in delta.configs):
+            return frozenset()
+        before, before_of_listeners = self._live, self._per_listener
+        self._reload()
+        keys = _different(before, self._live)
+        of_listeners = _different(before_of_listeners, self._per_listener)
+        _report(keys, self._live)
+        _report(of_listeners, self._per_listener)
+        if delta.is_whole:
+            return frozenset(self._live) | self._per_listener.keys() | of_listeners
+        return keys | of_listeners
+
+    def _notify(self, changed: Changed) -> None:
+        """Call every subscriber; raises an ExceptionGroup that names those that failed."""
+        failures: dict[str, Exception] = {}
+        for callback in self._subscribers:
+            try:
                 callback(changed)
+            except Exception as error:  # whatever it was: the others apply the settings all the same
+                failures[getattr(callback, "__qualname__", repr(callback))] = error
+        if failures:
+            raise ExceptionGroup(f"{', '.join(failures)} could not apply new settings", list(failures.values()))
 
 
 class _Layers(Values):
@@ -192,9 +256,15 @@ def _key(name: str) -> Key | None:
     return BROKER_KEYS.get(of_one_listener(name) or name)
 
 
+def is_secret(name: str) -> bool:
+    """Whether a setting, of one listener or of the broker, is a password."""
+    key = _key(name)
+    return key is not None and key.sensitive
+
+
 def _is_read_only(name: str) -> bool:
     key = BROKER_KEYS.get(name)
-    return key is not None and key.mode is Mode.READ_ONLY and key.standing is not Standing.RETIRED
+    return key is not None and key.mode is Mode.READ_ONLY and key.support is not Support.RETIRED
 
 
 def _is_per_broker(name: str) -> bool:
@@ -217,13 +287,13 @@ def _usable(settings: Mapping[str, str], whose: str) -> dict[str, str]:
     for name, text in settings.items():
         key = _key(name)
         if _is_read_only(name):
-            logger.error("dynamic setting %s of %s is left out: it cannot change while the broker runs", name, whose)
+            logger.error("Dynamic setting %s of %s is ignored: it cannot change while the broker runs.", name, whose)
             continue
         try:
             if key is not None:
                 key.parse(text)
         except InvalidConfig as error:
-            logger.error("dynamic setting of %s is left out: %s", whose, error)
+            logger.error("A dynamic setting of %s is ignored: %s", whose, error)
             continue
         usable[name] = text
     return usable
@@ -243,16 +313,24 @@ def _readable(topic: str, overrides: Mapping[str, str]) -> Mapping[str, str]:
         try:
             key.read(text)
         except InvalidConfig as error:
-            logger.error("override of topic %s is left out: %s", topic, error)
+            logger.error("A setting of topic %s is ignored: %s", topic, error)
             continue
         readable[name] = text
     return readable
 
 
+def _different(before: Mapping[str, Value], after: Mapping[str, Value]) -> frozenset[str]:
+    """The names whose values are not the same in both."""
+    return frozenset(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+
+
 def _report(names: Iterable[str], values: Mapping[str, Value]) -> None:
     for name in sorted(names):
-        key = BROKER_KEYS[name]
-        if key.standing is Standing.HONOURED:
-            logger.info("%s is now %s", name, key.write(values[name]))
+        key = _key(name)
+        if key is None:
+            continue
+        if key.support is Support.HONOURED:
+            shown = "[hidden]" if key.sensitive else key.write(values.get(name))
+            logger.info("%s is now %s", name, shown)
         else:
-            logger.warning("%s was changed, which has no effect here", name)
+            logger.warning("%s was changed, which has no effect in Barnabas.", name)

@@ -1,1 +1,1 @@
-"""The command line: one file per command group."""
+"""The command line: `main`, a module or a folder for each command, and `common` for what they share."""

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 from click.shell_completion import get_completion_class
 
-from barnabas.cli.help import Command
+from barnabas.cli.common import options as common
+from barnabas.cli.common.help import Command
+from barnabas.cli.common.options import takes
 
 SHELLS = ("bash", "zsh", "fish")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(common.Options):
+    """The options of `barnabas completion`."""
+
+    shell: str
 
 
 @click.command(
@@ -15,13 +26,13 @@ SHELLS = ("bash", "zsh", "fish")
     examples=[
         ("bash: put this line into ~/.bashrc", 'eval "$(barnabas completion bash)"'),
         ("zsh: put this line into ~/.zshrc", 'eval "$(barnabas completion zsh)"'),
-        ("fish: once", "barnabas completion fish > ~/.config/fish/completions/barnabas.fish"),
+        ("fish: run this once", "barnabas completion fish > ~/.config/fish/completions/barnabas.fish"),
     ],
 )
 @click.argument("shell", type=click.Choice(SHELLS))
-@click.pass_context
-def command(ctx: click.Context, shell: str) -> None:
+@takes(Options)
+def command(options: Options) -> None:
     """Print the script with which SHELL completes commands and options."""
-    script = get_completion_class(shell)
+    script = get_completion_class(options.shell)
     assert script is not None
-    click.echo(script(ctx.find_root().command, {}, "barnabas", "_BARNABAS_COMPLETE").source())
+    click.echo(script(click.get_current_context().find_root().command, {}, "barnabas", "_BARNABAS_COMPLETE").source())

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.connection import connection_options
-from barnabas.cli.failures import Failed
-from barnabas.cli.files import read_text
-from barnabas.cli.help import Command, option
-from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.connection import ConnectionOptions, connection_options
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.values.files import FILE_OR_INPUT, read_input
 from barnabas.clients.errors import RequestRefused
 from barnabas.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ConnectionOptions):
+    """The options of `barnabas delete-records`."""
+
+    offset_json_file: Path
+    as_json: bool
 
 
 @click.command(
     cls=Command,
     examples=[
         (
-            "delete what is before offset 100 of orders-0, and everything in orders-1",
+            "delete all records before offset 100 of orders-0, and all records of orders-1",
             "cat > offsets.json <<'END'\n"
             '  {"partitions": [{"topic": "orders", "partition": 0, "offset": 100},\n'
             '                  {"topic": "orders", "partition": 1, "offset": -1}],\n'
@@ -30,31 +41,27 @@ from barnabas.model.ids import TopicPartition
             "  END\n"
             "  barnabas delete-records --offset-json-file offsets.json",
         ),
-        ("look what is left", "barnabas get-offsets --topic orders --time earliest"),
+        ("show where the topic begins now", "barnabas get-offsets --topic orders --time earliest"),
     ],
 )
 @option(
     "--offset-json-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True),
+    type=FILE_OR_INPUT,
     required=True,
     metavar="FILE",
-    help="Offsets by partition: the first record to keep, or -1 to keep none. - is standard input.",
+    help="A JSON file with an offset for each partition: that of the first record to keep, or -1 to keep none. - is "
+    "standard input.",
     section="What",
 )
 @connection_options
 @json_option
-def command(offset_json_file: Path, bootstrap_server: str, command_config: Path | None, as_json: bool) -> None:
+@takes(Options)
+def command(options: Options) -> None:
     """Delete the oldest records of partitions, up to an offset. The flags are those of kafka-delete-records."""
-    from_input = str(offset_json_file) == "-"
-    text = sys.stdin.read() if from_input else read_text(offset_json_file)
-    wanted = parse_offsets(text, "standard input" if from_input else str(offset_json_file))
-
-    from barnabas.cli import connection
-    from barnabas.clients.log_offsets import delete_before
-
-    with connection.open_cluster(bootstrap_server, command_config) as cluster:
-        results = dict(sorted(delete_before(cluster, wanted).items()))
-    show(results, as_json=as_json)
+    wanted = parse_offsets(*read_input(options.offset_json_file))
+    with options.connect() as cluster:
+        results = dict(sorted(cluster.offsets.delete_before(wanted).items()))
+    show(results, as_json=options.as_json)
     refused = [str(partition) for partition, result in results.items() if isinstance(result, RequestRefused)]
     if refused:
         raise Failed(f"Nothing was deleted from {', '.join(refused)}.")

@@ -6,20 +6,22 @@ feature-dependencies) is left out; its levels are shown under the names of Kafka
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import connected, connected_group, find_broker
-from barnabas.cli.failures import Failed
-from barnabas.cli.help import Command, F, Group, option
-from barnabas.cli.numbers import INT32, MAX_INT16
-from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.connection import ConnectionOptions, connection_options, find_broker
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, CommandGroup, F, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.values.numbers import INT32
 from barnabas.clients.errors import RequestRefused
+from barnabas.model.numbers import MAX_INT16
 
 if TYPE_CHECKING:
-    from barnabas.cli.connection import Connect
-    from barnabas.clients.features import Change
+    from barnabas.clients.admin.features import FeatureLevels, UpgradeType
 
 METADATA_VERSION = "metadata.version"
 METADATA_LEVELS = (
@@ -30,62 +32,66 @@ METADATA_LEVELS = (
 METADATA_VERSIONS = dict(enumerate(METADATA_LEVELS.split(), 7))
 
 
+@dataclass(frozen=True, kw_only=True)
+class DescribeOptions(ConnectionOptions):
+    """The options of `describe`."""
+
+    node_id: int | None
+    as_json: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeOptions(ConnectionOptions):
+    """The options of `upgrade`."""
+
+    feature: tuple[str, ...]
+    dry_run: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class DowngradeOptions(UpgradeOptions):
+    """The options of `downgrade` and `disable`."""
+
+    unsafe: bool
+
+
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     examples=[
-        ("what is on", "barnabas features describe"),
+        ("show features and their levels", "barnabas features describe"),
         (
-            "could the new group protocol be switched on?",
+            "check whether group.version could be raised",
             "barnabas features upgrade --feature group.version=1 --dry-run",
         ),
-        ("switch it off", "barnabas features disable --feature group.version"),
-        ("of another cluster", "barnabas features describe --bootstrap-server broker1:9092"),
+        ("switch a feature off", "barnabas features disable --feature group.version"),
+        ("ask another cluster", "barnabas features describe --bootstrap-server broker1:9092"),
     ],
 )
-@connected_group
-def command() -> None:
-    """Show and set levels of features that all brokers switch to together. The flags are those of kafka-features."""
+@connection_options
+@takes(ConnectionOptions)
+def command(options: ConnectionOptions) -> None:
+    """Show and set the levels of the cluster's features. The flags are those of kafka-features."""
 
 
 @command.command(
     "describe",
     cls=Command,
     short_help="Show features and their levels.",
-    examples=[("as one broker knows them", "barnabas features describe --node-id 2")],
+    examples=[("as broker 2 knows them", "barnabas features describe --node-id 2")],
 )
 @option("--node-id", type=INT32, metavar="ID", help="Ask this broker.  [default: any]")
-@connected
+@connection_options
 @json_option
-def describe(connect: Connect, node_id: int | None, as_json: bool) -> None:
-    """Show which levels a broker knows, and which hold."""
-    from barnabas.clients.features import describe_features
-
-    with connect() as cluster:
-        found = describe_features(cluster, find_broker(cluster, node_id))
-    epoch = "-" if found.epoch is None else found.epoch
-    match choose_style(as_json=as_json):
+@takes(DescribeOptions)
+def describe(options: DescribeOptions) -> None:
+    """Show the levels that a broker supports, and the level that the cluster uses."""
+    with options.connect() as cluster:
+        found = cluster.features.describe(find_broker(cluster, options.node_id))
+    match choose_style(as_json=options.as_json):
         case Style.JSON:
-            print_json(
-                {
-                    "epoch": found.epoch,
-                    "features": [
-                        {
-                            "feature": one.name,
-                            "supportedMinVersion": one.lowest,
-                            "supportedMaxVersion": one.highest,
-                            "finalizedVersionLevel": one.finalized,
-                        }
-                        for one in found.features
-                    ],
-                }
-            )
+            print_json(_document(found))
         case Style.PLAIN:
-            for one in found.features:
-                lowest, highest, level = (level_text(one.name, n) for n in (one.lowest, one.highest, one.finalized))
-                click.echo(
-                    f"Feature: {one.name:<40}  SupportedMinVersion: {lowest:<15}  SupportedMaxVersion: {highest:<15}"
-                    f"  FinalizedVersionLevel: {level:<15}  Epoch: {epoch}"
-                )
+            _print_lines(found)
         case Style.TABLE:
             print_table(
                 ("Feature", "Lowest", "Highest", "Level"),
@@ -94,6 +100,32 @@ def describe(connect: Connect, node_id: int | None, as_json: bool) -> None:
                     for one in found.features
                 ),
             )
+
+
+def _document(found: FeatureLevels) -> dict[str, object]:
+    return {
+        "epoch": found.epoch,
+        "features": [
+            {
+                "feature": one.name,
+                "supportedMinVersion": one.lowest,
+                "supportedMaxVersion": one.highest,
+                "finalizedVersionLevel": one.finalized,
+            }
+            for one in found.features
+        ],
+    }
+
+
+def _print_lines(found: FeatureLevels) -> None:
+    """As kafka-features prints it."""
+    epoch = "-" if found.epoch is None else found.epoch
+    for one in found.features:
+        lowest, highest, level = (level_text(one.name, n) for n in (one.lowest, one.highest, one.finalized))
+        click.echo(
+            f"Feature: {one.name:<40}  SupportedMinVersion: {lowest:<15}  SupportedMaxVersion: {highest:<15}"
+            f"  FinalizedVersionLevel: {level:<15}  Epoch: {epoch}"
+        )
 
 
 def level_cell(feature: str, level: int) -> int | str:
@@ -108,23 +140,26 @@ def level_text(feature: str, level: int) -> str:
 
 def change_options(command: F) -> F:
     """`--feature` and `--dry-run`."""
-    command = option("--dry-run", is_flag=True, help="Only ask whether it could be done.")(command)
-    return option("--feature", metavar="NAME=LEVEL", multiple=True, required=True, help="Repeatable.")(command)
+    command = option("--dry-run", is_flag=True, help="Only check whether the change is possible.")(command)
+    return option(
+        "--feature", metavar="NAME=LEVEL", multiple=True, required=True, help="A feature and its new level; repeatable."
+    )(command)
 
 
 @command.command(
     "upgrade",
     cls=Command,
     short_help="Raise the levels of features.",
-    examples=[("the new group protocol", "barnabas features upgrade --feature group.version=1")],
+    examples=[("switch the new group protocol on", "barnabas features upgrade --feature group.version=1")],
 )
 @change_options
-@connected
-def upgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool) -> None:
+@connection_options
+@takes(UpgradeOptions)
+def upgrade(options: UpgradeOptions) -> None:
     """Raise features to the given levels: all of them, or none."""
-    from barnabas.clients.features import Change
+    from barnabas.clients.admin.features import UpgradeType
 
-    change_levels(connect, "upgrade", parse_levels(feature), Change.UPGRADE, dry_run=dry_run)
+    change_levels(options, "upgrade", parse_levels(options.feature), UpgradeType.UPGRADE)
 
 
 @command.command(
@@ -133,51 +168,51 @@ def upgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool) -> None:
     short_help="Lower the levels of features.",
     examples=[
         (
-            "transactions as clients of Kafka 3 know them",
+            "return to the transactions of Kafka 3",
             "barnabas features downgrade --feature transaction.version=1",
         ),
     ],
 )
 @change_options
-@option("--unsafe", is_flag=True, help="Even if metadata is lost.")
-@connected
-def downgrade(connect: Connect, feature: tuple[str, ...], dry_run: bool, unsafe: bool) -> None:
+@option("--unsafe", is_flag=True, help="Allow a change that loses metadata.")
+@connection_options
+@takes(DowngradeOptions)
+def downgrade(options: DowngradeOptions) -> None:
     """Lower features to the given levels: all of them, or none."""
-    from barnabas.clients.features import Change
-
-    change = Change.UNSAFE_DOWNGRADE if unsafe else Change.SAFE_DOWNGRADE
-    change_levels(connect, "downgrade", parse_levels(feature), change, dry_run=dry_run)
+    change_levels(options, "downgrade", parse_levels(options.feature), _downgrade(options))
 
 
 @command.command(
     "disable",
     cls=Command,
     short_help="Switch features off.",
-    examples=[("would it be possible?", "barnabas features disable --feature group.version --dry-run")],
+    examples=[("check whether it is possible", "barnabas features disable --feature group.version --dry-run")],
 )
-@option("--feature", metavar="NAME", multiple=True, required=True, help="Repeatable.")
-@option("--dry-run", is_flag=True, help="Only ask whether it could be done.")
-@option("--unsafe", is_flag=True, help="Even if metadata is lost.")
-@connected
-def disable(connect: Connect, feature: tuple[str, ...], dry_run: bool, unsafe: bool) -> None:
-    """Switch features off, which is level 0."""
-    from barnabas.clients.features import Change
-
-    change = Change.UNSAFE_DOWNGRADE if unsafe else Change.SAFE_DOWNGRADE
-    change_levels(connect, "disable", dict.fromkeys(feature, 0), change, dry_run=dry_run)
+@option("--feature", metavar="NAME", multiple=True, required=True, help="The feature; repeatable.")
+@option("--dry-run", is_flag=True, help="Only check whether the change is possible.")
+@option("--unsafe", is_flag=True, help="Allow a change that loses metadata.")
+@connection_options
+@takes(DowngradeOptions)
+def disable(options: DowngradeOptions) -> None:
+    """Switch features off: set them to level 0."""
+    change_levels(options, "disable", dict.fromkeys(options.feature, 0), _downgrade(options))
 
 
-def change_levels(connect: Connect, action: str, levels: dict[str, int], change: Change, *, dry_run: bool) -> None:
+def _downgrade(options: DowngradeOptions) -> UpgradeType:
+    from barnabas.clients.admin.features import UpgradeType
+
+    return UpgradeType.UNSAFE_DOWNGRADE if options.unsafe else UpgradeType.SAFE_DOWNGRADE
+
+
+def change_levels(options: UpgradeOptions, action: str, levels: dict[str, int], change: UpgradeType) -> None:
     """Ask for the change, and say what became of each feature."""
-    from barnabas.clients.features import update_features
-
     try:
-        with connect() as cluster:
-            update_features(cluster, levels, change, dry_run=dry_run)
+        with options.connect() as cluster:
+            cluster.features.update(levels, change, dry_run=options.dry_run)
     except RequestRefused as error:
         wanted = ", ".join(name if action == "disable" else f"{name} to {level}" for name, level in levels.items())
-        raise Failed(f"{'Can' if dry_run else 'Could'} not {action} {wanted}. {error}") from error
-    verb = "can be" if dry_run else "was"
+        raise Failed(f"{'Can' if options.dry_run else 'Could'} not {action} {wanted}. {error}") from error
+    verb = "can be" if options.dry_run else "was"
     for name, level in sorted(levels.items()):
         click.echo(f"{name} {verb} {f'{action}d' if action == 'disable' else f'{action}d to {level}'}.")
 

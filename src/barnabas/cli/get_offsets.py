@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.connection import connection_options
-from barnabas.cli.failures import Failed
-from barnabas.cli.help import Command, option
-from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
+from barnabas.cli.common.connection import ConnectionOptions, connection_options
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table, remark
+from barnabas.cli.common.values.pairs import parse_numbers
+from barnabas.cli.common.values.topic_patterns import parse_topics
+from barnabas.protocol import list_offsets
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from barnabas.model.ids import TopicPartition
 
 TIMES = {
-    "latest": -1,
-    "earliest": -2,
-    "max-timestamp": -3,
-    "earliest-local": -4,
-    "latest-tiered": -5,
-    "earliest-pending-upload": -6,
+    "latest": list_offsets.LATEST,
+    "earliest": list_offsets.EARLIEST,
+    "max-timestamp": list_offsets.MAX_TIMESTAMP,
+    "earliest-local": list_offsets.EARLIEST_LOCAL,
+    "latest-tiered": list_offsets.LATEST_TIERED,
+    "earliest-pending-upload": list_offsets.EARLIEST_PENDING_UPLOAD,
 }
 RULE = re.compile(r"(?P<topic>[^:,]*)(?::(?:(?P<one>[0-9]+)|(?P<low>[0-9]*)-(?P<high>[0-9]*))?)?")
 END = 2**31
@@ -40,6 +43,29 @@ class Rule(NamedTuple):
         return partition.partition in self.partitions and self.topic.fullmatch(partition.topic) is not None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(ConnectionOptions):
+    """The options of `barnabas get-offsets`."""
+
+    topic: str | None
+    partitions: str | None
+    topic_partitions: str | None
+    time: str
+    exclude_internal_topics: bool
+    as_json: bool
+
+    def check(self) -> None:
+        """Refuse options that do not go together, by Kafka's rules."""
+        if self.topic_partitions is not None and (self.topic is not None or self.partitions is not None):
+            raise click.UsageError("Give --topic-partitions, or --topic and --partitions.")
+
+    def rules(self) -> list[Rule]:
+        """Which partitions are meant."""
+        if self.topic_partitions is not None:
+            return parse_rules(self.topic_partitions)
+        return [whole_rule(self.topic, self.partitions)]
+
+
 @click.command(
     cls=Command,
     examples=[
@@ -50,11 +76,11 @@ class Rule(NamedTuple):
         ),
         ("where a topic begins", "barnabas get-offsets --topic orders --time earliest"),
         (
-            "the first records since a moment (milliseconds since 1970)",
+            "the first offsets at or after a time (milliseconds since 1970)",
             "barnabas get-offsets --topic orders --time 1738303200000",
         ),
         (
-            "partition 1 of orders, the first three of payments",
+            "partition 1 of orders, and the first three of payments",
             "barnabas get-offsets --topic-partitions orders:1,payments:0-3",
         ),
     ],
@@ -62,15 +88,15 @@ class Rule(NamedTuple):
 @option(
     "--topic",
     metavar="PATTERN",
-    help="Topics: a regular expression for whole names; commas separate several.  [default: all]",
+    help="The topics: a regular expression for whole names; commas separate several.  [default: all]",
     section="What",
 )
-@option("--partitions", metavar="0,1,...", help="These partitions of the topics.  [default: all]", section="What")
+@option("--partitions", metavar="0,1,...", help="Only these partitions of the topics.  [default: all]", section="What")
 @option(
     "--topic-partitions",
     metavar="TOPIC:0,TOPIC:0-3,...",
-    help="Both in one: patterns of topics, each with a partition, a range (4-, -3, 0-3; the upper end is left out), "
-    "or nothing for all.",
+    help="Topics and partitions together: a pattern of topics, and behind a colon a partition or a range (0-3 is 0, 1 "
+    "and 2; 4- and -3 are open). Without a colon, all partitions.",
     section="What",
 )
 @option(
@@ -82,46 +108,35 @@ class Rule(NamedTuple):
     section="What",
 )
 @option(
-    "--exclude-internal-topics", is_flag=True, help="Leave out topics that brokers keep for themselves.", section="What"
+    "--exclude-internal-topics",
+    is_flag=True,
+    help="Leave out internal topics, such as __consumer_offsets.",
+    section="What",
 )
 @connection_options
 @json_option
-def command(
-    topic: str | None,
-    partitions: str | None,
-    topic_partitions: str | None,
-    time: str,
-    exclude_internal_topics: bool,
-    bootstrap_server: str,
-    command_config: Path | None,
-    as_json: bool,
-) -> None:
-    """Show offsets of partitions: their end, their beginning, or by time. The flags are those of kafka-get-offsets.
+@takes(Options)
+def command(options: Options) -> None:
+    """Show offsets of partitions: their end, their start, or by time. The flags are those of kafka-get-offsets.
 
-    A partition in which nothing is that young is left out.
+    A partition that has no record from that time on is left out.
     """
-    if topic_partitions is not None and (topic is not None or partitions is not None):
-        raise click.UsageError("Give --topic-partitions, or --topic and --partitions.")
-    rules = parse_rules(topic_partitions) if topic_partitions is not None else [whole_rule(topic, partitions)]
-    timestamp = parse_time(time)
+    from barnabas.model.internal_topics import INTERNAL_TOPICS
 
-    from barnabas.cli import connection
-    from barnabas.clients.admin import INTERNAL_TOPICS
-    from barnabas.clients.log_offsets import all_leaders, offsets
-
-    with connection.open_cluster(bootstrap_server, command_config) as cluster:
+    rules, timestamp = options.rules(), parse_time(options.time)
+    left_out = INTERNAL_TOPICS if options.exclude_internal_topics else frozenset[str]()
+    with options.connect() as cluster:
         leaders = {
             partition: leader
-            for partition, leader in all_leaders(cluster).items()
-            if any(rule.takes(partition) for rule in rules)
-            and not (exclude_internal_topics and partition.topic in INTERNAL_TOPICS)
+            for partition, leader in cluster.offsets.all_leaders().items()
+            if any(rule.takes(partition) for rule in rules) and partition.topic not in left_out
         }
         if not leaders:
-            raise Failed("No partition matches; `barnabas topics --describe` shows those that are there.")
-        found = offsets(cluster, leaders, timestamp)
+            raise Failed("No partition matches. `barnabas topics --describe` shows all partitions.")
+        found = cluster.offsets.at(leaders, timestamp)
     for partition in sorted(leaders.keys() - found.keys()):
-        remark(f"Left out {partition}: nobody leads it.")
-    show({partition: offset for partition, offset in found.items() if offset >= 0}, as_json=as_json)
+        remark(f"Left out {partition}: it has no leader.")
+    show({partition: offset for partition, offset in found.items() if offset >= 0}, as_json=options.as_json)
 
 
 def show(found: dict[TopicPartition, int], *, as_json: bool) -> None:
@@ -153,11 +168,8 @@ def parse_time(text: str) -> int:
 
 def whole_rule(topic: str | None, partitions: str | None) -> Rule:
     """--topic and --partitions as one rule."""
-    try:
-        numbers = frozenset(int(number) for number in partitions.split(",")) if partitions else range(END)
-    except ValueError as error:
-        raise click.UsageError(f"--partitions {partitions} is not a list of numbers.") from error
-    return Rule(_pattern(topic or ".*", "--topic"), numbers)
+    numbers = frozenset(parse_numbers(partitions, "--partitions")) if partitions else range(END)
+    return Rule(parse_topics(topic or ".*", "--topic"), numbers)
 
 
 def parse_rules(text: str) -> list[Rule]:
@@ -172,12 +184,5 @@ def parse_rules(text: str) -> list[Rule]:
             numbers = frozenset({int(match["one"])})
         else:
             numbers = range(int(match["low"] or 0), int(match["high"] or END))
-        rules.append(Rule(_pattern(match["topic"] or ".*", "--topic-partitions"), numbers))
+        rules.append(Rule(parse_topics(match["topic"] or ".*", "--topic-partitions"), numbers))
     return rules
-
-
-def _pattern(text: str, flag: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text.replace(" ", "").strip("\"'").replace(",", "|"))
-    except re.error as error:
-        raise click.UsageError(f"{flag} {text} is not a regular expression: {error}.") from error

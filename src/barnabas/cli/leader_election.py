@@ -3,24 +3,60 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from barnabas.cli.connection import connection_options
-from barnabas.cli.failures import Failed
-from barnabas.cli.files import read_text
-from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import INT32
-from barnabas.cli.output import json_option, print_json, remark
+from barnabas.cli.common.combinations import exactly_one, renamed
+from barnabas.cli.common.connection import ConnectionOptions, connection_options, read_client_properties
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import json_option, print_json, remark
+from barnabas.cli.common.values.files import FILE, read_text
+from barnabas.cli.common.values.numbers import INT32
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.clients.admin.replicas import Election
     from barnabas.clients.errors import RequestRefused
-    from barnabas.clients.replicas import Election
     from barnabas.model.ids import TopicPartition
 
 KINDS = ("preferred", "unclean")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(ConnectionOptions):
+    """The options of `barnabas leader-election`."""
+
+    election_type: str
+    topic: str | None
+    partition: int | None
+    path_to_json_file: Path | None
+    all_topic_partitions: bool
+    admin_config: Path | None
+    as_json: bool
+
+    def check(self) -> None:
+        """Refuse options that do not go together, by Kafka's rules."""
+        exactly_one(self, "topic", "path_to_json_file", "all_topic_partitions")
+        if (self.topic is None) != (self.partition is None):
+            raise click.UsageError("--topic and --partition go together.")
+
+    def client_properties(self) -> dict[str, str]:
+        """What the file of --command-config or --admin.config says."""
+        file: Path | None = getattr(self, renamed(self, "command_config", "admin_config"))
+        return read_client_properties(file)
+
+    def partitions(self) -> list[TopicPartition] | None:
+        """The partitions that are meant; None for all that need an election."""
+        from barnabas.model.ids import TopicPartition
+
+        if self.topic is not None and self.partition is not None:
+            return [TopicPartition(self.topic, self.partition)]
+        return None if self.path_to_json_file is None else read_partitions(self.path_to_json_file)
 
 
 @click.command(
@@ -28,19 +64,19 @@ KINDS = ("preferred", "unclean")
     cls=Command,
     examples=[
         (
-            "give leadership back to the first replicas, after a restart",
+            "give leadership back to the preferred replicas after a restart",
             "barnabas leader-election --election-type preferred --all-topic-partitions",
         ),
         (
-            "of one partition",
+            "for one partition",
             "barnabas leader-election --election-type preferred --topic orders --partition 0",
         ),
         (
-            "let a replica lead that is not in sync, and lose what it does not have",
+            "elect a replica that is not in sync, and lose the records that it does not have",
             "barnabas leader-election --election-type unclean --topic orders --partition 0",
         ),
         (
-            "of the partitions in a file",
+            "for the partitions of a file",
             "barnabas leader-election --election-type preferred --path-to-json-file partitions.json    "
             '# {"partitions": [{"topic": "orders", "partition": 1}]}',
         ),
@@ -50,63 +86,39 @@ KINDS = ("preferred", "unclean")
     "--election-type",
     type=click.Choice(KINDS, case_sensitive=False),
     required=True,
-    help="preferred: the first replica, if it is in sync and does not lead. unclean: whoever lives, if nobody leads.",
+    help="preferred: elect the first replica, if it is in sync. unclean: elect any live replica, if there is no "
+    "leader.",
     section="What",
 )
 @option("--topic", metavar="NAME", help="The topic, with --partition.", section="What")
 @option("--partition", type=INT32, metavar="N", help="The partition of the topic.", section="What")
 @option(
     "--path-to-json-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
-    help="Partitions in a file.",
+    help="A JSON file with partitions.",
     section="What",
 )
-@option("--all-topic-partitions", is_flag=True, help="All partitions that need it.", section="What")
+@option("--all-topic-partitions", is_flag=True, help="All partitions that need an election.", section="What")
 @connection_options
 @option(
     "--admin.config",
     "admin_config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The same, Kafka's old flag.",
+    type=FILE,
+    help="Older name of --command-config.",
     section="Connection",
 )
 @json_option
-def command(
-    election_type: str,
-    topic: str | None,
-    partition: int | None,
-    path_to_json_file: Path | None,
-    all_topic_partitions: bool,
-    bootstrap_server: str,
-    command_config: Path | None,
-    admin_config: Path | None,
-    as_json: bool,
-) -> None:
+@takes(Options)
+def command(options: Options) -> None:
     """Elect leaders of partitions. The flags are those of kafka-leader-election."""
-    if sum((topic is not None, path_to_json_file is not None, all_topic_partitions)) != 1:
-        raise click.UsageError("Give one of --topic, --path-to-json-file and --all-topic-partitions.")
-    if (topic is None) != (partition is None):
-        raise click.UsageError("--topic and --partition go together.")
-    if admin_config is not None:
-        if command_config is not None:
-            raise click.UsageError("Give --command-config or --admin.config, not both.")
-        remark("Option --admin.config is deprecated in Kafka: use --command-config.")
-    partitions = None
-    if topic is not None and partition is not None:
-        from barnabas.model.ids import TopicPartition
+    from barnabas.clients.admin.replicas import Election
 
-        partitions = [TopicPartition(topic, partition)]
-    elif path_to_json_file is not None:
-        partitions = read_partitions(path_to_json_file)
-
-    from barnabas.cli import connection
-    from barnabas.clients.replicas import Election, elect_leaders
-
-    kind = Election[election_type.upper()]
-    with connection.open_cluster(bootstrap_server, command_config or admin_config) as cluster:
-        results = elect_leaders(cluster, kind, partitions)
-    show(kind, results, as_json=as_json)
+    kind = Election[options.election_type.upper()]
+    partitions = options.partitions()
+    with options.connect() as cluster:
+        results = cluster.replicas.elect_leaders(kind, partitions)
+    show(kind, results, as_json=options.as_json)
 
 
 def read_partitions(file: Path) -> list[TopicPartition]:

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.connection import connection_options
-from barnabas.cli.help import Command, option
-from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.connection import ConnectionOptions, connection_options, find_brokers
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table
+from barnabas.cli.common.values.pairs import parse_numbers
+from barnabas.cli.common.values.sizes import size_text
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-    from barnabas.clients.log_dirs import LogDir
+    from barnabas.clients.admin.log_dirs import LogDir
 
 STORAGE_EXCEPTION = "org.apache.kafka.common.errors.KafkaStorageException"
 """What kafka-log-dirs calls a directory that failed."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(ConnectionOptions):
+    """The options of `barnabas log-dirs`."""
+
+    describe: bool
+    topic_list: str
+    broker_list: str
+    as_json: bool
+
+
 @click.command(
     cls=Command,
     examples=[
-        ("everything", "barnabas log-dirs --describe"),
+        ("all brokers and topics", "barnabas log-dirs --describe"),
         ("two topics on one broker", "barnabas log-dirs --describe --topic-list orders,payments --broker-list 1"),
         (
             "the ten largest partitions",
@@ -39,28 +52,15 @@ STORAGE_EXCEPTION = "org.apache.kafka.common.errors.KafkaStorageException"
 @option("--broker-list", metavar="0,1,...", default="", help="Only these brokers.", section="What")
 @connection_options
 @json_option
-def command(
-    describe: bool,
-    topic_list: str,
-    broker_list: str,
-    bootstrap_server: str,
-    command_config: Path | None,
-    as_json: bool,
-) -> None:
+@takes(Options)
+def command(options: Options) -> None:
     """Show the sizes of partitions in the log directories of brokers. The flags are those of kafka-log-dirs."""
-    topics = frozenset(filter(None, topic_list.split(",")))
-    try:
-        wanted = {int(broker) for broker in filter(None, broker_list.split(","))}
-    except ValueError as error:
-        raise click.UsageError(f"--broker-list {broker_list} is not a list of numbers.") from error
-
-    from barnabas.cli import connection
-    from barnabas.clients.log_dirs import describe_log_dirs
-
-    with connection.open_cluster(bootstrap_server, command_config) as cluster:
-        brokers = connection.find_brokers(cluster, wanted)
-        found = {broker: describe_log_dirs(cluster, node) for broker, node in brokers.items()}
-    match choose_style(as_json=as_json):
+    topics = frozenset(filter(None, options.topic_list.split(",")))
+    wanted = parse_numbers(options.broker_list, "--broker-list")
+    with options.connect() as cluster:
+        brokers = find_brokers(cluster, wanted)
+        found = {broker: cluster.log_dirs.describe(node) for broker, node in brokers.items()}
+    match choose_style(as_json=options.as_json):
         case Style.JSON:
             print_json(document(found, topics))
         case Style.PLAIN:
@@ -120,12 +120,3 @@ def print_tables(found: Mapping[int, list[LogDir]], topics: frozenset[str]) -> N
                         for one in sorted(replicas, key=lambda replica: -replica.size)
                     ),
                 )
-
-
-def size_text(size: float) -> str:
-    """Bytes as people read them."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TB"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import click
 
 from barnabas import __version__
-from barnabas.cli.failures import told_in_one_line
-from barnabas.cli.help import Context, Example, write_examples
+from barnabas.cli.common.failures import errors_in_one_line
+from barnabas.cli.common.help import Context, Example, write_examples
 
 
 class LazyCommand(NamedTuple):
@@ -27,49 +27,55 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Broker": {
-        "start": LazyCommand("barnabas.cli.start", "Run a broker, here or in the background."),
+        "start": LazyCommand("barnabas.cli.start.command", "Run a broker, here or in the background."),
         "stop": LazyCommand("barnabas.cli.stop", "Stop the broker of a data directory."),
         "zookeeper": LazyCommand("barnabas.cli.zookeeper.command", "Run a ZooKeeper for development."),
     },
     "Topics": {
         "topics": LazyCommand("barnabas.cli.topics.command", "Create, list, describe, alter and delete topics."),
-        "get-offsets": LazyCommand("barnabas.cli.get_offsets", "Show where partitions begin and end."),
+        "get-offsets": LazyCommand("barnabas.cli.get_offsets", "Show the first and the last offsets of partitions."),
         "delete-records": LazyCommand("barnabas.cli.delete_records", "Delete the oldest records of partitions."),
     },
     "Records": {
-        "produce": LazyCommand("barnabas.cli.produce", "Send records from the keyboard, a pipe or files."),
-        "consume": LazyCommand("barnabas.cli.consume", "Show records, all of them or as they come."),
+        "produce": LazyCommand("barnabas.cli.produce.command", "Send records from the keyboard, a pipe or files."),
+        "consume": LazyCommand("barnabas.cli.consume.command", "Print records of a topic."),
     },
     "Groups": {
-        "groups": LazyCommand("barnabas.cli.groups.command", "Look at consumer groups, and move their offsets."),
+        "groups": LazyCommand("barnabas.cli.groups.command", "Show consumer groups, and reset their offsets."),
     },
     "Transactions": {
-        "transactions": LazyCommand("barnabas.cli.transactions", "Look at transactions, and end those that hang."),
+        "transactions": LazyCommand("barnabas.cli.transactions.command", "Show transactions, and end those that hang."),
     },
     "Pipelines": {
-        "load": LazyCommand("barnabas.cli.load", "Load a topic into a table, exactly once."),
-        "table": LazyCommand("barnabas.cli.table", "Look at loaded tables, and keep them in shape."),
+        "load": LazyCommand("barnabas.cli.load.command", "Load a topic into a table, exactly once."),
+        "table": LazyCommand("barnabas.cli.table.command", "Show loaded tables, compact and expire them."),
         "pipeline": LazyCommand("barnabas.cli.pipeline.command", "Run pipelines on Spark that are written in files."),
     },
     "Speed": {
         "producer-perf": LazyCommand("barnabas.cli.perf.producer", "Measure how fast records can be produced."),
         "consumer-perf": LazyCommand("barnabas.cli.perf.consumer", "Measure how fast records can be consumed."),
-        "latency": LazyCommand("barnabas.cli.perf.latency", "Measure the way from producer to consumer."),
+        "latency": LazyCommand("barnabas.cli.perf.latency", "Measure the time from producer to consumer."),
     },
     "Cluster": {
-        "cluster": LazyCommand("barnabas.cli.cluster", "Tell a cluster's id and its brokers."),
-        "configs": LazyCommand("barnabas.cli.configs", "Show and change settings while brokers run."),
+        "cluster": LazyCommand("barnabas.cli.cluster", "Show a cluster's id and its brokers."),
+        "configs": LazyCommand("barnabas.cli.configs.command", "Show and change configs while brokers run."),
         "leader-election": LazyCommand("barnabas.cli.leader_election", "Elect leaders of partitions."),
         "reassign-partitions": LazyCommand(
             "barnabas.cli.reassign.command", "Move partitions to other brokers or directories."
         ),
-        "log-dirs": LazyCommand("barnabas.cli.log_dirs", "Show what partitions take on disk, and where."),
-        "features": LazyCommand("barnabas.cli.features", "Show and set what all brokers switch to together."),
-        "broker-api-versions": LazyCommand("barnabas.cli.broker_api_versions", "Show which APIs brokers serve."),
+        "log-dirs": LazyCommand("barnabas.cli.log_dirs", "Show the size of partitions on disk, and where they are."),
+        "features": LazyCommand("barnabas.cli.features", "Show and set the levels of features."),
+        "broker-api-versions": LazyCommand(
+            "barnabas.cli.broker_api_versions.command", "Show which APIs brokers serve."
+        ),
+    },
+    "Security": {
+        "acls": LazyCommand("barnabas.cli.acls.command", "Show and change who may do what."),
+        "users": LazyCommand("barnabas.cli.users.command", "List, add and delete users that log in by SCRAM."),
     },
     "Files": {
-        "log": LazyCommand("barnabas.cli.log", "Look into log files, and check them."),
-        "metadata": LazyCommand("barnabas.cli.metadata", "Carry topics and configs to another store and back."),
+        "log": LazyCommand("barnabas.cli.log.command", "Look into log files, check and repair them."),
+        "metadata": LazyCommand("barnabas.cli.metadata.command", "Copy topics and configs to another metadata store."),
     },
     "Shell": {
         "completion": LazyCommand("barnabas.cli.completion", "Print a completion script for your shell."),
@@ -78,9 +84,9 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
 }
 
 EXAMPLES: list[Example] = [
-    ("a broker on localhost:9092 with its data in ./data", "barnabas start"),
-    ("a topic on it", "barnabas topics --create --topic greetings --partitions 3"),
-    ("what a command takes", "barnabas topics --help"),
+    ("start a broker on localhost:9092 with its data in ./data", "barnabas start"),
+    ("create a topic on it", "barnabas topics --create --topic greetings --partitions 3"),
+    ("show the options of a command", "barnabas topics --help"),
 ]
 
 
@@ -117,10 +123,10 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            meant = _meant(args[0], self.list_commands(ctx))
-            if meant is None:
+            suggested = _suggest_command(args[0], self.list_commands(ctx))
+            if suggested is None:
                 raise
-            raise click.UsageError(f"{error.message} Did you mean `barnabas {meant}`?", ctx) from None
+            raise click.UsageError(f"{error.message} Did you mean `barnabas {suggested}`?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section, without importing one of them."""
@@ -131,11 +137,11 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what it raises on purpose is told in one line."""
-        with told_in_one_line():
+        with errors_in_one_line():
             return super().invoke(ctx)
 
 
-def _meant(typed: str, commands: list[str]) -> str | None:
+def _suggest_command(typed: str, commands: list[str]) -> str | None:
     """The command that stands behind a script of Kafka's, with `kafka-` and `.sh` or without, or the nearest one."""
     import difflib
 

@@ -1,9 +1,9 @@
 """Thin Python clients over confluent-kafka (librdkafka): `Producer`, `Consumer`, `Admin`, and twins for asyncio.
 
-    producer.py     records in, futures out             aio/            the same with `await`
-    consumer.py     topics as an iterator               semantics.py    how often a record is processed
-    admin.py        topics, configs, offsets            serializers.py  keys and values as bytes
-    groups.py       consumer groups                     partitioners.py which partition a record goes to
+    producer/   records in, futures out             aio/             the same with `await`
+    consumer/   topics as an iterator               semantics.py     how often a record is processed
+    admin/      what can be asked of a cluster      serializers.py   keys and values as bytes
+    wire/       Kafka's protocol spoken directly    partitioners.py  which partition a record goes to
 
 Names are loaded when they are first asked for: what only administers does not wait for the rest.
 """
@@ -14,11 +14,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from barnabas.clients.admin import Admin, NewTopic
+    from barnabas.clients.admin.admin import Admin, NewTopic
     from barnabas.clients.aio import AsyncAdmin, AsyncConsumer, AsyncDelivery, AsyncProducer
-    from barnabas.clients.consumer import Consumer
-    from barnabas.clients.delivery import Delivery
-    from barnabas.clients.producer import Producer
+    from barnabas.clients.consumer.consumer import Consumer
+    from barnabas.clients.producer.delivery import Delivery
+    from barnabas.clients.producer.producer import Producer
     from barnabas.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
     from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
     from barnabas.clients.serializers import BYTES, JSON, STRING, Avro, Protobuf
@@ -50,7 +50,7 @@ _MODULES = {
     "admin": ("Admin", "NewTopic"),
     "aio": ("AsyncAdmin", "AsyncConsumer", "AsyncDelivery", "AsyncProducer"),
     "consumer": ("Consumer",),
-    "delivery": ("Delivery",),
+    "producer.delivery": ("Delivery",),
     "producer": ("Producer",),
     "records": ("ConsumerRecord", "RecordMetadata", "TopicPartition"),
     "semantics": ("at_least_once", "at_most_once", "stored_with_result"),

@@ -45,11 +45,11 @@ def left_in_parent(what: str, client: object) -> Closed:
     return Closed(what, "was opened by the parent of this process, and its threads are there: open another one here")
 
 
-def _tell_owners() -> None:
+def _leave_clients_in_parent() -> None:
     owners = list(_owners)
     _owners.clear()
     for owner in owners:
         owner.forked()
 
 
-os.register_at_fork(after_in_child=_tell_owners)
+os.register_at_fork(after_in_child=_leave_clients_in_parent)

@@ -11,9 +11,10 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import InvalidClientConfig, LibraryMissing
+from barnabas.clients.java_properties import from_java
 from barnabas.clients.library import load
-from barnabas.clients.limits import MAX_INT32
 from barnabas.clients.log_lines import Echo
+from barnabas.model.numbers import MAX_INT32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,7 @@ def properties(
 def for_librdkafka(found: Mapping[str, Any]) -> dict[str, Any]:
     """Properties with librdkafka's names; its log lines go to the logger `barnabas.clients`, or to the one given."""
     settings: dict[str, Any] = {"logger": log}
-    for name, value in found.items():
+    for name, value in from_java(found).items():
         if name in _CLASSES:
             raise InvalidClientConfig(f"{name} names a Java class; give a Python object with {_CLASSES[name]}")
         if name == "buffer.memory":

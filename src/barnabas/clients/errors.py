@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from barnabas.model.base_error import BarnabasError
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,6 +68,8 @@ class InvalidClientConfig(BarnabasError):
 class BrokerUnreachable(BarnabasError):
     """No broker answered in time; the message says which addresses were tried and what happened at each."""
 
+    remedy = Remedy(RemedyKind.START_BROKER)
+
 
 class AddressInvalid(BrokerUnreachable):
     """None of the addresses is one, whether or not a broker runs; the message says what is wrong with each."""
@@ -79,9 +82,13 @@ class AddressUnknown(BrokerUnreachable):
 class BrokerSilent(BrokerUnreachable):
     """Something took the connection but did not answer, or not as a broker does; the message says what it did."""
 
+    remedy = Remedy(RemedyKind.CHECK_LISTENER)
+
 
 class LoginFailed(BrokerUnreachable):
     """The broker's certificate is not trusted, or it does not take our name and password; the message says which."""
+
+    remedy = Remedy(RemedyKind.CHECK_SECURITY)
 
 
 class RequestRefused(BarnabasError):

@@ -11,8 +11,6 @@ MOST_PARTITIONS: Final = 100_000
 """librdkafka asks for no topic that is larger."""
 MOST_REPLICAS: Final = 10_000
 """Nor for one with more copies of each partition."""
-MAX_INT32: Final = 2**31 - 1
-MAX_INT64: Final = 2**63 - 1
 
 
 def within(what: str, number: int, least: int, most: int) -> int:

@@ -23,7 +23,7 @@ def split_name(schema: str) -> tuple[Path, str]:
 
 def read_descriptors(file: Path) -> bytes:
     """A file's descriptors, with all that it imports, in Protobuf's own form. Raises InvalidClientConfig."""
-    return _compiled(file) if file.suffix == ".proto" else file.read_bytes()
+    return _compile(file) if file.suffix == ".proto" else file.read_bytes()
 
 
 def message_class(descriptors: bytes, message: str) -> Any:
@@ -43,7 +43,7 @@ def message_class(descriptors: bytes, message: str) -> Any:
         raise InvalidClientConfig(f"the file has no message {message}") from None
 
 
-def _compiled(proto: Path) -> bytes:
+def _compile(proto: Path) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "out.desc")
         words = ["protoc", f"-I{proto.parent}", "--include_imports", f"--descriptor_set_out={out}", str(proto)]

@@ -31,7 +31,6 @@ __all__ = ["ConsumerRecord", "Headers", "RecordMetadata", "TimestampType", "Topi
 Headers: TypeAlias = "Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]"
 """Headers to send; a name may come more than once in a list of pairs."""
 
-NO_TIMESTAMP = -1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -1,21 +1,22 @@
-"""How a connection is made safe: TLS, and SASL with a password, from librdkafka's property names.
+"""How a connection is made safe: TLS, and SASL with a password, from librdkafka's property names or Java's.
 
-One properties file serves librdkafka and our own connections, so the names here are librdkafka's. Properties that have
-nothing to do with security are none of our business. What we cannot do is an error that says so: a connection is never
-less safe than the file asks for.
+One properties file serves librdkafka and our own connections, so the names here are librdkafka's; those that Java's
+clients have instead are translated (`clients/java_properties`). Other properties are ignored. What we cannot do is an
+error that says so: a connection is never less safe than the file asks for.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 import secrets
 import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from barnabas.clients.errors import InvalidClientConfig
+from barnabas.clients.java_properties import from_java
+from barnabas.machines.security.scram import BY_TITLE, ScramClient, ScramClientError
+from barnabas.model.errors import ConfigError
+from barnabas.net import keystores
 
 if TYPE_CHECKING:
     import socket
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
     Exchange = Callable[[bytes], bytes]
     """Sends a client's message of a SASL exchange and returns the broker's."""
 
-SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-NOT_FROM_FILES: Final = ("ssl.keystore.location", "ssl.certificate.pem", "ssl.key.pem")
-"""How librdkafka takes a client's own certificate as well, and Python does not."""
+OF_SECURITY: Final = ("security.", "ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
+"""How the names of such properties begin."""
 PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 
 
@@ -48,11 +48,17 @@ class Security:
         if self.mechanism == "PLAIN":
             exchange(f"\0{self.username}\0{self.password}".encode())
         elif self.mechanism is not None:
-            scram(SCRAM_HASHES[self.mechanism], self.username, self.password, exchange)
+            scram(self.mechanism, self.username, self.password, exchange)
+
+
+def security_properties(properties: Mapping[str, object]) -> dict[str, str]:
+    """Those of a client's properties that are about security: another client of the same cluster needs them too."""
+    return {name: str(value) for name, value in properties.items() if name.startswith(OF_SECURITY)}
 
 
 def from_properties(properties: Mapping[str, str]) -> Security:
     """The security that a client's properties describe; raises InvalidClientConfig."""
+    properties = from_java(properties)
     protocol = properties.get("security.protocol", "plaintext").lower()
     if protocol not in PROTOCOLS:
         raise InvalidClientConfig(f"security.protocol is {protocol}, and not one of {', '.join(PROTOCOLS)}")
@@ -60,9 +66,10 @@ def from_properties(properties: Mapping[str, str]) -> Security:
     if not protocol.startswith("sasl"):
         return Security(tls)
     mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI")).upper()
-    if mechanism != "PLAIN" and mechanism not in SCRAM_HASHES:
+    if mechanism != "PLAIN" and mechanism not in BY_TITLE:
         raise InvalidClientConfig(
-            f"sasl.mechanism {mechanism} does not work with this command: it knows PLAIN, {' and '.join(SCRAM_HASHES)}"
+            f"sasl.mechanism {mechanism} works only in connections of librdkafka, and this is not one of them: it "
+            f"takes PLAIN, {' and '.join(BY_TITLE)}"
         )
     if not properties.get("sasl.username") or "sasl.password" not in properties:
         raise InvalidClientConfig(f"sasl.mechanism {mechanism} needs sasl.username and sasl.password")
@@ -70,20 +77,15 @@ def from_properties(properties: Mapping[str, str]) -> Security:
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    for name in NOT_FROM_FILES:
-        if name in properties:
-            raise InvalidClientConfig(
-                f"{name} does not work here: give files in PEM with ssl.certificate.location and ssl.key.location"
-            )
     try:
         context = ssl.create_default_context(
             cafile=properties.get("ssl.ca.location"), cadata=properties.get("ssl.ca.pem")
         )
-        if certificate := properties.get("ssl.certificate.location"):
-            key, password = properties.get("ssl.key.location"), properties.get("ssl.key.password")
-            context.load_cert_chain(certificate, key, password)
+        _load_own_certificate(context, properties)
     except OSError as error:  # an SSLError is one too
         raise InvalidClientConfig(f"a file of the ssl.* properties cannot be used: {error}") from error
+    except ConfigError as error:
+        raise InvalidClientConfig(str(error)) from error
     verify = properties.get("enable.ssl.certificate.verification", "true") != "false"
     if not verify or properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
         context.check_hostname = False
@@ -92,23 +94,24 @@ def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
     return context
 
 
-def scram(algorithm: str, username: str, password: str, exchange: Exchange, nonce: str | None = None) -> None:
-    """The client's side of RFC 5802; raises InvalidClientConfig if the broker does not know the password either."""
-    name = username.replace("=", "=3D").replace(",", "=2C")
-    client_first = f"n={name},r={nonce or secrets.token_urlsafe(24)}"
-    server_first = exchange(f"n,,{client_first}".encode()).decode()
-    told = dict(part.split("=", 1) for part in server_first.split(","))
-    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), base64.b64decode(told["s"]), int(told["i"]))
+def _load_own_certificate(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    """Show a certificate of one's own, if there is one: from files in PEM, texts in PEM, or PKCS12."""
+    password = properties.get("ssl.key.password")
+    if certificate := properties.get("ssl.certificate.location"):
+        context.load_cert_chain(certificate, properties.get("ssl.key.location"), password or "")  # "": ask nobody
+    elif "ssl.certificate.pem" in properties:
+        key, chain = properties.get("ssl.key.pem", ""), properties["ssl.certificate.pem"]
+        keystores.pem_pair(key, chain, password, "ssl.key.pem", "ssl.certificate.pem").load_into(context)
+    elif location := properties.get("ssl.keystore.location"):
+        name = f"ssl.keystore.location {location}"
+        data = keystores.read_store(location, name)
+        keystores.pkcs12_pair(data, properties.get("ssl.keystore.password"), name, location).load_into(context)
 
-    def sign(key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, algorithm)
 
-    client_key = sign(salted, b"Client Key")
-    without_proof = f"c={base64.b64encode(b'n,,').decode()},r={told['r']}"
-    signed = f"{client_first},{server_first},{without_proof}".encode()
-    signature = sign(hashlib.new(algorithm, client_key).digest(), signed)
-    proof = bytes(ours ^ theirs for ours, theirs in zip(client_key, signature, strict=True))
-    final = exchange(f"{without_proof},p={base64.b64encode(proof).decode()}".encode()).decode()
-    expected = sign(sign(salted, b"Server Key"), signed)
-    if final.partition(",")[0] != f"v={base64.b64encode(expected).decode()}":
-        raise InvalidClientConfig("the broker could not prove that it knows the password of sasl.username")
+def scram(title: str, username: str, password: str, exchange: Exchange, nonce: str | None = None) -> None:
+    """The client's side of SCRAM; raises InvalidClientConfig if the broker does not know the password either."""
+    client = ScramClient(BY_TITLE[title], username, password, nonce or secrets.token_urlsafe(24))
+    try:
+        client.check(exchange(client.prove(exchange(client.opening))))
+    except ScramClientError as error:
+        raise InvalidClientConfig(f"{error} of sasl.username") from error

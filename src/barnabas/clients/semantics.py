@@ -15,14 +15,14 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from barnabas.clients.aio.consumer import AsyncConsumer
-from barnabas.clients.reading import SLICE
+from barnabas.clients.consumer.reading import SLICE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from barnabas.clients.consumer import Consumer
+    from barnabas.clients.consumer.consumer import Consumer
+    from barnabas.clients.consumer.subscribing import Start, Topics
     from barnabas.clients.records import ConsumerRecord, TopicPartition
-    from barnabas.clients.subscribing import Start, Topics
 
 __all__ = ["at_least_once", "at_most_once", "stored_with_result"]
 
@@ -145,7 +145,7 @@ async def _stored_with_result_async(
         offset = await found if inspect.isawaitable(found) else found
         return consumer.reset_offset(partition) if offset is None else offset
 
-    asked: Any = start  # in the event loop, where it is awaited
-    await consumer.subscribe(topics, start=asked)
+    awaitable_start: Any = start  # in the event loop, where it is awaited
+    await consumer.subscribe(topics, start=awaitable_start)
     async for record in consumer:
         yield record

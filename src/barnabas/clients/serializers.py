@@ -104,9 +104,9 @@ class Avro:
     ) -> None:
         """Take a schema as JSON text, as what that JSON says, or as a file; raises LibraryMissing without fastavro."""
         self._avro = load("fastavro", "avro")
-        self.parsed = self._parsed(schema)
+        self.parsed = self._parse_schema(schema)
         """The schema as fastavro has it: all names are whole."""
-        self._reader = None if reader_schema is None else self._parsed(reader_schema)
+        self._reader = None if reader_schema is None else self._parse_schema(reader_schema)
 
     def serialize(self, value: Any) -> bytes:
         """The value in Avro's binary form."""
@@ -122,7 +122,7 @@ class Avro:
             raise ValueError(f"{len(data) - source.tell()} bytes are left over: written with another schema?")
         return value
 
-    def _parsed(self, schema: str | Mapping[str, Any] | Path) -> Any:
+    def _parse_schema(self, schema: str | Mapping[str, Any] | Path) -> Any:
         try:
             text = schema.read_text(encoding="utf-8") if hasattr(schema, "read_text") else schema
             if isinstance(text, str) and _names_a_file(text):

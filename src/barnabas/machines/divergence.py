@@ -1,11 +1,13 @@
-"""Where a follower's log leaves its leader's: what it must cut before it may go on.
+"""Where a follower's log diverges from its leader's: what has to be truncated before the follower may fetch.
 
-The follower asks the leader where the last epoch of its own log ends there (OffsetForLeaderEpoch). Three cases:
+The follower asks the leader where the last epoch of its own log ends in the leader's log (OffsetForLeaderEpoch). The
+leader answers with that epoch, or with the last one before it that it has. Three cases:
 
-    the leader has that epoch           cut at its end, or at our own if that is lower: the logs agree up to there
-    the leader's last one before it     cut at where our log leaves that epoch, at the leader's end at most; if we have
-    is older                            never seen that epoch, cut what came after the one before it, and ask again
-    the leader knows nothing of it      cut at our high watermark: what is below it is committed, and everyone has it
+    the leader has that epoch        truncate to its end, or to our own if that is lower: the logs agree up to there
+    the leader has an older epoch    truncate to the end of that epoch in our log, at most to the leader's end of it; if
+                                     our log lacks that epoch, truncate what came after the one before it and ask again
+    the leader has neither           truncate to our high watermark: records below it are committed, and the leader has
+                                     them
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from typing import Final, NamedTuple
 UNDEFINED: Final = -1
 
 
-class Cut(NamedTuple):
-    """Where to cut, and whether the logs then agree; if not, ask again."""
+class TruncationPoint(NamedTuple):
+    """Where to truncate, and whether the logs then agree; if not, the leader has to be asked again."""
 
     offset: int
     done: bool
 
 
-def cut(
+def truncation_point(
     *,
     asked_epoch: int,
     leader_epoch: int,
@@ -31,14 +33,14 @@ def cut(
     own_end: int,
     log_end: int,
     high_watermark: int,
-) -> Cut:
-    """Decide, given the leader's answer and where `leader_epoch`, or the one before it, ends in the own log."""
+) -> TruncationPoint:
+    """Decide by the leader's answer, and by where `leader_epoch`, or the last one before it, ends in the own log."""
     if leader_end == UNDEFINED or leader_epoch == UNDEFINED:
-        return Cut(min(high_watermark, log_end), True)
+        return TruncationPoint(min(high_watermark, log_end), True)
     if leader_epoch == asked_epoch:
-        return Cut(min(leader_end, log_end), True)
+        return TruncationPoint(min(leader_end, log_end), True)
     if own_end == UNDEFINED:
-        return Cut(min(leader_end, log_end), True)
+        return TruncationPoint(min(leader_end, log_end), True)
     if own_epoch == leader_epoch:
-        return Cut(min(leader_end, own_end, log_end), True)
-    return Cut(min(own_end, log_end), False)
+        return TruncationPoint(min(leader_end, own_end, log_end), True)
+    return TruncationPoint(min(own_end, log_end), False)

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227): the broker remembers what a client fetches, so that neither side repeats it.
 
 A client opens a session with a full fetch (epoch 0). From then on it names only the partitions whose position changed
-and those it forgets, and the answer holds only partitions with something to tell. Each request carries the session's
+and those it forgets, and the response has only partitions that changed. Each request carries the session's
 next epoch, so a lost or repeated request shows.
 
     request                                     context         answer
@@ -16,7 +16,7 @@ then `context.finish(results, now_ms)` once. While a fetch is parked, another re
 parked one then finishes with INVALID_FETCH_SESSION_EPOCH and changes nothing.
 
 Invariants: a session's key order is its order of service: a partition that returned records goes to the end, so that
-no partition starves. What the client was last told (high watermark, log start offset) changes only in `finish`. A cache
+no partition starves. What the last response said (high watermark, log start offset) changes only in `finish`. A cache
 never holds more sessions than it has slots. Times may jump: that only changes who is evicted.
 
 This runs for every fetch: an incremental request that names nothing new allocates its context, nothing per partition.
@@ -36,7 +36,7 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 UNKNOWN: Final = -1
-"""An offset or epoch that nobody named, and the preferred read replica when there is none."""
+"""As an offset or epoch: none is given. As the preferred read replica: there is none."""
 
 Topic: TypeAlias = "str | bytes"
 """How a request names a topic: by the 16 bytes of its id from Fetch v13 on, by name before."""
@@ -47,7 +47,7 @@ the offset to fetch, the last fetched record's epoch, the fetcher's log start of
 
 
 class SessionPartition:
-    """One partition of a fetch: what the client asks for, and what it was last told."""
+    """One partition of a fetch: what the client asks for, and what the last response said."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -57,16 +57,16 @@ class SessionPartition:
         "log_start_offset",
         "max_bytes",
         "partition",
-        "told_high_watermark",
-        "told_log_start_offset",
+        "sent_high_watermark",
+        "sent_log_start_offset",
         "topic",
     )
 
     def __init__(self, wanted: Wanted) -> None:
         self.key: _Key = wanted[:2]
         """What the partition is known by within its session."""
-        self.told_high_watermark = UNKNOWN
-        self.told_log_start_offset = UNKNOWN
+        self.sent_high_watermark = UNKNOWN
+        self.sent_log_start_offset = UNKNOWN
         self.ask(wanted)
 
     def ask(self, wanted: Wanted) -> None:
@@ -137,7 +137,7 @@ class FetchAnswer(NamedTuple, Generic[R]):
 
 
 class FetchContext:
-    """One request's view of what to fetch; this base is the sessionless one, which tells everything."""
+    """One request's view of what to fetch; this base is the sessionless one, which responds with all partitions."""
 
     __slots__ = ("error", "partitions")
 
@@ -153,7 +153,7 @@ class FetchContext:
 
 
 class FullFetch(FetchContext):
-    """A full fetch: tells everything, and opens a session for what follows if there is room."""
+    """A full fetch: responds with all partitions, and opens a session if there is room."""
 
     __slots__ = ("_cache", "_privileged", "_use_ids")
 
@@ -166,19 +166,19 @@ class FullFetch(FetchContext):
         self._privileged = privileged
 
     def finish(self, results: Sequence[R], now_ms: int) -> FetchAnswer[R]:
-        """Open the session, remembering what the client is told now."""
+        """Open the session, and remember what this response says."""
         session_id = self._cache.open(
             [result.partition for result in results], use_ids=self._use_ids, privileged=self._privileged, now_ms=now_ms
         )
         for result in results:
             partition = result.partition
-            partition.told_high_watermark = result.high_watermark
-            partition.told_log_start_offset = result.log_start_offset
+            partition.sent_high_watermark = result.high_watermark
+            partition.sent_log_start_offset = result.log_start_offset
         return FetchAnswer(session_id, ErrorCode.none, results)
 
 
 class IncrementalFetch(FetchContext):
-    """A fetch within a session: tells only what the client does not know yet."""
+    """A fetch within a session: responds only with partitions that changed."""
 
     __slots__ = ("_epoch", "_session")
 
@@ -196,21 +196,21 @@ class IncrementalFetch(FetchContext):
         changed: list[R] = []
         for result in results:
             partition = result.partition
-            tell = False
-            if partition.told_high_watermark != result.high_watermark:
-                partition.told_high_watermark = result.high_watermark
-                tell = True
-            if partition.told_log_start_offset != result.log_start_offset:
-                partition.told_log_start_offset = result.log_start_offset
-                tell = True
+            has_changed = False
+            if partition.sent_high_watermark != result.high_watermark:
+                partition.sent_high_watermark = result.high_watermark
+                has_changed = True
+            if partition.sent_log_start_offset != result.log_start_offset:
+                partition.sent_log_start_offset = result.log_start_offset
+                has_changed = True
             if result.size > 0:
                 session.serve_last(partition)
-                tell = True
+                has_changed = True
             if result.error:
-                # The partition is told again when the error is gone, even if nothing else changed.
-                partition.told_high_watermark = UNKNOWN
-                tell = True
-            if tell or result.preferred_read_replica != UNKNOWN or result.diverging_epoch is not None:
+                # The partition is sent again when the error is gone, even if nothing else changed.
+                partition.sent_high_watermark = UNKNOWN
+                has_changed = True
+            if has_changed or result.preferred_read_replica != UNKNOWN or result.diverging_epoch is not None:
                 changed.append(result)
         return FetchAnswer(session.id, ErrorCode.none, changed)
 
@@ -413,7 +413,7 @@ def without_session(partitions: Iterable[Wanted]) -> FetchContext:
 
 
 def _requested(partitions: Iterable[Wanted]) -> list[SessionPartition]:
-    """The partitions of a request that stands for itself; the last word counts if one is named twice."""
+    """The partitions of a request without a session; the last entry counts if one is named twice."""
     requested = [SessionPartition(wanted) for wanted in partitions]
     if len(requested) > 1:
         requested = list({partition.key: partition for partition in requested}.values())

@@ -1,16 +1,18 @@
-"""A partition on its leader: who is in sync, how far everyone is, and what is therefore committed.
+"""A partition on its leader: which replicas are in sync, how far each is, and what is therefore committed.
 
 The high watermark is the lowest log end offset over the maximal ISR: the ISR that the controller committed, plus
 replicas that were proposed for it and not yet confirmed. So an ISR that grows counts at once, and one that shrinks
-counts only when the controller has agreed; whichever of the two the next leader is chosen from, it has everything below
-the high watermark. A partition with one replica needs none of this: what is appended is committed.
+counts only when the controller has agreed. Whichever of the two the next leader is elected from, it has all records
+below the high watermark. A partition with one replica needs none of this: what is appended is committed.
 
-A proposal whose answer does not come may be taken at any time, so what it adds goes on counting until the controller
-has taken a later one: only a state with a higher partition epoch ends the doubt, since every proposal names the epoch
-that it is made from. `next_isr` therefore proposes the ISR as it is, when there is nothing else to propose.
+The controller may accept a proposal whose answer was lost. So replicas that it adds go on counting until the controller
+has accepted a later one: only a higher partition epoch ends the doubt, since every proposal names the partition epoch
+that it is made from. `next_isr` therefore proposes the ISR as it is, when there is no other change to propose.
 
-Invariants: the high watermark never goes back, and never passes the leader's own log end; everyone in the controller's
-ISR counts, whichever proposals it has taken.
+With acks=all a Produce needs min.insync.replicas replicas in the ISR. `accepts` is the one place that decides this.
+
+Invariants: the high watermark never goes back, and never passes the leader's own log end; every replica in the
+controller's ISR counts, whichever proposals the controller has accepted.
 
 One object stands for one leadership: a new leader epoch makes a new object.
 """
@@ -24,12 +26,14 @@ from barnabas.model.errors import ErrorCode, FencedLeaderEpoch, UnknownLeaderEpo
 if TYPE_CHECKING:
     from collections.abc import Collection, Container
 
+ACKS_ALL: Final = -1
+"""As acks of a Produce: all replicas in sync have to store the records."""
 NO_EPOCH: Final = -1
-"""As a client's current leader epoch: it names none, and nothing is checked."""
+"""As a client's current leader epoch: the client does not name one, and nothing is checked."""
 UNKNOWN_OFFSET: Final = -1
-"""Where the log of a replica begins and ends that has not fetched since this leader took over."""
+"""As start and end of a follower's log: the follower has not fetched in this leader epoch."""
 NO_BROKER_EPOCH: Final = -1
-"""As a broker's epoch: not known, and nothing is checked."""
+"""As a broker epoch: it is not known, and nothing is checked."""
 _LEAVES_DOUBT: Final = frozenset(
     {
         ErrorCode.invalid_update_version,
@@ -38,30 +42,30 @@ _LEAVES_DOUBT: Final = frozenset(
         ErrorCode.new_leader_elected,
     }
 )
-"""Refusals after which this proposal or an earlier one may be in force: the controller's news will tell."""
+"""Errors after which this proposal or an earlier one may be in force: a metadata update of the controller will show."""
 
 
-class Progress(NamedTuple):
-    """How a follower gets on, by a clock that never goes back."""
+class FollowerState(NamedTuple):
+    """When a follower fetched and was caught up, by a clock that never goes back."""
 
-    caught_up: float
-    """When it last had everything that the leader had."""
+    caught_up_at: float
+    """When it last had all records of the leader."""
     fetched_at: float
     """When it last fetched."""
-    end_then: int
+    leader_end: int
     """The leader's log end at that time."""
 
 
 def check_epoch(leader_epoch: int, current_leader_epoch: int) -> None:
-    """Refuse a client that knows an older or a newer leadership than this one; it may name none."""
+    """Refuse a client with an older or a newer leader epoch; it may name none."""
     if current_leader_epoch in (leader_epoch, NO_EPOCH):
         return
     if current_leader_epoch < leader_epoch:
         raise FencedLeaderEpoch(
-            f"the leader epoch is {leader_epoch}, the request knows {current_leader_epoch}: refresh metadata"
+            f"The request has leader epoch {current_leader_epoch}, but it is {leader_epoch}. Refresh the metadata."
         )
     raise UnknownLeaderEpoch(
-        f"the leader epoch is {leader_epoch} here, the request knows {current_leader_epoch} already; try again"
+        f"The request has leader epoch {current_leader_epoch}, but this broker still has {leader_epoch}. Try again."
     )
 
 
@@ -72,12 +76,12 @@ class PartitionLeader:
         "_doubtful",
         "_ends",
         "_epochs",
+        "_followers",
+        "_ineligible",
+        "_is_proposed",
         "_log_end_offset",
         "_pending",
-        "_progress",
         "_starts",
-        "_unfit",
-        "_waiting",
         "broker_id",
         "epoch_start_offset",
         "high_watermark",
@@ -101,47 +105,52 @@ class PartitionLeader:
         now: float = 0.0,
         counted: int | None = None,
     ) -> None:
-        """`counted` is how far the leader's own log counts, if that is not up to its end: the rest is being synced."""
+        """`counted` is the offset up to which the leader's own log counts, if the rest is still being synced."""
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
-        """Version of the state that the controller committed; a change of the ISR names the one it is made from."""
+        """The version of the partition's state that the controller committed; a proposal names it."""
         self.replicas = tuple(replicas)
         self.epoch_start_offset = log_end_offset
-        """Where this leadership began: the high watermark says nothing reliable until it is here."""
+        """The log end when this leadership began. Until the high watermark is here, the last leader's was higher."""
         self.isr = frozenset(isr)
-        """As the controller committed it."""
+        """The ISR that the controller committed."""
         self.high_watermark = min(high_watermark, log_end_offset)
         self._log_end_offset = log_end_offset if counted is None else counted
         self._pending: frozenset[int] = frozenset()
-        self._waiting = False
+        """Replicas that were proposed to join the ISR, and count until the controller has decided."""
+        self._is_proposed = False
         """Whether a proposal has no answer yet."""
         self._doubtful = False
-        """Whether an earlier proposal never got one."""
-        self._unfit: set[int] = set()
-        """Followers that the controller would not have, and that have not fetched since: not to be proposed again."""
+        """Whether the answer to an earlier proposal was lost."""
+        self._ineligible: set[int] = set()
+        """Followers that the controller refused, and that have not fetched since: they are not proposed again."""
         self._epochs: dict[int, int] = {}
         self._ends = {replica: UNKNOWN_OFFSET for replica in replicas if replica != broker_id}
         self.is_followed = bool(self._ends)
         """Whether the partition has replicas on other brokers."""
         self._starts = dict.fromkeys(self._ends, UNKNOWN_OFFSET)
-        self._progress = {replica: Progress(now, now, UNKNOWN_OFFSET) for replica in self._ends}
+        self._followers = {replica: FollowerState(now, now, UNKNOWN_OFFSET) for replica in self._ends}
         self._advance()
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Everyone whose log end counts: the committed ISR and what was proposed to join it."""
+        """The replicas whose log end counts: the committed ISR, and those that were proposed to join it."""
         return self.isr | self._pending
+
+    def accepts(self, acks: int, min_insync_replicas: int) -> bool:
+        """Whether a Produce with these acks may be appended: with acks=all, enough replicas have to be in sync."""
+        return len(self.isr) >= min_insync_replicas if acks == ACKS_ALL else acks == 1 or acks == 0
 
     @property
     def knows_high_watermark(self) -> bool:
-        """Whether the high watermark has reached this leadership's start; before, the last leader knew more."""
+        """Whether the high watermark has reached the start of this leadership; before, the last leader's was higher."""
         return self.high_watermark >= self.epoch_start_offset
 
     def appended(self, log_end_offset: int) -> bool:
-        """The leader's own log has grown to here; True if the high watermark moved.
+        """The leader's own log counts up to here; True if the high watermark moved.
 
-        It may have been told of more already: a sync that is heard of late takes nothing back.
+        It may count further already: a sync that ends late takes nothing back.
         """
         if log_end_offset <= self._log_end_offset:
             return False
@@ -159,48 +168,49 @@ class PartitionLeader:
         broker_epoch: int = NO_BROKER_EPOCH,
         log_start_offset: int = UNKNOWN_OFFSET,
     ) -> bool:
-        """A follower asks from this offset on, so it has all from its start to there; True if the high watermark moved.
+        """A follower fetches from this offset on, so it has all records up to there; True if the high watermark moved.
 
-        It was caught up now if it has all there is, and when it last fetched if it has all that there was then. What it
-        said before it registered anew is of no account: its disk may have lost what it had.
+        It is caught up now if it has all records of the leader. It was caught up when it last fetched, if it has all
+        that the leader had then. A fetch of an earlier registration is ignored: its disk may have lost records since.
         """
         if broker_epoch != NO_BROKER_EPOCH:
             if broker_epoch < self._epochs.get(replica, NO_BROKER_EPOCH):
                 return False
             self._epochs[replica] = broker_epoch
-        if self._unfit:
-            self._unfit.discard(replica)
+        if self._ineligible:
+            self._ineligible.discard(replica)
         self._ends[replica] = log_end_offset
         self._starts[replica] = log_start_offset
-        caught_up, fetched_at, end_then = self._progress[replica]
+        caught_up_at, fetched_at, leader_end = self._followers[replica]
         if log_end_offset >= self._log_end_offset:
-            caught_up = now
-        elif end_then != UNKNOWN_OFFSET and log_end_offset >= end_then:
-            caught_up = max(caught_up, fetched_at)
-        self._progress[replica] = tuple.__new__(Progress, (caught_up, now, self._log_end_offset))  # without its checks
+            caught_up_at = now
+        elif leader_end != UNKNOWN_OFFSET and log_end_offset >= leader_end:
+            caught_up_at = max(caught_up_at, fetched_at)
+        state = caught_up_at, now, self._log_end_offset
+        self._followers[replica] = tuple.__new__(FollowerState, state)  # without its checks
         return self.high_watermark != self._log_end_offset and self._advance()
 
     def end_of(self, replica: int) -> int:
-        """How far a follower is known to be; UNKNOWN_OFFSET before it has fetched."""
+        """The log end of a follower; UNKNOWN_OFFSET before it has fetched."""
         return self._ends.get(replica, UNKNOWN_OFFSET)
 
     def has(self, replica: int, offset: int) -> bool:
-        """Whether a follower is known to have the records from `offset` on, up to its end: its log may start later."""
+        """Whether a follower is known to have the records at `offset`: its log may start later, or end before."""
         return 0 <= self._starts.get(replica, UNKNOWN_OFFSET) <= offset <= self._ends[replica]
 
     def low_watermark(self, log_start_offset: int, up: Container[int]) -> int:
-        """Nothing before this is left on any broker that is up, if the leader's own log begins at `log_start_offset`.
+        """The lowest log start of all brokers that are up; the leader's own log begins at `log_start_offset`.
 
-        Unknown until all of them have fetched.
+        UNKNOWN_OFFSET until all of them have fetched.
         """
         return min((log_start_offset, *(start for replica, start in self._starts.items() if replica in up)))
 
     def may_join(self, replica: int) -> bool:
-        """Whether a follower outside the ISR has everything that is committed, and all of earlier leaderships."""
+        """Whether a follower outside the ISR has all committed records, and all records of earlier leaderships."""
         end = self._ends.get(replica, UNKNOWN_OFFSET)
         return (
             replica not in self._pending
-            and replica not in self._unfit
+            and replica not in self._ineligible
             and end >= self.high_watermark
             and end >= self.epoch_start_offset
         )
@@ -208,7 +218,7 @@ class PartitionLeader:
     def lagging(self, now: float, max_lag: float, max_messages: int | None = None) -> frozenset[int]:
         """Followers that count as in sync, but were not caught up for `max_lag` or are over `max_messages` behind.
 
-        A follower that has all there is never lags, however long it was silent.
+        A follower that has all records never lags, however long ago it fetched.
         """
         end = self._log_end_offset
         return frozenset(
@@ -218,18 +228,18 @@ class PartitionLeader:
             and replica in self._ends
             and self._ends[replica] != end
             and (
-                now - self._progress[replica].caught_up > max_lag
+                now - self._followers[replica].caught_up_at > max_lag
                 or (max_messages is not None and end - self._ends[replica] > max_messages)
             )
         )
 
     def next_isr(self, now: float, max_lag: float, max_messages: int | None = None) -> tuple[int, ...] | None:
-        """What to propose as the ISR: without those that lag, with those that may join. None if all is as it should be.
+        """The ISR to propose: without followers that lag, with those that may join. None if nothing has to change.
 
-        It is the ISR as it is when only a doubt must be ended.
+        It is the present ISR when only the doubt about an earlier proposal has to be ended.
         """
         lagging = self.lagging(now, max_lag, max_messages)
-        members = self.isr | (self._pending - self._unfit)
+        members = self.isr | (self._pending - self._ineligible)
         wanted = tuple(
             replica
             for replica in self.replicas
@@ -238,43 +248,43 @@ class PartitionLeader:
         return wanted if self._pending or self.isr != frozenset(wanted) else None
 
     def broker_epochs(self, isr: Collection[int]) -> tuple[int, ...]:
-        """With which registration each of them fetched last."""
+        """The broker epoch with which each replica fetched last."""
         return tuple(self._epochs.get(replica, NO_BROKER_EPOCH) for replica in isr)
 
     def propose(self, replicas: Collection[int]) -> None:
-        """Ask the controller to make this the ISR: whoever comes counts from now on, whoever goes counts until then."""
-        self._doubtful |= self._waiting
-        self._waiting = True
+        """Propose this ISR: replicas that join count from now on, replicas that leave until the controller agrees."""
+        self._doubtful |= self._is_proposed
+        self._is_proposed = True
         self._pending |= frozenset(replicas) - self.isr
 
     def refused(self, code: ErrorCode) -> None:
-        """The controller refused the last proposal: what it added counts no more, unless an earlier one is in doubt.
+        """The controller refused the last proposal: its replicas count no more, unless an earlier one is in doubt.
 
-        A follower that it would not have must not keep another one from leaving: the next proposal is without it.
+        A follower that the controller refused must not keep another from leaving: the next proposal is without it.
         """
         if code in _LEAVES_DOUBT:
             return
         if code is ErrorCode.ineligible_replica:
-            self._unfit |= self._pending
-        self._waiting = False
+            self._ineligible |= self._pending
+        self._is_proposed = False
         if not self._doubtful:
             self._pending = frozenset()
 
     def commit_isr(self, isr: Collection[int], partition_epoch: int) -> bool:
-        """The controller decided: nothing is pending any more; True if the high watermark moved.
+        """The controller committed an ISR, so no proposal is pending any more; True if the high watermark moved.
 
-        Old news are ignored, and what is known already: neither says what became of a proposal.
+        A state that is old or known already is ignored: it does not show what became of a proposal.
         """
         if partition_epoch <= self.partition_epoch:
             return False
         self.isr = frozenset(isr)
         self.partition_epoch = partition_epoch
         self._pending = frozenset()
-        self._waiting = self._doubtful = False
+        self._is_proposed = self._doubtful = False
         return self._advance()
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Refuse a client that knows an older or a newer leadership than this one."""
+        """Refuse a client with an older or a newer leader epoch."""
         if current_leader_epoch != self.leader_epoch:
             check_epoch(self.leader_epoch, current_leader_epoch)
 

@@ -19,7 +19,7 @@ class ReplicationQuota:
     def __init__(self, number: int, length: float) -> None:
         self._number = number
         self._length = length
-        """Seconds that a sample stands for."""
+        """Seconds of one sample."""
         self._samples: deque[tuple[float, int]] = deque()
         """When each began, and the bytes in it."""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from enum import Enum
 
-    from barnabas.machines.groups.states import TransitionTable
+    from barnabas.machines.groups.classic.states import TransitionTable
 
 
 def section(title: str, text: str, states: type[Enum], table: TransitionTable[Any]) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Dynamic settings and feature levels, as brokers out of office follow them in the tree.
+"""Dynamic settings, as brokers that are not the controller follow them in the tree.
 
 The controller leaves a numbered note for every resource whose settings it changed, as Kafka does in its ZooKeeper mode;
 brokers watch the folder of notes and read again what new notes name. Only the newest notes are kept: whoever sees a gap
@@ -10,16 +10,16 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from barnabas.metadata.loading import load_configs
-from barnabas.metadata.store import NoNode
+from barnabas.metadata.images.loading import load_configs
+from barnabas.metadata.stores.store import NoNode
 from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from barnabas.machines.controller.image import ConfigResource
-    from barnabas.metadata.loading import Configs
-    from barnabas.metadata.store import MetadataStore
+    from barnabas.metadata.images.loading import Configs
+    from barnabas.metadata.stores.store import MetadataStore
 
 KEPT: Final = 100
 """How many notes stay for those who have not read them yet."""
@@ -27,19 +27,19 @@ _NEVER: Final = -2
 
 
 async def note(store: MetadataStore, resources: Iterable[ConfigResource]) -> None:
-    """Tell that the settings of these resources are not what they were."""
-    noted = False
+    """Write notes that the settings of these resources have changed."""
+    has_new = False
     for resource in resources:
         await store.create(ConfigChangesNode.prefix, ConfigChangesNode.encode(resource), sequential=True)
-        noted = True
-    if noted:
+        has_new = True
+    if has_new:
         for name in (await store.children(ConfigChangesNode.path))[:-KEPT]:
             with contextlib.suppress(NoNode):
                 await store.delete(f"{ConfigChangesNode.path}/{name}")
 
 
 async def write(store: MetadataStore, settings: Mapping[ConfigResource, Mapping[str, str]]) -> None:
-    """Set all settings of resources that nobody else writes, and tell."""
+    """Set all settings of resources that nobody else writes, and write notes of that."""
     for resource, values in settings.items():
         path, data = ConfigNode.path(resource), ConfigNode.encode(values)
         try:
@@ -64,8 +64,8 @@ class ConfigChanges:
         numbers = await self._numbers(store)
         self._read = max(numbers, default=-1)
 
-    async def news(self, store: MetadataStore) -> tuple[Configs, bool]:
-        """What new notes name, as it is now, and whether that is all there is."""
+    async def read(self, store: MetadataStore) -> tuple[Configs, bool]:
+        """The settings of every resource that new notes name, as they are now, and whether these are all there are."""
         numbers = await self._numbers(store)
         new = sorted(number for number in numbers if number > self._read)
         if self._read == _NEVER or (new and new[0] > self._read + 1 and self._read + 1 not in numbers):

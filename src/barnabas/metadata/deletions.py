@@ -5,7 +5,8 @@ record for each topic id that was deleted, written in the transaction in which t
 brokers have a partition. A replica may be removed
 
 - if its topic's id is recorded as deleted, and no topic has it, or
-- if its broker was told to remove it, and the tree gives the partition of this very topic to other brokers only.
+- if the controller sent its broker StopReplica, and the tree gives the partition of this very topic to other brokers
+  only.
 
 Records are kept for brokers that are away. There are at most MOST of them; a controller removes the oldest. A broker
 that comes back later than that keeps its logs aside until somebody looks at them.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.metadata.store import Delete
+from barnabas.metadata.stores.store import Delete
 from barnabas.metadata.znodes import DeletedTopicNode, DeletedTopicsNode, TopicNode
 from barnabas.model.ids import NO_ID
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from barnabas.metadata.store import MetadataStore, Node, Operation
+    from barnabas.metadata.stores.store import MetadataStore, Operation, StoredNode
 
 MOST: Final = 10_000
 """Names of that many records fit one answer of ZooKeeper, 1 MB at most, several times over."""
@@ -31,16 +32,16 @@ _KEPT: Final = 9_000
 """How many are left when there were too many, so that not every deletion has to look."""
 
 
-class Replica(NamedTuple):
-    """A log that was set aside; `told` if the broker was told to remove it."""
+class StrayReplica(NamedTuple):
+    """A log that was set aside; `moved` if its partition moved to other brokers, as the controller said."""
 
     topic: str
     partition: int
     topic_id: UUID
-    told: bool
+    moved: bool
 
 
-async def removable(store: MetadataStore, broker_id: int, replicas: Sequence[Replica]) -> list[bool]:
+async def removable(store: MetadataStore, broker_id: int, replicas: Sequence[StrayReplica]) -> list[bool]:
     """Of each replica, whether it may be removed. Raises StoreError."""
     records = await store.find_many([DeletedTopicNode.path(each.topic_id) for each in replicas])
     topics = await store.find_many([TopicNode.path(each.topic) for each in replicas])
@@ -50,11 +51,11 @@ async def removable(store: MetadataStore, broker_id: int, replicas: Sequence[Rep
     ]
 
 
-def _is_removable(broker_id: int, replica: Replica, recorded: bool, node: Node | None) -> bool:
+def _is_removable(broker_id: int, replica: StrayReplica, recorded: bool, node: StoredNode | None) -> bool:
     topic_id, assignments = (None, ()) if node is None else TopicNode.decode(replica.topic, node.data)
     if topic_id != replica.topic_id:
         return recorded
-    if recorded or not replica.told or replica.partition >= len(assignments):
+    if recorded or not replica.moved or replica.partition >= len(assignments):
         return False  # there is such a topic: whatever a record says, it was not deleted
     assignment = assignments[replica.partition]
     return broker_id not in (*assignment.replicas, *assignment.adding, *assignment.removing)

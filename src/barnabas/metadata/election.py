@@ -1,4 +1,4 @@
-"""Who is the controller: whoever makes the ephemeral `/controller` node.
+"""The election of the controller: it is whoever creates the ephemeral `/controller` node.
 
 In the same multi the winner raises `/controller_epoch`. The version that this node then has is the winner's guard: each
 of its writes checks it, so from the moment that a successor is elected nothing of the predecessor can be written.
@@ -10,16 +10,16 @@ import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.metadata.store import BadVersion, Check, Create, Node, NodeExists, Set
+from barnabas.metadata.stores.store import BadVersion, Check, Create, NodeExists, Set, StoredNode
 from barnabas.metadata.znodes import ControllerEpochNode, ControllerNode
 
 if TYPE_CHECKING:
-    from barnabas.metadata.store import MetadataStore
+    from barnabas.metadata.stores.store import MetadataStore
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A time in office."""
+    """The term of one controller."""
 
     epoch: int
     guard: Check
@@ -29,7 +29,7 @@ class Term:
 async def campaign(store: MetadataStore, broker_id: int, now_ms: int) -> Term | None:
     """Try to become controller; None if another broker is.
 
-    A store that already has the office, because the answer to an earlier attempt got lost, is given its term.
+    A store that was elected already, because the answer to an earlier attempt got lost, is given its term.
     """
     while True:
         incumbent = await store.find(ControllerNode.path)
@@ -55,13 +55,13 @@ def _term(epoch: int, version: int) -> Term:
     return Term(epoch, Check(ControllerEpochNode.path, version))
 
 
-async def in_office(store: MetadataStore) -> bool:
-    """Whether the controller's node is this store's."""
+async def is_controller(store: MetadataStore) -> bool:
+    """Whether this store's session holds the `/controller` node."""
     node = await store.find(ControllerNode.path)
     return node is not None and node.owner == store.session_id
 
 
-async def _epoch_node(store: MetadataStore) -> Node:
+async def _epoch_node(store: MetadataStore) -> StoredNode:
     """The node that counts terms; the first campaign of all makes it."""
     with contextlib.suppress(NodeExists):
         if (node := await store.find(ControllerEpochNode.path)) is not None:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from barnabas.machines.controller.elections import NO_STATE
 from barnabas.machines.controller.image import ClusterImage, ConfigResource
-from barnabas.metadata.store import Create, Delete, NodeExists
-from barnabas.metadata.writes import deletion
+from barnabas.metadata.images.writes import deletion
+from barnabas.metadata.stores.store import Create, Delete, NodeExists
 from barnabas.metadata.znodes import PERSISTENT_PATHS, ClusterIdNode, ConfigNode, PartitionNode, SecretNode, TopicNode
 from barnabas.model.ids import NO_ID, uuid_to_text
-from barnabas.protocol.broker_proof import SECRET_BYTES
+from barnabas.protocol.messages.broker_proof import SECRET_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from uuid import UUID
 
-    from barnabas.metadata.loading import Loaded
-    from barnabas.metadata.store import MetadataStore, Operation
+    from barnabas.metadata.images.loading import Loaded
+    from barnabas.metadata.stores.store import MetadataStore, Operation
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ async def lay_out(store: MetadataStore, make_id: Callable[[], UUID]) -> None:
         with contextlib.suppress(NodeExists):
             await store.multi([Create(path, data.get(path, b"")) for path in missing])
             if ClusterIdNode.path in missing:
-                logger.info("made a new cluster with id %s", cluster_id)
+                logger.info("Created a new cluster with id %s", cluster_id)
 
 
 def _with_parents(path: str) -> list[str]:
@@ -50,7 +50,7 @@ def _with_parents(path: str) -> list[str]:
 async def unfinished_deletions(store: MetadataStore, loaded: Loaded) -> AsyncIterator[list[Operation]]:
     """What is left to do for each topic whose deletion was cut short."""
     for name in loaded.deleting:
-        logger.info("finishing the deletion of topic %s", name)
+        logger.info("Finishing the deletion of topic %s, which an earlier controller began.", name)
         node = await store.find(TopicNode.path(name))
         topic_id = None if node is None else TopicNode.decode(name, node.data)[0]
         wanted: list[Operation] = await deletion(store, name, topic_id or NO_ID, marked=True)

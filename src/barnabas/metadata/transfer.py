@@ -1,9 +1,12 @@
 """Carrying a tree from one store to another: to a file and back, and between Barnabas and Apache Kafka's ZooKeeper.
 
 A tree is carried whole, except for what belongs to a moment: ephemeral nodes (who is up, who is controller) and the
-queues of change notifications, which the next controller would take for news; and except for finalized features, which
-every cluster settles by what its brokers support (Kafka 3.9 over ZooKeeper supports none, and stops when it finds one);
-and except for the cluster's secret, which is in no file: the first broker over the new tree makes another one.
+queues of change notifications, which the next controller would take for new ones; and except for finalized features,
+which every cluster settles by what its brokers support (Kafka 3.9 over ZooKeeper supports none, and stops when it finds
+one); and except for the cluster's secret, which is in no file: the first broker over the new tree makes another one.
+So are credentials of users, passwords in brokers' settings and delegation tokens, unless they are asked for: a copy of
+a tree is kept in places where no secret should be. Whoever has a copy with them can guess at passwords for as long as
+he likes.
 Topic ids, assignments, leader epochs, the controller's epoch, settings, the cluster's id and the last producer ids are
 carried as they are, so the log directories that go with the tree fit it wherever it is opened. The target numbers
 versions and creation ids anew.
@@ -21,12 +24,16 @@ import binascii
 import re
 from typing import TYPE_CHECKING, Any
 
-from barnabas.metadata.store import Create, Operation, Set, StoreError, check_path
-from barnabas.metadata.writes import portions
+from barnabas.machines.security.scram import BY_TITLE
+from barnabas.metadata.images.writes import portions
+from barnabas.metadata.stores.store import Create, Operation, Set, StoreError, check_path
 from barnabas.metadata.znodes import (
     BrokersNode,
     ClusterIdNode,
+    ConfigNode,
+    ConfigsNode,
     ControllerEpochNode,
+    DelegationTokensNode,
     FeaturesNode,
     PartitionStateNode,
     ProducerIds,
@@ -34,11 +41,12 @@ from barnabas.metadata.znodes import (
     SecretNode,
     TopicsNode,
 )
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, of_one_listener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from barnabas.metadata.store import MetadataStore
+    from barnabas.metadata.stores.store import MetadataStore, StoredNode
 
 VERSION = 1
 MARGIN = 1_000_000
@@ -63,13 +71,33 @@ class TransferError(StoreError):
     """A tree that cannot be carried over; the message says why and what to do."""
 
 
-async def export_tree(store: MetadataStore) -> dict[str, Any]:
+async def export_tree(store: MetadataStore, *, with_credentials: bool = False) -> dict[str, Any]:
     """The persistent tree as a value that JSON can hold."""
-    nodes = await store.subtree("/")
-    return {
-        "version": VERSION,
-        "nodes": {node.path: _encode(node.data) for node in nodes if not node.owner and not _of_a_moment(node.path)},
-    }
+    kept = [node for node in await store.subtree("/") if not node.owner and not _of_a_moment(node.path)]
+    if not with_credentials:
+        kept = [_without_secrets(node) for node in kept if not node.path.startswith(f"{DelegationTokensNode.path}/")]
+    return {"version": VERSION, "nodes": {node.path: _encode(node.data) for node in kept}}
+
+
+def _without_secrets(node: StoredNode) -> StoredNode:
+    """The node without credentials of users and without passwords among settings."""
+    if not (secret := _secret_keys(node.path, node.data)):
+        return node
+    settings = ConfigNode.decode(node.path, node.data)
+    return node._replace(data=ConfigNode.encode({key: text for key, text in settings.items() if key not in secret}))
+
+
+def _secret_keys(path: str, data: bytes) -> set[str]:
+    """The names of the settings in a node that are secrets."""
+    resource = ConfigNode.resource(path) if path.startswith(f"{ConfigsNode.path}/") else None
+    if resource is None or resource.kind not in ("brokers", "users"):
+        return set()
+    return {key for key in ConfigNode.decode(path, data) if key in BY_TITLE or _is_secret(key)}
+
+
+def _is_secret(name: str) -> bool:
+    key = BROKER_KEYS.get(of_one_listener(name) or name)
+    return key is not None and key.sensitive
 
 
 async def import_tree(store: MetadataStore, tree: Mapping[str, Any], *, outdated: bool = False) -> int:
@@ -101,7 +129,7 @@ async def _check_unused(store: MetadataStore) -> None:
 
 def _decoded(tree: Mapping[str, Any]) -> dict[str, bytes]:
     if tree.get("version") != VERSION or not isinstance(tree.get("nodes"), dict):
-        raise TransferError(f"this is no exported tree of version {VERSION}")
+        raise TransferError(f"this is not an exported metadata tree of version {VERSION}")
     nodes = {}
     for path, data in sorted(tree["nodes"].items()):
         try:
@@ -115,7 +143,7 @@ def _decoded(tree: Mapping[str, Any]) -> dict[str, bytes]:
 def _raised(path: str, data: bytes) -> bytes:
     """Leader epochs, the controller's epoch and producer ids: what a cluster must never give out a second time."""
     if _STATE.fullmatch(path):
-        state = PartitionStateNode.decode(data)
+        state = PartitionStateNode.decode(path, data)
         return PartitionStateNode.encode(state._replace(leader_epoch=state.leader_epoch + MARGIN))
     if path == ControllerEpochNode.path:
         return ControllerEpochNode.encode(ControllerEpochNode.decode(data) + MARGIN)

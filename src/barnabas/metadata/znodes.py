@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from barnabas.machines.controller.image import BrokerImage, ConfigResource, Endpoint
-from barnabas.metadata.store import StoreError
+from barnabas.machines.security.delegation_tokens import TokenInfo
+from barnabas.metadata.stores.store import StoreError
 from barnabas.model.ids import uuid_from_text, uuid_to_text
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _ENDPOINT = re.compile(r"(.*)://\[?([^\]]*)\]?:(-?\d+)")
 _NO_JMX = -1
+_MOST = (1 << 31) - 1
 
 
 class MalformedNode(StoreError):
@@ -32,18 +34,34 @@ class MalformedNode(StoreError):
         super().__init__(f"{path} holds {data[:200]!r}, which cannot be read: {reason}")
 
 
-def _dump(value: Mapping[str, object]) -> bytes:
+def dump(value: Mapping[str, object]) -> bytes:
+    """A node's data."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def _load(path: str, data: bytes) -> dict[str, Any]:
+def load(path: str, data: bytes) -> dict[str, Any]:
+    """The JSON object that a node holds. Raises MalformedNode."""
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedNode(path, data, error) from error
     if not isinstance(value, dict):
         raise MalformedNode(path, data, "it is not a JSON object")
     return value
+
+
+def _number(value: Any) -> int:
+    """A number of 32 bits, as ids and epochs are; some writers have it as text."""
+    number = int(value)
+    if isinstance(value, bool | float) or not -_MOST - 1 <= number <= _MOST:
+        raise ValueError(f"{value!r} is not a number of 32 bits")
+    return number
+
+
+def _broker_ids(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is not a list of broker ids")
+    return tuple(map(_number, value))
 
 
 class ControllerNode:
@@ -53,14 +71,14 @@ class ControllerNode:
 
     @staticmethod
     def encode(broker_id: int, now_ms: int) -> bytes:
-        """A controller that took office now."""
-        return _dump({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+        """The controller that was elected now."""
+        return dump({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
 
     @staticmethod
     def decode(data: bytes) -> int:
         """The controller's broker id."""
         try:
-            return int(_load(ControllerNode.path, data)["brokerid"])
+            return _number(load(ControllerNode.path, data)["brokerid"])
         except (KeyError, ValueError, TypeError) as error:
             raise MalformedNode(ControllerNode.path, data, error) from error
 
@@ -79,7 +97,7 @@ class ControllerEpochNode:
     def decode(data: bytes) -> int:
         """The epoch."""
         try:
-            return int(data)
+            return _number(data)
         except ValueError as error:
             raise MalformedNode(ControllerEpochNode.path, data, error) from error
 
@@ -88,6 +106,14 @@ class BrokersNode:
     """The folder of registrations."""
 
     path = "/brokers/ids"
+
+
+def broker_of(path: str) -> int:
+    """The broker whose id is the last part of a path."""
+    try:
+        return int(path.rpartition("/")[2])
+    except ValueError:
+        raise MalformedNode(path, b"", "its name is not a broker id") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +165,13 @@ class BrokerNode:
             value["rack"] = registration.rack
         if registration.incarnation_id is not None:
             value["incarnation_id"] = uuid_to_text(registration.incarnation_id)
-        return _dump(value)
+        return dump(value)
 
     @staticmethod
-    def decode(broker_id: int, data: bytes) -> Registration:
-        """Versions 2 to 5."""
-        path = BrokerNode.path(broker_id)
-        value = _load(path, data)
+    def decode(broker_id: int, data: bytes, path: str | None = None) -> Registration:
+        """Versions 2 to 5. `path` is where the data stands, if it is no registration but a record of one."""
+        path = path or BrokerNode.path(broker_id)
+        value = load(path, data)
         try:
             protocols = value.get("listener_security_protocol_map") or {}
             incarnation = value.get("incarnation_id")
@@ -154,7 +180,7 @@ class BrokerNode:
                 endpoints=dict(_endpoint(text, protocols) for text in value["endpoints"]),
                 rack=value.get("rack"),
                 features={
-                    name: (int(levels.get("min_version", 0)), int(levels["max_version"]))
+                    name: (_number(levels.get("min_version", 0)), _number(levels["max_version"]))
                     for name, levels in (value.get("features") or {}).items()
                 },
                 incarnation_id=None if incarnation is None else uuid_from_text(incarnation),
@@ -202,7 +228,7 @@ class TopicNode:
     def encode(topic_id: UUID, assignments: Sequence[Assignment]) -> bytes:
         """Version 3; partitions in order."""
         numbered = [(str(index), assignment) for index, assignment in enumerate(assignments)]
-        return _dump(
+        return dump(
             {
                 "version": 3,
                 "topic_id": uuid_to_text(topic_id),
@@ -216,7 +242,7 @@ class TopicNode:
     def decode(topic: str, data: bytes) -> tuple[UUID | None, tuple[Assignment, ...]]:
         """Versions 1 to 3; a topic made by Kafka before 2.8 has no id."""
         path = TopicNode.path(topic)
-        value = _load(path, data)
+        value = load(path, data)
         try:
             partitions = value["partitions"]
             adding, removing = value.get("adding_replicas") or {}, value.get("removing_replicas") or {}
@@ -224,7 +250,11 @@ class TopicNode:
             return (
                 None if topic_id is None else uuid_from_text(topic_id),
                 tuple(
-                    Assignment(tuple(partitions[index]), tuple(adding.get(index, ())), tuple(removing.get(index, ())))
+                    Assignment(
+                        _broker_ids(partitions[index]),
+                        _broker_ids(adding.get(index, [])),
+                        _broker_ids(removing.get(index, [])),
+                    )
                     for index in map(str, range(len(partitions)))
                 ),
             )
@@ -270,7 +300,7 @@ class PartitionStateNode:
     @staticmethod
     def encode(state: PartitionState) -> bytes:
         """Version 1."""
-        return _dump(
+        return dump(
             {
                 "version": 1,
                 "leader": state.leader,
@@ -281,17 +311,24 @@ class PartitionStateNode:
         )
 
     @staticmethod
-    @functools.lru_cache(maxsize=1024)
-    def decode(data: bytes) -> PartitionState:
-        """Version 1. Most partitions of a cluster have a state that others have too: loading them decodes few."""
-        path = "a partition's state"
-        value = _load(path, data)
+    def decode(path: str, data: bytes) -> PartitionState:
+        """Version 1."""
         try:
-            return PartitionState(
-                int(value["leader"]), int(value["leader_epoch"]), tuple(value["isr"]), int(value["controller_epoch"])
-            )
-        except (KeyError, ValueError, TypeError) as error:
+            return _partition_state(data)
+        except (KeyError, ValueError, TypeError, RecursionError) as error:
             raise MalformedNode(path, data, error) from error
+
+
+@functools.lru_cache(maxsize=1024)
+def _partition_state(data: bytes) -> PartitionState:
+    """Most partitions of a cluster have a state that others have too: loading them decodes few."""
+    value = json.loads(data)
+    return PartitionState(
+        _number(value["leader"]),
+        _number(value["leader_epoch"]),
+        _broker_ids(value["isr"]),
+        _number(value["controller_epoch"]),
+    )
 
 
 class ConfigsNode:
@@ -307,8 +344,8 @@ class ConfigNode:
 
     @staticmethod
     def path(resource: ConfigResource) -> str:
-        """Below the folder of the resource's kind; the name of a group, which may be any text, is quoted."""
-        name = _quoted(resource.name) if resource.kind == "groups" else resource.name
+        """Below the folder of the resource's kind; names of groups and users, which may be any text, are quoted."""
+        name = _quoted(resource.name) if resource.kind in ("groups", "users") else resource.name
         return f"{ConfigsNode.path}/{resource.kind}/{name or ConfigNode._ALL}"
 
     @staticmethod
@@ -319,23 +356,23 @@ class ConfigNode:
                 return ConfigResource("topics", name)
             case ["brokers", name]:
                 return ConfigResource("brokers", "" if name == ConfigNode._ALL else name)
-            case ["groups", name]:
+            case [("groups" | "users") as kind, name] if name != ConfigNode._ALL:
                 from urllib.parse import unquote
 
-                return ConfigResource("groups", unquote(name))
+                return ConfigResource("users" if kind == "users" else "groups", unquote(name))
         return None
 
     @staticmethod
     def encode(settings: Mapping[str, str]) -> bytes:
         """Version 1."""
-        return _dump({"version": 1, "config": dict(settings)})
+        return dump({"version": 1, "config": dict(settings)})
 
     @staticmethod
     def decode(path: str, data: bytes) -> dict[str, str]:
         """Version 1; a node without data means no settings."""
         if not data:
             return {}
-        settings = _load(path, data).get("config") or {}
+        settings = load(path, data).get("config") or {}
         if not isinstance(settings, dict):
             raise MalformedNode(path, data, "config is not a JSON object")
         return {str(key): str(value) for key, value in settings.items()}
@@ -363,13 +400,13 @@ class ConfigChangesNode:
     @staticmethod
     def encode(resource: ConfigResource) -> bytes:
         """Version 2."""
-        return _dump({"version": 2, "entity_path": ConfigNode.path(resource).removeprefix(f"{ConfigsNode.path}/")})
+        return dump({"version": 2, "entity_path": ConfigNode.path(resource).removeprefix(f"{ConfigsNode.path}/")})
 
     @staticmethod
     def decode(path: str, data: bytes) -> ConfigResource | None:
         """Whose settings to read again; None for kinds of resources that are not known here."""
         try:
-            return ConfigNode.resource(f"{ConfigsNode.path}/{_load(path, data)['entity_path']}")
+            return ConfigNode.resource(f"{ConfigsNode.path}/{load(path, data)['entity_path']}")
         except KeyError as error:
             raise MalformedNode(path, data, error) from error
 
@@ -424,7 +461,7 @@ class DeletedTopicNode:
     @staticmethod
     def encode(topic: str) -> bytes:
         """The name is there for people."""
-        return _dump({"version": 1, "topic": topic})
+        return dump({"version": 1, "topic": topic})
 
 
 class SecretNode:
@@ -435,13 +472,13 @@ class SecretNode:
     @staticmethod
     def encode(secret: bytes) -> bytes:
         """As base64."""
-        return _dump({"version": 1, "secret": base64.b64encode(secret).decode()})
+        return dump({"version": 1, "secret": base64.b64encode(secret).decode()})
 
     @staticmethod
     def decode(data: bytes) -> bytes:
         """The secret; an error does not show it."""
         try:
-            return base64.b64decode(_load(SecretNode.path, data)["secret"], validate=True)
+            return base64.b64decode(load(SecretNode.path, data)["secret"], validate=True)
         except (KeyError, ValueError, TypeError, StoreError):
             raise MalformedNode(SecretNode.path, b"what is not shown", "it is no secret of a cluster") from None
 
@@ -454,15 +491,15 @@ class ClusterIdNode:
     @staticmethod
     def encode(cluster_id: str) -> bytes:
         """The version is text here, as Kafka has it."""
-        return _dump({"version": "1", "id": cluster_id})
+        return dump({"version": "1", "id": cluster_id})
 
     @staticmethod
     def decode(data: bytes) -> str:
         """The id."""
-        try:
-            return str(_load(ClusterIdNode.path, data)["id"])
-        except KeyError as error:
-            raise MalformedNode(ClusterIdNode.path, data, error) from error
+        cluster_id = load(ClusterIdNode.path, data).get("id")
+        if not isinstance(cluster_id, str) or not cluster_id:
+            raise MalformedNode(ClusterIdNode.path, data, "it has no id")
+        return cluster_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +518,7 @@ class ProducerIdsNode:
     @staticmethod
     def encode(broker_id: int, block: ProducerIds) -> bytes:
         """The bounds are text, both inclusive."""
-        return _dump(
+        return dump(
             {
                 "version": 1,
                 "broker": broker_id,
@@ -495,12 +532,70 @@ class ProducerIdsNode:
         """The last block; None if there was none yet."""
         if not data:
             return None
-        value = _load(ProducerIdsNode.path, data)
+        value = load(ProducerIdsNode.path, data)
         try:
             first, last = int(value["block_start"]), int(value["block_end"])
         except (KeyError, ValueError, TypeError) as error:
             raise MalformedNode(ProducerIdsNode.path, data, error) from error
         return ProducerIds(first, last - first + 1)
+
+
+class DelegationTokensNode:
+    """The folder of delegation tokens."""
+
+    path = "/delegation_token/tokens"
+
+
+class DelegationTokenNode:
+    """What is said of one delegation token; what it is accepted by is not stored."""
+
+    _ID = re.compile(r"[A-Za-z0-9_-]{22}")
+
+    @staticmethod
+    def is_id(text: str) -> bool:
+        """Whether this can be the id of a token."""
+        return DelegationTokenNode._ID.fullmatch(text) is not None
+
+    @staticmethod
+    def path(token_id: str) -> str:
+        """Below the folder of tokens."""
+        return f"{DelegationTokensNode.path}/{token_id}"
+
+    @staticmethod
+    def encode(token: TokenInfo) -> bytes:
+        """Version 3."""
+        return dump(
+            {
+                "version": 3,
+                "owner": _quoted(token.owner),
+                "tokenRequester": _quoted(token.requester),
+                "renewers": [_quoted(renewer) for renewer in token.renewers],
+                "issueTimestamp": token.issued_ms,
+                "maxTimestamp": token.ends_ms,
+                "expiryTimestamp": token.expires_ms,
+                "tokenId": token.token_id,
+            }
+        )
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> TokenInfo:
+        """Versions 1 to 3; before 3 whoever asked for a token was its owner."""
+        from urllib.parse import unquote
+
+        value = load(path, data)
+        try:
+            owner = unquote(value["owner"])
+            return TokenInfo(
+                token_id=str(value["tokenId"]),
+                owner=owner,
+                requester=unquote(value.get("tokenRequester", value["owner"])),
+                renewers=tuple(unquote(renewer) for renewer in value["renewers"]),
+                issued_ms=int(value["issueTimestamp"]),
+                ends_ms=int(value["maxTimestamp"]),
+                expires_ms=int(value["expiryTimestamp"]),
+            )
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise MalformedNode(path, data, error) from error
 
 
 class FeaturesNode:
@@ -512,16 +607,16 @@ class FeaturesNode:
     def encode(features: Mapping[str, int]) -> bytes:
         """Version 2, enabled."""
         levels = {name: {"max_version_level": level} for name, level in features.items()}
-        return _dump({"version": 2, "status": 1, "features": levels})
+        return dump({"version": 2, "status": 1, "features": levels})
 
     @staticmethod
     def decode(data: bytes) -> dict[str, int]:
         """Versions 1 and 2; when features are switched off there are none."""
-        value = _load(FeaturesNode.path, data)
+        value = load(FeaturesNode.path, data)
         try:
             if value["status"] != 1:
                 return {}
-            return {name: int(levels["max_version_level"]) for name, levels in value["features"].items()}
+            return {name: _number(levels["max_version_level"]) for name, levels in value["features"].items()}
         except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise MalformedNode(FeaturesNode.path, data, error) from error
 

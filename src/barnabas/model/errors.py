@@ -1,7 +1,7 @@
 """The errors of Barnabas, each with the Kafka error code that a client is told.
 
     BarnabasError                 anything we raise on purpose
-    ├── ApiError                  has a Kafka error code; `broker/dispatch` and the handlers turn it into a response
+    ├── ApiError                  has a Kafka error code; the dispatcher and the handlers turn it into a response
     │   └── (one class per code that we raise)
     ├── InvalidFrame              bytes that are not a request: the connection is closed
     ├── ConfigError               a configuration that cannot be used: the broker does not start
@@ -44,6 +44,11 @@ class ApiError(BarnabasError):
 
     code: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
 
+    def __init_subclass__(cls, *, code: ErrorCode | None = None) -> None:
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
+
     def __str__(self) -> str:
         return shortened(super().__str__())
 
@@ -53,124 +58,76 @@ def shortened(message: str) -> str:
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}..."
 
 
-class OffsetOutOfRange(ApiError):
+class OffsetOutOfRange(ApiError, code=ErrorCode.offset_out_of_range):
     """The offset lies before the log's start or after its end."""
 
-    code = ErrorCode.offset_out_of_range
 
-
-class CorruptMessage(ApiError):
+class CorruptMessage(ApiError, code=ErrorCode.corrupt_message):
     """The batch's bytes are damaged: CRC, length or structure."""
 
-    code = ErrorCode.corrupt_message
+
+class UnknownTopicOrPartition(ApiError, code=ErrorCode.unknown_topic_or_partition):
+    """The topic or partition does not exist, or this broker does not know it yet."""
 
 
-class UnknownTopicOrPartition(ApiError):
-    """This broker knows no such topic or partition."""
-
-    code = ErrorCode.unknown_topic_or_partition
-
-
-class UnknownTopicId(ApiError):
+class UnknownTopicId(ApiError, code=ErrorCode.unknown_topic_id):
     """No topic has this id."""
 
-    code = ErrorCode.unknown_topic_id
 
-
-class InconsistentTopicId(ApiError):
+class InconsistentTopicId(ApiError, code=ErrorCode.inconsistent_topic_id):
     """The topic's id is not the one on disk: it was deleted and made again."""
 
-    code = ErrorCode.inconsistent_topic_id
 
-
-class LeaderNotAvailable(ApiError):
-    """The partition has no leader at the moment."""
-
-    code = ErrorCode.leader_not_available
-
-
-class NotLeaderOrFollower(ApiError):
+class NotLeaderOrFollower(ApiError, code=ErrorCode.not_leader_or_follower):
     """This broker is not the partition's leader."""
 
-    code = ErrorCode.not_leader_or_follower
 
-
-class MessageTooLarge(ApiError):
+class MessageTooLarge(ApiError, code=ErrorCode.message_too_large):
     """The batch is larger than max.message.bytes."""
 
-    code = ErrorCode.message_too_large
 
-
-class RecordListTooLarge(ApiError):
+class RecordListTooLarge(ApiError, code=ErrorCode.record_list_too_large):
     """The batch is larger than a segment."""
 
-    code = ErrorCode.record_list_too_large
 
-
-class InvalidTopic(ApiError):
+class InvalidTopic(ApiError, code=ErrorCode.invalid_topic_exception):
     """The topic's name breaks Kafka's rules, or the topic may not be used that way."""
 
-    code = ErrorCode.invalid_topic_exception
 
-
-class TopicAlreadyExists(ApiError):
+class TopicAlreadyExists(ApiError, code=ErrorCode.topic_already_exists):
     """A topic of this name exists."""
 
-    code = ErrorCode.topic_already_exists
 
-
-class TopicDeletionDisabled(ApiError):
+class TopicDeletionDisabled(ApiError, code=ErrorCode.topic_deletion_disabled):
     """delete.topic.enable is false."""
 
-    code = ErrorCode.topic_deletion_disabled
+
+class InvalidPartitions(ApiError, code=ErrorCode.invalid_partitions):
+    """The number of partitions is invalid."""
 
 
-class InvalidPartitions(ApiError):
-    """The number of partitions makes no sense."""
-
-    code = ErrorCode.invalid_partitions
-
-
-class InvalidReplicationFactor(ApiError):
+class InvalidReplicationFactor(ApiError, code=ErrorCode.invalid_replication_factor):
     """The replication factor is below 1 or above the number of brokers."""
 
-    code = ErrorCode.invalid_replication_factor
 
-
-class InvalidReplicaAssignment(ApiError):
+class InvalidReplicaAssignment(ApiError, code=ErrorCode.invalid_replica_assignment):
     """A manual assignment names unknown or repeated brokers, or skips a partition."""
 
-    code = ErrorCode.invalid_replica_assignment
 
-
-class InvalidConfig(ApiError):
+class InvalidConfig(ApiError, code=ErrorCode.invalid_config):
     """A configuration key or value that Kafka would not take."""
 
-    code = ErrorCode.invalid_config
 
-
-class InvalidRequest(ApiError):
+class InvalidRequest(ApiError, code=ErrorCode.invalid_request):
     """The request contradicts itself."""
 
-    code = ErrorCode.invalid_request
 
-
-class UnsupportedVersion(ApiError):
+class UnsupportedVersion(ApiError, code=ErrorCode.unsupported_version):
     """The broker does not speak this version of the API."""
 
-    code = ErrorCode.unsupported_version
 
-
-class UnsupportedForMessageFormat(ApiError):
-    """The batch is of an old format (magic 0 or 1)."""
-
-    code = ErrorCode.unsupported_for_message_format
-
-
-class UnsupportedCompressionType(ApiError):
+class UnsupportedCompressionType(ApiError, code=ErrorCode.unsupported_compression_type):
     """The batch names a codec that its request version does not know."""
-
-    code = ErrorCode.unsupported_compression_type
 
 
 class RecordError(NamedTuple):
@@ -189,367 +146,285 @@ class RecordsRefused(ApiError):
         self.records = records
 
 
-class InvalidRecord(RecordsRefused):
+class InvalidRecord(RecordsRefused, code=ErrorCode.invalid_record):
     """A record that breaks the topic's rules, such as one without key in a compacted topic."""
 
-    code = ErrorCode.invalid_record
 
-
-class InvalidTimestamp(RecordsRefused):
+class InvalidTimestamp(RecordsRefused, code=ErrorCode.invalid_timestamp):
     """A timestamp outside message.timestamp.before/after.max.ms."""
 
-    code = ErrorCode.invalid_timestamp
 
-
-class InvalidRequiredAcks(ApiError):
+class InvalidRequiredAcks(ApiError, code=ErrorCode.invalid_required_acks):
     """acks is not 0, 1 or -1 (all)."""
 
-    code = ErrorCode.invalid_required_acks
 
-
-class NotEnoughReplicas(ApiError):
+class NotEnoughReplicas(ApiError, code=ErrorCode.not_enough_replicas):
     """Fewer replicas are in sync than min.insync.replicas; nothing was stored."""
 
-    code = ErrorCode.not_enough_replicas
 
-
-class NotEnoughReplicasAfterAppend(ApiError):
+class NotEnoughReplicasAfterAppend(ApiError, code=ErrorCode.not_enough_replicas_after_append):
     """The records are stored and committed, but by fewer replicas than min.insync.replicas."""
 
-    code = ErrorCode.not_enough_replicas_after_append
 
-
-class OutOfOrderSequence(ApiError):
+class OutOfOrderSequence(ApiError, code=ErrorCode.out_of_order_sequence_number):
     """An idempotent producer's batch does not follow its last one."""
 
-    code = ErrorCode.out_of_order_sequence_number
+
+class InvalidProducerEpoch(ApiError, code=ErrorCode.invalid_producer_epoch):
+    """A newer producer epoch uses the producer id."""
 
 
-class InvalidProducerEpoch(ApiError):
-    """The producer id was taken over by a newer epoch."""
-
-    code = ErrorCode.invalid_producer_epoch
-
-
-class InvalidTxnState(ApiError):
+class InvalidTxnState(ApiError, code=ErrorCode.invalid_txn_state):
     """The batch does not fit the state of its producer's transaction."""
 
-    code = ErrorCode.invalid_txn_state
 
-
-class UnknownProducerId(ApiError):
-    """The log remembers nothing of this producer id."""
-
-    code = ErrorCode.unknown_producer_id
-
-
-class FencedLeaderEpoch(ApiError):
+class FencedLeaderEpoch(ApiError, code=ErrorCode.fenced_leader_epoch):
     """The client's leader epoch is older than the partition's."""
 
-    code = ErrorCode.fenced_leader_epoch
 
-
-class UnknownLeaderEpoch(ApiError):
+class UnknownLeaderEpoch(ApiError, code=ErrorCode.unknown_leader_epoch):
     """The client's leader epoch is newer than the partition's."""
 
-    code = ErrorCode.unknown_leader_epoch
 
-
-class OffsetNotAvailable(ApiError):
+class OffsetNotAvailable(ApiError, code=ErrorCode.offset_not_available):
     """A new leader does not know yet how far the log is committed."""
 
-    code = ErrorCode.offset_not_available
 
-
-class FetchSessionIdNotFound(ApiError):
-    """The fetch session was never there, or was evicted."""
-
-    code = ErrorCode.fetch_session_id_not_found
-
-
-class InvalidFetchSessionEpoch(ApiError):
-    """The fetch session's epoch is not the one expected."""
-
-    code = ErrorCode.invalid_fetch_session_epoch
-
-
-class StorageFailed(ApiError):
+class StorageFailed(ApiError, code=ErrorCode.kafka_storage_error):
     """The log directory failed: a full disk, or a write or sync that did not succeed."""
 
-    code = ErrorCode.kafka_storage_error
 
-
-class LogDirNotFound(ApiError):
+class LogDirNotFound(ApiError, code=ErrorCode.log_dir_not_found):
     """No log directory of this path is configured."""
 
-    code = ErrorCode.log_dir_not_found
 
-
-class CoordinatorNotAvailable(ApiError):
+class CoordinatorNotAvailable(ApiError, code=ErrorCode.coordinator_not_available):
     """No coordinator can be named at the moment."""
 
-    code = ErrorCode.coordinator_not_available
 
-
-class CoordinatorLoadInProgress(ApiError):
+class CoordinatorLoadInProgress(ApiError, code=ErrorCode.coordinator_load_in_progress):
     """The coordinator is here, but has not read its log to the end yet."""
 
-    code = ErrorCode.coordinator_load_in_progress
+
+class NotCoordinator(ApiError, code=ErrorCode.not_coordinator):
+    """This broker is not the coordinator of the group or transactional id."""
 
 
-class NotCoordinator(ApiError):
-    """Another broker coordinates this group or transactional id."""
-
-    code = ErrorCode.not_coordinator
+class UnknownServerError(ApiError, code=ErrorCode.unknown_server_error):
+    """The broker failed; the request was not at fault."""
 
 
-class UnknownServerError(ApiError):
-    """Something failed in the broker that no client is to blame for."""
-
-    code = ErrorCode.unknown_server_error
-
-
-class NotController(ApiError):
+class NotController(ApiError, code=ErrorCode.not_controller):
     """Another broker is the controller."""
 
-    code = ErrorCode.not_controller
 
-
-class PolicyViolation(ApiError):
+class PolicyViolation(ApiError, code=ErrorCode.policy_violation):
     """The request is well-formed, but a rule of this cluster forbids it."""
 
-    code = ErrorCode.policy_violation
 
-
-class RequestTimedOut(ApiError):
+class RequestTimedOut(ApiError, code=ErrorCode.request_timed_out):
     """The work did not finish within the request's time."""
 
-    code = ErrorCode.request_timed_out
 
-
-class TransactionalIdNotFound(ApiError):
+class TransactionalIdNotFound(ApiError, code=ErrorCode.transactional_id_not_found):
     """No transaction coordinator knows this transactional id."""
 
-    code = ErrorCode.transactional_id_not_found
 
-
-class InvalidGroupId(ApiError):
+class InvalidGroupId(ApiError, code=ErrorCode.invalid_group_id):
     """A group's id may not be empty."""
 
-    code = ErrorCode.invalid_group_id
 
-
-class GroupIdNotFound(ApiError):
+class GroupIdNotFound(ApiError, code=ErrorCode.group_id_not_found):
     """No group has this id."""
 
-    code = ErrorCode.group_id_not_found
 
-
-class NonEmptyGroup(ApiError):
+class NonEmptyGroup(ApiError, code=ErrorCode.non_empty_group):
     """The group has members, so this may not be done to it."""
 
-    code = ErrorCode.non_empty_group
 
-
-class GroupMaxSizeReached(ApiError):
+class GroupMaxSizeReached(ApiError, code=ErrorCode.group_max_size_reached):
     """The group has as many members as it may have."""
 
-    code = ErrorCode.group_max_size_reached
 
-
-class InvalidSessionTimeout(ApiError):
+class InvalidSessionTimeout(ApiError, code=ErrorCode.invalid_session_timeout):
     """The session timeout lies outside group.min.session.timeout.ms and group.max.session.timeout.ms."""
 
-    code = ErrorCode.invalid_session_timeout
+
+class InconsistentGroupProtocol(ApiError, code=ErrorCode.inconsistent_group_protocol):
+    """The member has no protocol in common with all other members."""
 
 
-class InconsistentGroupProtocol(ApiError):
-    """The member speaks no protocol that all other members speak too."""
-
-    code = ErrorCode.inconsistent_group_protocol
-
-
-class UnknownMemberId(ApiError):
+class UnknownMemberId(ApiError, code=ErrorCode.unknown_member_id):
     """The group has no such member."""
 
-    code = ErrorCode.unknown_member_id
 
-
-class FencedInstanceId(ApiError):
+class FencedInstanceId(ApiError, code=ErrorCode.fenced_instance_id):
     """Another member has taken over this group.instance.id."""
 
-    code = ErrorCode.fenced_instance_id
+
+class IllegalGeneration(ApiError, code=ErrorCode.illegal_generation):
+    """The member's generation is not the current one of the group."""
 
 
-class IllegalGeneration(ApiError):
-    """The member speaks of another generation than the group is in."""
-
-    code = ErrorCode.illegal_generation
+class RebalanceInProgress(ApiError, code=ErrorCode.rebalance_in_progress):
+    """The group is rebalancing; the member must join again."""
 
 
-class RebalanceInProgress(ApiError):
-    """The group is handing out partitions anew; the member should join again."""
-
-    code = ErrorCode.rebalance_in_progress
-
-
-class FencedMemberEpoch(ApiError):
+class FencedMemberEpoch(ApiError, code=ErrorCode.fenced_member_epoch):
     """The member's epoch is not the one known here: it must give up its partitions and join again."""
 
-    code = ErrorCode.fenced_member_epoch
 
-
-class StaleMemberEpoch(ApiError):
+class StaleMemberEpoch(ApiError, code=ErrorCode.stale_member_epoch):
     """The member's epoch is not the current one: it must wait for its next heartbeat and try again."""
 
-    code = ErrorCode.stale_member_epoch
 
-
-class UnreleasedInstanceId(ApiError):
+class UnreleasedInstanceId(ApiError, code=ErrorCode.unreleased_instance_id):
     """The member that has this group.instance.id has not left yet."""
 
-    code = ErrorCode.unreleased_instance_id
 
-
-class UnsupportedAssignor(ApiError):
+class UnsupportedAssignor(ApiError, code=ErrorCode.unsupported_assignor):
     """The broker has no assignor of this name."""
 
-    code = ErrorCode.unsupported_assignor
 
-
-class InvalidRegularExpression(ApiError):
+class InvalidRegularExpression(ApiError, code=ErrorCode.invalid_regular_expression):
     """The pattern of a subscription cannot be used."""
 
-    code = ErrorCode.invalid_regular_expression
+
+class StaleBrokerEpoch(ApiError, code=ErrorCode.stale_broker_epoch):
+    """The broker that the request is from or for has registered again since."""
 
 
-class StaleBrokerEpoch(ApiError):
-    """The broker that asks, or is told, has registered anew since."""
-
-    code = ErrorCode.stale_broker_epoch
-
-
-class InvalidUpdateVersion(ApiError):
+class InvalidUpdateVersion(ApiError, code=ErrorCode.invalid_update_version):
     """A change was made from a state that is not the current one, or to a level that a feature cannot have."""
 
-    code = ErrorCode.invalid_update_version
 
-
-class IneligibleReplica(ApiError):
+class IneligibleReplica(ApiError, code=ErrorCode.ineligible_replica):
     """A replica that is down, or about to stop, cannot be in sync."""
 
-    code = ErrorCode.ineligible_replica
 
-
-class NewLeaderElected(ApiError):
+class NewLeaderElected(ApiError, code=ErrorCode.new_leader_elected):
     """A change of the ISR ended a reassignment, and with it the leadership of the broker that asked."""
 
-    code = ErrorCode.new_leader_elected
 
-
-class ElectionNotNeeded(ApiError):
+class ElectionNotNeeded(ApiError, code=ErrorCode.election_not_needed):
     """The partition has the leader that an election would give it."""
 
-    code = ErrorCode.election_not_needed
 
-
-class PreferredLeaderNotAvailable(ApiError):
+class PreferredLeaderNotAvailable(ApiError, code=ErrorCode.preferred_leader_not_available):
     """The preferred leader is not in sync, or not up."""
 
-    code = ErrorCode.preferred_leader_not_available
 
-
-class EligibleLeadersNotAvailable(ApiError):
+class EligibleLeadersNotAvailable(ApiError, code=ErrorCode.eligible_leaders_not_available):
     """No replica is up that could lead."""
 
-    code = ErrorCode.eligible_leaders_not_available
+
+class ReplicaNotAvailable(ApiError, code=ErrorCode.replica_not_available):
+    """This broker has no replica of the partition."""
 
 
-class ReplicaNotAvailable(ApiError):
-    """The broker does not have the partition."""
-
-    code = ErrorCode.replica_not_available
+class NoReassignmentInProgress(ApiError, code=ErrorCode.no_reassignment_in_progress):
+    """The partition has no reassignment to cancel."""
 
 
-class NoReassignmentInProgress(ApiError):
-    """There is nothing to cancel."""
-
-    code = ErrorCode.no_reassignment_in_progress
+class StaleControllerEpoch(ApiError, code=ErrorCode.stale_controller_epoch):
+    """The message was sent by a controller that was replaced."""
 
 
-class StaleControllerEpoch(ApiError):
-    """The message is of a controller that was replaced."""
-
-    code = ErrorCode.stale_controller_epoch
+class UnknownControllerId(ApiError, code=ErrorCode.unknown_controller_id):
+    """The message was sent by a controller that is not in the metadata tree, or not yet."""
 
 
-class UnknownControllerId(ApiError):
-    """The message is of a controller that the metadata tree does not know, or does not know yet."""
-
-    code = ErrorCode.unknown_controller_id
-
-
-class BrokerIdNotRegistered(ApiError):
+class BrokerIdNotRegistered(ApiError, code=ErrorCode.broker_id_not_registered):
     """The broker, or the registration of it that a message is for, is not in the metadata tree, or not yet."""
 
-    code = ErrorCode.broker_id_not_registered
 
-
-class ClusterAuthorizationFailed(ApiError):
+class ClusterAuthorizationFailed(ApiError, code=ErrorCode.cluster_authorization_failed):
     """The caller may not do this with the cluster: only its brokers may."""
 
-    code = ErrorCode.cluster_authorization_failed
+
+class InconsistentClusterId(ApiError, code=ErrorCode.inconsistent_cluster_id):
+    """The request is for another cluster."""
 
 
-class InconsistentClusterId(ApiError):
-    """The caller means another cluster."""
-
-    code = ErrorCode.inconsistent_cluster_id
-
-
-class TopicAuthorizationFailed(ApiError):
+class TopicAuthorizationFailed(ApiError, code=ErrorCode.topic_authorization_failed):
     """The caller may not do this with the topic."""
 
-    code = ErrorCode.topic_authorization_failed
 
-
-class InvalidProducerIdMapping(ApiError):
+class InvalidProducerIdMapping(ApiError, code=ErrorCode.invalid_producer_id_mapping):
     """The producer id is not the one of the transactional id."""
 
-    code = ErrorCode.invalid_producer_id_mapping
+
+class ProducerFenced(ApiError, code=ErrorCode.producer_fenced):
+    """A newer producer uses the transactional id."""
 
 
-class ProducerFenced(ApiError):
-    """A newer producer has the transactional id."""
-
-    code = ErrorCode.producer_fenced
+class ConcurrentTransactions(ApiError, code=ErrorCode.concurrent_transactions):
+    """The last transaction of this transactional id is still ending: try again."""
 
 
-class ConcurrentTransactions(ApiError):
-    """The last transaction of this id is still being ended: try again."""
-
-    code = ErrorCode.concurrent_transactions
-
-
-class InvalidTransactionTimeout(ApiError):
+class InvalidTransactionTimeout(ApiError, code=ErrorCode.invalid_transaction_timeout):
     """The timeout is not positive, or above transaction.max.timeout.ms."""
 
-    code = ErrorCode.invalid_transaction_timeout
+
+class TransactionCoordinatorFenced(ApiError, code=ErrorCode.transaction_coordinator_fenced):
+    """The marker was sent by a coordinator that was replaced."""
 
 
-class TransactionCoordinatorFenced(ApiError):
-    """The marker is of a coordinator that was replaced."""
-
-    code = ErrorCode.transaction_coordinator_fenced
+class TransactionAbortable(ApiError, code=ErrorCode.transaction_abortable):
+    """The partition is not part of the transaction; the producer must abort it."""
 
 
-class TransactionAbortable(ApiError):
-    """The partition is not part of the transaction: the producer is to abort it."""
-
-    code = ErrorCode.transaction_abortable
-
-
-class TransactionalIdAuthorizationFailed(ApiError):
+class TransactionalIdAuthorizationFailed(ApiError, code=ErrorCode.transactional_id_authorization_failed):
     """The caller may not use the transactional id, or names none where one is needed."""
 
-    code = ErrorCode.transactional_id_authorization_failed
+
+class PrincipalDeserializationFailure(ApiError, code=ErrorCode.principal_deserialization_failure):
+    """The principal in an envelope cannot be read."""
+
+
+class SecurityDisabled(ApiError, code=ErrorCode.security_disabled):
+    """There are no ACLs: the broker has no authorizer."""
+
+
+class UnsupportedSaslMechanism(ApiError, code=ErrorCode.unsupported_sasl_mechanism):
+    """The SASL mechanism is not known, or not offered."""
+
+
+class UnacceptableCredential(ApiError, code=ErrorCode.unacceptable_credential):
+    """A credential that is to be stored is not safe, or belongs to nobody."""
+
+
+class DuplicateResource(ApiError, code=ErrorCode.duplicate_resource):
+    """The request names the same thing twice."""
+
+
+class ResourceNotFound(ApiError, code=ErrorCode.resource_not_found):
+    """What the request names is not there."""
+
+
+class DelegationTokenRequestNotAllowed(ApiError, code=ErrorCode.delegation_token_request_not_allowed):
+    """Who logged in with a delegation token, or not at all, may not ask for this."""
+
+
+class DelegationTokenAuthDisabled(ApiError, code=ErrorCode.delegation_token_auth_disabled):
+    """The broker has no key to make delegation tokens with."""
+
+
+class DelegationTokenNotFound(ApiError, code=ErrorCode.delegation_token_not_found):
+    """There is no delegation token with this HMAC."""
+
+
+class DelegationTokenOwnerMismatch(ApiError, code=ErrorCode.delegation_token_owner_mismatch):
+    """The delegation token belongs to somebody else."""
+
+
+class DelegationTokenAuthorizationFailed(ApiError, code=ErrorCode.delegation_token_authorization_failed):
+    """The caller may not have delegation tokens made for this owner."""
+
+
+class DelegationTokenExpired(ApiError, code=ErrorCode.delegation_token_expired):
+    """The delegation token is over."""
+
+
+class InvalidPrincipalType(ApiError, code=ErrorCode.invalid_principal_type):
+    """Only users own and renew delegation tokens."""

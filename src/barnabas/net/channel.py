@@ -1,12 +1,12 @@
-"""From broker to broker: one connection, many questions at a time, answers in the order of the questions.
+"""From broker to broker: one connection, many requests at a time, responses in the order of the requests.
 
-A channel connects when it is first asked, and again after it broke; whoever waits for an answer then is told
-`ChannelBroken` and decides whether to ask again. A new connection is first used to introduce this broker to the other
-one; nobody's question goes out before that is done. A response is received into a buffer of exactly its size, so that a
-follower can append records from where they arrived.
+A channel connects with the first request, and again after it broke; requests that wait for a response then fail with
+`ChannelBroken`, and their senders decide whether to send again. A new connection first carries the handshake; no
+request goes out before that is done. A response is received into a buffer of exactly its size, so that a follower can
+append records from where they arrived.
 
-A follower asks hundreds of times a second and is never left without an answer for long. So no question has a timer of
-its own: a connection has one, which looks when the first answer is overdue that was awaited when it was set.
+A follower fetches hundreds of times a second and is never left without a response for long. So no request has a timer
+of its own: a connection has one, which looks when the first response is overdue that was awaited when it was set.
 """
 
 from __future__ import annotations
@@ -16,48 +16,66 @@ import contextlib
 import math
 import socket
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from barnabas.model.errors import BarnabasError
-from barnabas.protocol.framing import HEADER, LENGTH
+from barnabas.protocol.wire.framing import HEADER, LENGTH
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Sequence
+    from typing import Protocol
 
-    Ask = Callable[[int, int, bytes], Awaitable[memoryview]]
-    """Sends a request, by API key, version and body, in a version with tagged fields; gives its response."""
+    class Ask(Protocol):
+        """Sends a request, by API key, version and body; gives its response, after the correlation id."""
 
+        def __call__(self, key: int, version: int, body: bytes, *, flexible: bool = True) -> Awaitable[memoryview]:
+            """`flexible` tells whether the version has tagged fields."""
+            ...
+
+
+RETIRING_SECONDS: Final = 1.0
+"""How often it is seen whether a connection that is used no more can be closed."""
 _CORRELATION_IDS: Final = 1 << 31
 
 
 class ChannelBroken(BarnabasError):
-    """The other broker cannot be reached, or went while it was asked."""
+    """The other broker cannot be reached, or went away before it answered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelOptions:
+    """How a channel connects, and what it takes."""
+
+    client_id: str
+    connect_seconds: float
+    max_response: int
+    """Bytes that the other broker may send at once."""
+    handshake: Callable[[Ask], Awaitable[float | None]] | None = None
+    """Called with each new connection; if it raises ChannelBroken, the connection is closed.
+
+    It gives the seconds after which another connection must take its place, None if there is no need.
+    """
+    tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    """Gives the TLS context of the next connection; None for one without TLS."""
 
 
 class Channel:
-    """The connection to one broker; `max_response` bounds what it may send at once.
+    """The connection to one broker."""
 
-    `introduce` is called with each new connection; if it raises ChannelBroken, the connection is given up.
-    """
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        client_id: str,
-        connect_seconds: float,
-        max_response: int,
-        introduce: Callable[[Ask], Awaitable[None]] | None = None,
-    ) -> None:
-        self._introduce = introduce
+    def __init__(self, host: str, port: int, options: ChannelOptions) -> None:
         self.host = host
         self.port = port
-        self._client_id = client_id.encode()
-        self._connect_seconds = connect_seconds
-        self._max_response = max_response
+        self._handshake = options.handshake
+        self._tls = options.tls
+        self._client_id = options.client_id.encode()
+        self._connect_seconds = options.connect_seconds
+        self._max_response = options.max_response
         self._link: _Link | None = None
-        self._introducing: _Link | None = None
+        self._shaking_hands: _Link | None = None
+        self._retired: set[_Link] = set()
+        """Connections that others took the place of, and on which responses are awaited."""
         self._connecting = asyncio.Lock()
         self._last_id = 0
         self._closed = False
@@ -67,7 +85,7 @@ class Channel:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the last that was heard of the other broker is good."""
+        """Whether there is a connection that is not known to be broken."""
         return self._link is not None and not self._link.broken
 
     async def ask(
@@ -75,7 +93,7 @@ class Channel:
     ) -> memoryview:
         """Send a request and wait for its response, from the first byte after the correlation id on.
 
-        Raises ChannelBroken, also when there is no answer within `seconds`: the connection is then given up.
+        Raises ChannelBroken, also when there is no response within `seconds`: the connection is then closed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -88,7 +106,7 @@ class Channel:
                 raise ChannelBroken(f"{self.host}:{self.port} cannot be reached within {seconds:g} s") from None
         message = self._message(key, version, body, flexible=flexible)
         answer: asyncio.Future[memoryview] = loop.create_future()
-        return await link.ask(_Question(self._last_id, answer, deadline, seconds), message)
+        return await link.ask(_PendingRequest(self._last_id, answer, deadline, seconds), message)
 
     def _message(
         self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool
@@ -99,13 +117,13 @@ class Channel:
         return b"".join((header, b"\0" if flexible else b"", *body))
 
     def close(self) -> None:
-        """Give the connection up for good."""
+        """Close the connection for good."""
         self._closed = True
         self._break("this broker closed the connection")
 
     def _break(self, reason: str) -> None:
         link, self._link = self._link, None
-        for each in (link, self._introducing):
+        for each in (link, self._shaking_hands, *self._retired):
             if each is not None:
                 each.break_off(reason)
 
@@ -120,41 +138,57 @@ class Channel:
                 try:
                     async with asyncio.timeout(self._connect_seconds):
                         _, link = await loop.create_connection(
-                            lambda: _Link(f"{self.host}:{self.port}", self._max_response), self.host, self.port
+                            lambda: _Link(f"{self.host}:{self.port}", self._max_response),
+                            self.host,
+                            self.port,
+                            ssl=self._tls(),
                         )
-                        await self._introduced(link)
+                        seconds = await self._shake_hands(link)
                 except (OSError, TimeoutError) as error:
                     raise ChannelBroken(f"{self.host}:{self.port} cannot be reached: {error}") from error
                 self._link = link
                 if self._closed:  # meanwhile
                     self.close()
                     raise ChannelBroken(f"the channel to {self.host}:{self.port} is closed")
+                if seconds is not None:
+                    loop.call_later(seconds, self._retire, link)
             return self._link
 
-    async def _introduced(self, link: _Link) -> None:
-        """Have the introduction done over a connection that nobody else uses yet."""
-        if self._introduce is None:
-            return
+    def _retire(self, link: _Link) -> None:
+        """Send nothing more over a connection; close it when every response has come."""
+        if self._link is link:
+            self._link = None
+        if link.is_idle:
+            self._retired.discard(link)
+            link.break_off("its time was over")
+        else:
+            self._retired.add(link)
+            asyncio.get_running_loop().call_later(RETIRING_SECONDS, self._retire, link)
+
+    async def _shake_hands(self, link: _Link) -> float | None:
+        """Do the handshake over a connection that nobody else uses yet; gives the seconds that it may be used for."""
+        if self._handshake is None:
+            return None
         loop = asyncio.get_running_loop()
         seconds = self._connect_seconds
-        self._introducing = link
+        self._shaking_hands = link
 
-        async def ask(key: int, version: int, body: bytes) -> memoryview:
-            message = self._message(key, version, [body], flexible=True)
-            question = _Question(self._last_id, loop.create_future(), loop.time() + seconds, seconds)
-            return await link.ask(question, message)
+        async def ask(key: int, version: int, body: bytes, *, flexible: bool = True) -> memoryview:
+            message = self._message(key, version, [body], flexible=flexible)
+            request = _PendingRequest(self._last_id, loop.create_future(), loop.time() + seconds, seconds)
+            return await link.ask(request, message)
 
         try:
-            await self._introduce(ask)
+            return await self._handshake(ask)
         except BaseException:
-            link.break_off("the introduction failed")
+            link.break_off("the handshake failed")
             raise
         finally:
-            self._introducing = None
+            self._shaking_hands = None
 
 
-class _Question(NamedTuple):
-    """Who waits for an answer, and until when."""
+class _PendingRequest(NamedTuple):
+    """A request that waits for its response, and until when."""
 
     correlation_id: int
     answer: asyncio.Future[memoryview]
@@ -169,7 +203,7 @@ class _Link(asyncio.BufferedProtocol):
         self._name = name
         self._max_response = max_response
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[_Question] = deque()
+        self._waiting: deque[_PendingRequest] = deque()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = math.inf
         self._length = bytearray(LENGTH.size)
@@ -177,18 +211,23 @@ class _Link(asyncio.BufferedProtocol):
         self._filled = 0
         self.broken = False
 
-    def ask(self, question: _Question, message: bytes) -> asyncio.Future[memoryview]:
+    def ask(self, request: _PendingRequest, message: bytes) -> asyncio.Future[memoryview]:
         """Send one request; answers come in the order of requests."""
         if self._transport is None or self.broken:
             raise ChannelBroken(f"the connection to {self._name} is broken")
-        self._waiting.append(question)
-        if question.deadline < self._alarm_at:
-            self._set_alarm(question.deadline)
+        self._waiting.append(request)
+        if request.deadline < self._alarm_at:
+            self._set_alarm(request.deadline)
         self._transport.write(LENGTH.pack(len(message)) + message)
-        return question.answer
+        return request.answer
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no response is awaited."""
+        return not self._waiting
 
     def break_off(self, reason: str) -> None:
-        """Close it, and tell everyone who waits."""
+        """Close it, and fail every request that waits."""
         self.broken = True
         if self._alarm is not None:
             self._alarm.cancel()
@@ -206,18 +245,18 @@ class _Link(asyncio.BufferedProtocol):
         self._alarm = asyncio.get_running_loop().call_at(at, self._ring)
 
     def _ring(self) -> None:
-        """Give the connection up if an answer is overdue, or look again when the next one would be."""
+        """Close the connection if a response is overdue, or look again when the next one would be."""
         self._alarm, self._alarm_at = None, math.inf
         now = asyncio.get_running_loop().time()
-        awaited = [question for question in self._waiting if not question.answer.done()]
-        overdue = [question for question in awaited if question.deadline <= now]
-        for question in overdue:
-            told = f"{self._name} did not answer within {question.seconds:g} s"
-            question.answer.set_exception(ChannelBroken(told))
+        awaited = [request for request in self._waiting if not request.answer.done()]
+        overdue = [request for request in awaited if request.deadline <= now]
+        for request in overdue:
+            reason = f"{self._name} did not answer within {request.seconds:g} s"
+            request.answer.set_exception(ChannelBroken(reason))
         if overdue:
             self.break_off("it did not answer in time")
         elif awaited:
-            self._set_alarm(min(question.deadline for question in awaited))
+            self._set_alarm(min(request.deadline for request in awaited))
 
     # What the event loop calls
 
@@ -252,12 +291,12 @@ class _Link(asyncio.BufferedProtocol):
 
     def _received(self, frame: memoryview) -> None:
         if not self._waiting:
-            self.break_off("it answered what nobody asked")
+            self.break_off("it sent a response without a request")
             return
-        question = self._waiting.popleft()
+        request = self._waiting.popleft()
         (correlation_id,) = LENGTH.unpack_from(frame)
-        if correlation_id != question.correlation_id:
-            self._waiting.appendleft(question)
-            self.break_off(f"it answered request {correlation_id} instead of {question.correlation_id}")
-        elif not question.answer.done():
-            question.answer.set_result(frame[4:])
+        if correlation_id != request.correlation_id:
+            self._waiting.appendleft(request)
+            self.break_off(f"it answered request {correlation_id} instead of {request.correlation_id}")
+        elif not request.answer.done():
+            request.answer.set_result(frame[4:])

@@ -13,6 +13,9 @@ let them if it had asked one by one.
 
 Answers are sent when the turn of the event loop is over: those of one connection go out together, and clients are
 woken after the broker's work and not in the middle of it.
+
+Before a client has logged in, its connection is restricted (`restrict`): other frames, another server of them, and a
+share of memory of its own, so that nobody who has proved nothing takes the memory of those who have.
 """
 
 from __future__ import annotations
@@ -24,14 +27,16 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.inbox import Inbox
-from barnabas.net.outbox import DONE, Broken, Outbox, Progress, Silence
+from barnabas.net.outbox import DONE, Broken, DiscardingOutbox, Outbox, Progress
 from barnabas.net.reply import HANG_UP, Answer, Parked
-from barnabas.protocol.framing import HEADER, LENGTH, frame_size
+from barnabas.protocol.wire.framing import HEADER, LENGTH, frame_size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from concurrent.futures import Future
 
     from barnabas.net.server import Server
+    from barnabas.protocol.wire.framing import FrameLimits
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +49,7 @@ ESTABLISHED: Final = 1
 """TCP's state of a connection that neither end has closed or reset."""
 MOST_PARKED: Final = 1000
 """Answers of one connection that may wait before its next request must, too."""
-PATIENCE: Final = 1.0
+ABANDON_SECONDS: Final = 1.0
 """Seconds for which a client that has closed its end may wait for answers."""
 
 
@@ -54,10 +59,10 @@ class Connection:
     __slots__ = (
         "_busy",
         "_closed",
-        "_forsaken",
         "_giving_way",
         "_hanging_up",
         "_inbox",
+        "_is_gone",
         "_leaving",
         "_outbox",
         "_parked",
@@ -68,11 +73,18 @@ class Connection:
         "_warming",
         "_writing",
         "address",
+        "frames",
         "last_active",
         "listener",
+        "max_frame",
+        "on_close",
+        "serve",
         "server",
         "state",
     )
+
+    certificate: bytes | None = None
+    """The client's certificate (DER), where it has shown one (`net/tls`)."""
 
     def __init__(self, server: Server, sock: socket.socket, listener: str, address: tuple[str, int]) -> None:
         self.server = server
@@ -80,17 +92,25 @@ class Connection:
         self.address = address
         self.state: object = None
         """Whatever the server's handler keeps per connection."""
+        self.serve = server.serve
+        """What answers its frames."""
+        self.frames = server.frames
+        """Which frames it takes."""
+        self.max_frame = server.frames.largest
+        """The same, of their largest, at hand."""
+        self.on_close: Callable[[], object] | None = None
+        """Called when it has ended."""
         self.last_active = server.loop.time()
         self._sock = sock
         self._inbox = Inbox(server.budget)
-        self._outbox: Outbox | Silence = Outbox(sock)
+        self._outbox: Outbox | DiscardingOutbox = Outbox(sock)
         self._parked: deque[Parked] = deque()
         self._busy = False
         self._hanging_up = False
         self._leaving = False
         """Whether the client has closed its end."""
-        self._forsaken = False
-        """Whether it did so long ago: nothing is answered any more."""
+        self._is_gone = False
+        """Whether it did so ABANDON_SECONDS seconds ago: nothing is answered any more."""
         self._giving_way = False
         """Whether requests that have arrived wait for the next turn."""
         self._warming = False
@@ -117,6 +137,23 @@ class Connection:
         if self._closed or not hasattr(socket, "TCP_INFO"):
             return False
         return self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != ESTABLISHED
+
+    # Logging in
+
+    def restrict(self, serve: Callable[[Connection, memoryview], Answer | Parked], frames: FrameLimits) -> None:
+        """Have other frames served otherwise, within the memory for clients that have not logged in."""
+        self.serve, self.frames, self.max_frame = serve, frames, frames.largest
+        self._inbox.charge(self.server.login_budget, self.server.loop.time(), self._evict)
+
+    def change_frames(self, frames: FrameLimits) -> None:
+        """Take other frames from now on."""
+        self.frames, self.max_frame = frames, frames.largest
+
+    def admit(self, serve: Callable[[Connection, memoryview], Answer | Parked]) -> None:
+        """The client has logged in: `serve` answers what comes after this, within the limits of all clients."""
+        self.serve = serve
+        self.change_frames(self.server.frames)
+        self._inbox.charge(self.server.budget, self.server.loop.time(), self._evict)
 
     # Receiving
 
@@ -170,7 +207,7 @@ class Connection:
 
     def _wanted(self, data: memoryview) -> int:
         """The bytes of the frame that `data` starts with, its length included."""
-        return 4 + frame_size(data, 0, self.server.max_frame) if len(data) >= 4 else 4
+        return 4 + frame_size(data, 0, self.frames) if len(data) >= 4 else 4
 
     def _serve_inbox(self) -> None:
         if self._serving:  # a request of the inbox gave one before it its answer; whoever serves it serves the rest
@@ -187,15 +224,14 @@ class Connection:
 
     def _serve_frames(self, data: memoryview, end: int) -> int:
         """Serve the whole frames in `data` before `end` as far as the order of answers allows; returns their bytes."""
-        server = self.server
-        serve, limit = server.serve, server.max_frame
+        serve, limit = self.serve, self.max_frame
         position = 0
         left = REQUESTS_PER_TURN
         while end - position >= 4:
             start = position + 4
             (size,) = LENGTH.unpack_from(data, position)
             if not SMALLEST_FRAME <= size <= limit:
-                frame_size(data, position, limit)  # says what is wrong
+                frame_size(data, position, self.frames)  # says what is wrong, unless the login changed it meanwhile
             stop = start + size
             if stop > end:
                 break
@@ -206,7 +242,7 @@ class Connection:
             elif isinstance(answer, Parked):
                 self._park(answer)
             elif answer is HANG_UP:
-                self._hang_up()
+                self.hang_up()
             elif self._parked:
                 resolved = Parked()
                 resolved.answer = answer
@@ -222,7 +258,7 @@ class Connection:
         return position
 
     def _give_way(self) -> None:
-        """Let others have their turn before more of this client's requests are served."""
+        """Serve other clients before more of this client's requests."""
         self._giving_way = self._busy = True
         self.server.loop.call_soon(self._take_turn)
 
@@ -234,8 +270,8 @@ class Connection:
         """Others need the memory that an unfinished request takes."""
         if not self._busy:
             logger.warning(
-                "closed the connection of %s:%d on %s: its request of %d bytes did not arrive in time, and "
-                "queued.max.request.bytes is used up",
+                "Closed the connection of %s:%d on %s: its request of %d bytes did not arrive in time, and "
+                "queued.max.request.bytes is used up.",
                 *self.address[:2],
                 self.listener,
                 self._wanted(self._inbox.data()),
@@ -243,20 +279,20 @@ class Connection:
             self.close()
 
     def _refuse(self, error: InvalidFrame) -> None:
-        logger.warning("closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
+        logger.warning("Closed the connection of %s:%d on %s: %s", *self.address[:2], self.listener, error)
         self._send()
         self.close()
 
     def _fail(self) -> None:
-        """A defect of ours: this client is hung up on, nobody else is disturbed."""
-        logger.exception("closed the connection of %s:%d on %s: its request failed", *self.address[:2], self.listener)
+        """A defect of ours: close this connection and no other."""
+        logger.exception("Closed the connection of %s:%d on %s: its request failed.", *self.address[:2], self.listener)
         self._send()
         self.close()
 
     # Answering
 
     def _park(self, parked: Parked) -> None:
-        if self._forsaken and parked.is_dispensable:
+        if self._is_gone and parked.may_be_overtaken:
             parked.abandon()
             return
         if parked.resolved and not self._parked:
@@ -269,9 +305,11 @@ class Connection:
             self._busy = True
 
     def _on_resolved(self) -> None:
-        """A parked answer came, or may be overtaken now: send what is in order, then go on with what waited."""
+        """A parked answer came, or may be overtaken or abandoned now: send what is in order, go on with what waited."""
         if self._closed:
             return
+        if self._is_gone:
+            self._abandon_waiting()
         while self._parked and self._parked[0].resolved:
             answer = self._parked.popleft().answer
             assert not isinstance(answer, Parked)
@@ -286,7 +324,7 @@ class Connection:
         if isinstance(answer, bytes):
             self._answer_bytes(answer)
         elif answer is HANG_UP:
-            self._hang_up()
+            self.hang_up()
         else:
             try:
                 self._outbox.put(answer)
@@ -295,7 +333,7 @@ class Connection:
                 return
             self._send()
 
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
         """Serve nothing more, and close when everything before is answered and sent."""
         self._hanging_up = self._busy = True
         if not (self._parked or self._outbox):
@@ -333,7 +371,7 @@ class Connection:
             self._warm_up()
 
     def _broken(self, error: Exception) -> None:
-        logger.info("closed the connection of %s:%d: %s", *self.address[:2], error)
+        logger.info("Closed the connection of %s:%d: %s", *self.address[:2], error)
         self.close()
 
     def _wait_for_room(self) -> None:
@@ -364,7 +402,7 @@ class Connection:
             self._outbox.clear()
             return
         if (error := done.exception()) is not None:
-            logger.error("cannot read a log file for %s:%d: %s", *self.address[:2], error)
+            logger.error("Closed the connection of %s:%d: a log file cannot be read: %s", *self.address[:2], error)
             self.close()
             return
         self._send()
@@ -372,7 +410,7 @@ class Connection:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Serve what waited, if nothing stands in the way any more."""
+        """Serve what waited, unless something else must be finished first."""
         if self._closed or self._giving_way or self._writing or self._warming:
             return
         if self._parked and not (self._parked[-1].overtakable or self._parked[-1].resolved):
@@ -399,8 +437,8 @@ class Connection:
     def _on_end(self) -> None:
         """Everything that the client sent was read, and nothing will come: close when it is answered."""
         self._read_off()
-        self._hang_up()
-        if self._forsaken:
+        self.hang_up()
+        if self._is_gone:
             self.close()
         else:
             self.expect_end()
@@ -409,9 +447,9 @@ class Connection:
         """The client has closed its end; what it sent before may still wait to be read."""
         if not (self._closed or self._leaving):
             self._leaving = True
-            self.server.loop.call_later(PATIENCE, self._forsake)
+            self.server.loop.call_later(ABANDON_SECONDS, self._abandon_answers)
 
-    def _forsake(self) -> None:
+    def _abandon_answers(self) -> None:
         """Nobody waits for answers any more: only have done what the client asked for, and close.
 
         Whoever still reads what was answered before has time for that; to somebody who is gone nothing can be sent.
@@ -419,21 +457,24 @@ class Connection:
         if self._closed:
             return
         if self._outbox:
-            self.server.loop.call_later(PATIENCE, self._forsake)
+            self.server.loop.call_later(ABANDON_SECONDS, self._abandon_answers)
             return
-        self._forsaken = True
-        self._outbox = Silence()
+        self._is_gone = True
+        self._outbox = DiscardingOutbox()
         if self._hanging_up:
             self.close()
             return
-        under_way: deque[Parked] = deque()
-        for parked in self._parked:
-            if parked.is_dispensable:
-                parked.abandon()
-            else:
-                under_way.append(parked)
-        self._parked = under_way
+        self._abandon_waiting()
         self._go_on()
+
+    def _abandon_waiting(self) -> None:
+        """Wait only for work that is under way."""
+        parked, self._parked = self._parked, deque()
+        for each in parked:
+            if each.may_be_overtaken:
+                each.abandon()
+            else:
+                self._parked.append(each)
 
     # Ending
 
@@ -465,3 +506,5 @@ class Connection:
         self.server.departures.forget(self._sock.fileno())
         self._sock.close()
         self.server.forget(self)
+        if self.on_close is not None:
+            self.on_close()

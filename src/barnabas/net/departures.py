@@ -1,11 +1,11 @@
-"""Who leaves while nobody reads its socket.
+"""Clients that disconnect while nobody reads their socket.
 
 A connection whose request is parked is not read once its client has sent another one, so the end of its stream is not
-reached for as long as that takes. The kernel tells it all the same: EPOLLRDHUP does not depend on what was read. The
+reached for as long as that takes. The kernel reports it all the same: EPOLLRDHUP does not depend on what was read. The
 event loop has no call for that, so such sockets are in an epoll object of their own, which the loop watches.
 
 A socket is put there when it is first not read, and stays until it is closed: the event comes once. Where there is no
-epoll, who left is noticed when its request is answered, or after connections.max.idle.ms.
+epoll, a client that disconnected is noticed when its request is answered, or after connections.max.idle.ms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KNOWN_HERE: Final = hasattr(select, "epoll")
 
 
 class Departures:
-    """Tells connections that their clients have left."""
+    """Lets connections know that their clients have disconnected."""
 
     __slots__ = ("_epoll", "_loop", "_watched")
 
@@ -35,7 +35,7 @@ class Departures:
             loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, descriptor: int, connection: Connection) -> None:
-        """Tell `connection` when its client leaves, at once if it has."""
+        """Call `connection` when its client disconnects, at once if it has."""
         if self._epoll is not None and descriptor not in self._watched:
             self._epoll.register(descriptor, select.EPOLLRDHUP | select.EPOLLET)
             self._watched[descriptor] = connection
@@ -46,7 +46,7 @@ class Departures:
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Tell nobody any more."""
+        """Watch no more."""
         if self._epoll is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()

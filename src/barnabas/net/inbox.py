@@ -45,6 +45,10 @@ class Budget:
             )
         self.used += size
 
+    def has_room(self, size: int) -> bool:
+        """Whether so much could be taken without asking others for theirs."""
+        return self.used + size <= self.limit
+
     def give(self, size: int) -> None:
         """Return what was taken."""
         self.used -= size
@@ -107,6 +111,15 @@ class Inbox:
             larger[: self.filled] = self._buffer
             self._buffer = larger
         return memoryview(self._buffer)[self.filled :]
+
+    def charge(self, budget: Budget, now: float, evict: Callable[[], None]) -> None:
+        """Count what it takes against another budget from now on. Raises InvalidFrame if that is used up."""
+        if self.filled:
+            budget.take(len(self._buffer), self, now)
+            budget.begin(self, evict)
+            self._budget.give(len(self._buffer))
+            self._budget.end(self)
+        self._budget = budget
 
     def data(self) -> memoryview:
         """Everything that arrived."""

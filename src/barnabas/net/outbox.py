@@ -183,7 +183,7 @@ class Outbox:
         self._parts.clear()
 
 
-class Silence:
+class DiscardingOutbox:
     """The outbox of a client that is gone: takes every answer, and sends none."""
 
     __slots__ = ()

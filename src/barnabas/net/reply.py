@@ -81,7 +81,7 @@ class Parked:
         self.answer: Answer | Parked = self
         """Itself until it is resolved."""
         self.notify: Callable[[], None] | None = None
-        """Set by the connection: it is resolved now, or may be overtaken now."""
+        """Set by the connection: it is resolved now, or may be overtaken or abandoned now."""
         self.abandoned = False
 
     @property
@@ -90,8 +90,8 @@ class Parked:
         return self.answer is not self
 
     @property
-    def is_dispensable(self) -> bool:
-        """Whether the next request of a client that wants no answer may start: it has taken effect, or just waits."""
+    def may_be_overtaken(self) -> bool:
+        """Whether the client's next request may start before this one is answered: it took effect, or only waits."""
         return self.overtakable or self.on_abandon is not None or self.resolved
 
     def resolve(self, answer: Answer) -> None:
@@ -108,10 +108,11 @@ class Parked:
         if isinstance(answer, Parked):
             if not answer.resolved:
                 answer.notify = lambda: self.follow(answer.answer)
-                if answer.is_dispensable:
+                if self.abandoned:
+                    answer.abandon()
+                elif answer.may_be_overtaken:
                     self.on_abandon = answer.abandon
-                if answer.overtakable and not (self.overtakable or self.abandoned):
-                    self.overtakable = True
+                    self.overtakable = self.overtakable or answer.overtakable
                     if self.notify is not None:
                         self.notify()
                 return

@@ -1,7 +1,8 @@
-"""Listening sockets and their connections.
+"""The server: listening sockets and their connections.
 
 Own sockets on uvloop's readiness callbacks rather than transports: the event loop stays the only scheduler, while
-sendfile and the shared receive buffer are ours. A connection costs no buffer while it is idle.
+sendfile and the shared receive buffer are ours. A connection costs no buffer while it is idle. How many connections
+there may be is decided in `net/admission`; those of a listener with TLS begin in `net/handshakes`.
 """
 
 from __future__ import annotations
@@ -9,31 +10,46 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 import os
 import socket
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.errors import StartupError
+from barnabas.model.remedies import Remedy, RemedyKind
+from barnabas.net.admission import Admission, ConnectionLimits
 from barnabas.net.connection import Connection
 from barnabas.net.departures import Departures
+from barnabas.net.handshakes import Handshakes
 from barnabas.net.inbox import SHARED_SIZE, Budget
+from barnabas.net.tls import CHUNK, RECEIVED, TlsConnection
+from barnabas.protocol.wire.framing import FrameLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Executor
 
+    from barnabas.net.contexts import TlsContext
     from barnabas.net.reply import Answer, Parked
+    from barnabas.net.tls import TlsPipe
 
     Address = tuple[str, int]
     """Where a socket is bound: an IP address and a port."""
+    GetContext = Callable[[], TlsContext]
+    """Gives the TLS context for the next connection, with the certificate of today."""
 
 logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN: Final = 64
 RETRY_ACCEPT: Final = 0.1
 """Seconds to wait when no descriptor is left for another connection."""
+LOGIN_SHARE: Final = 8
+"""Of the memory for unfinished requests, clients that have not logged in get one of so many parts, in addition."""
+MOST_LOGIN_BYTES: Final = 64 * 1024 * 1024
+"""And no more than that: messages of a login are small, and almost always come whole, without taking any of it."""
+WARN_SECONDS: Final = 10.0
+"""How often it is said that a listener is full."""
 NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """A name may have an address of a family that this machine does not use."""
 
@@ -48,8 +64,7 @@ class Limits:
     send_buffer_bytes: int = 102_400
     receive_buffer_bytes: int = 102_400
     listen_backlog: int = 50
-    max_connections: int = 2**31 - 1
-    max_connections_per_ip: int = 2**31 - 1
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     idle_ms: int = 600_000
     """Below zero: for ever."""
 
@@ -68,28 +83,54 @@ class Server:
         """For reads that may wait for the disk."""
         self.loop = asyncio.get_running_loop()
         self.limits = limits
-        self.max_frame = limits.request_max_bytes
+        self.frames = FrameLimits(limits.request_max_bytes)
         self.budget = Budget(_budget(limits))
+        self.login_budget = Budget(min(self.budget.limit // LOGIN_SHARE, MOST_LOGIN_BYTES))
+        """For clients that have not logged in, beside that of the others."""
         self.shared = memoryview(bytearray(SHARED_SIZE))
         """What every connection receives into; valid until the callback that received returns."""
         self.departures = Departures(self.loop)
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they came; they are closed in this order."""
         self._to_flush: list[Connection] = []
         """Connections that have something to send at the end of this turn."""
         self.closing = False
         """Whether connections end as soon as they have nothing to do."""
-        self._last_left: asyncio.Future[None] | None = None
-        self._per_ip: Counter[str] = Counter()
+        self._all_closed: asyncio.Future[None] | None = None
+        self._admission = Admission(limits.connections)
+        self.tls_received = memoryview(bytearray(RECEIVED))
+        """What every connection over TLS receives ciphertext into."""
+        self.tls_scratch = memoryview(bytearray(CHUNK))
+        """What every connection over TLS encrypts from."""
+        self._tls: dict[str, GetContext] = {}
+        """By listener."""
+        self._handshakes: Handshakes | None = None
         self._listening: dict[socket.socket, str] = {}
+        self._greetings: dict[str, Callable[[Connection], None]] = {}
+        """By listener, what is done with a new connection before anything is read from it."""
+        self._waiting: set[socket.socket] = set()
+        """Those that accept nothing until a connection is closed."""
+        self._warned_full: dict[str, float] = {}
+        """When it was last said that a listener is full."""
         self._sweep: asyncio.TimerHandle | None = None
         if limits.idle_ms >= 0:
             self._sweep = self.loop.call_later(self._sweep_seconds(), self._close_idle)
 
-    def listen(self, name: str, host: str, port: int) -> int:
-        """Open a listener on every address that a host has; it takes connections after `accept`.
+    def change_limits(self, limits: Limits) -> None:
+        """Use other limits from now on; the size of a request and of all that wait stays what it was."""
+        self.limits = limits
+        self._admission.change_limits(limits.connections)
+        self._resume_waiting()
+
+    def listen(self, name: str, host: str, port: int, tls: GetContext | None = None) -> int:
+        """Open a listener on every address that a host has, with TLS or not; it takes connections after `accept`.
 
         Port 0 takes a free one. Returns the port.
         """
+        if tls is not None:
+            self._tls[name] = tls
+            if self._handshakes is None:
+                self._handshakes = Handshakes(self.loop, self._on_handshake, self._release)
         opened: list[socket.socket] = []
         absent: OSError | None = None
         for family, address in _addresses(name, host, port):
@@ -107,6 +148,10 @@ class Server:
             raise _cannot_listen(name, host, port, absent) from absent
         self._listening.update(dict.fromkeys(opened, name))
         return port
+
+    def greet(self, listener: str, greeting: Callable[[Connection], None]) -> None:
+        """Do this with every new connection of a listener before anything is read from it."""
+        self._greetings[listener] = greeting
 
     def addresses(self) -> frozenset[Address]:
         """Where connections come in."""
@@ -134,36 +179,96 @@ class Server:
             self.loop.add_reader(sock, self._accept, sock)
 
     def _accept(self, listening: socket.socket) -> None:
+        listener = self._listening[listening]
         for _ in range(ACCEPTS_PER_TURN):
+            if not self._may_accept(listening, listener):
+                return
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                logger.error("cannot accept connections for a moment: %s (raise the limit of open files)", error)
-                self.loop.remove_reader(listening)
-                self.loop.call_later(RETRY_ACCEPT, self._resume_accepting, listening)
+                logger.error(
+                    "Cannot accept connections, trying again in %g s: %s. Raise the limit of open files.",
+                    RETRY_ACCEPT,
+                    error,
+                )
+                self._pause(listening, RETRY_ACCEPT)
                 return
-            self._welcome(sock, self._listening[listening], address)
+            self._add_connection(sock, listener, address)
+
+    def _may_accept(self, listening: socket.socket, listener: str) -> bool:
+        """Whether another connection may come in now; if not, see to it that the listener is looked at again."""
+        admission = self._admission
+        if admission.is_full(listener):
+            self._warn_full(listener)
+            self.loop.remove_reader(listening)
+            self._waiting.add(listening)
+            return False
+        if (seconds := admission.wait_seconds(listener, self.loop.time())) > 0:
+            self._pause(listening, seconds)
+            return False
+        return True
+
+    def _warn_full(self, listener: str) -> None:
+        now = self.loop.time()
+        if now - self._warned_full.get(listener, -math.inf) >= WARN_SECONDS:
+            self._warned_full[listener] = now
+            logger.warning(
+                "Listener %s accepts no more connections until one is closed: max.connections is reached.", listener
+            )
+
+    def _pause(self, listening: socket.socket, seconds: float) -> None:
+        self.loop.remove_reader(listening)
+        self.loop.call_later(seconds, self._resume_accepting, listening)
 
     def _resume_accepting(self, listening: socket.socket) -> None:
         if listening in self._listening:
             self.loop.add_reader(listening, self._accept, listening)
 
-    def _welcome(self, sock: socket.socket, listener: str, address: tuple[str, int]) -> None:
+    def _resume_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for listening in waiting:
+            self._resume_accepting(listening)
+
+    def _add_connection(self, sock: socket.socket, listener: str, address: tuple[str, int]) -> None:
         ip = address[0]
-        limits = self.limits
-        if len(self.connections) >= limits.max_connections or self._per_ip[ip] >= limits.max_connections_per_ip:
-            logger.warning("refused a connection from %s: max.connections or max.connections.per.ip is reached", ip)
+        if self._admission.is_refused(ip):
+            logger.warning("Refused a connection from %s: max.connections.per.ip is reached.", ip)
             sock.close()
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # as Kafka does: a machine may vanish without a word
-        if limits.send_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
-        self._per_ip[ip] += 1
-        self.connections.add(Connection(self, sock, listener, address))
+        if self.limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+        self._admission.add(listener, ip)
+        if self._admission.is_overfull:
+            self._close_quietest()
+        if listener in self._tls and self._handshakes is not None:
+            self._handshakes.begin(sock, self._tls[listener](), listener, address)
+        else:
+            self._greet(Connection(self, sock, listener, address))
+
+    def _on_handshake(self, sock: socket.socket, pipe: TlsPipe, listener: str, address: tuple[str, int]) -> None:
+        self._greet(TlsConnection(self, sock, pipe, listener, address))
+
+    def _greet(self, connection: Connection) -> None:
+        """Count a connection among those that are served, after what its listener begins with."""
+        self.connections[connection] = None
+        if connection.listener in self._greetings:
+            self._greetings[connection.listener](connection)
+
+    def _close_quietest(self) -> None:
+        """Close the client's connection that was quiet for longest: a broker needs its place."""
+        clients = (one for one in self.connections if not self._admission.is_protected(one.listener))
+        quietest = min(clients, key=lambda one: one.last_active, default=None)
+        if quietest is not None:
+            logger.warning(
+                "Closed the connection of %s:%d: max.connections is reached, and a broker connected.",
+                *quietest.address[:2],
+            )
+            quietest.close()
 
     def flush_later(self, connection: Connection) -> None:
         """Let the connection send when this turn of the event loop is over."""
@@ -179,13 +284,16 @@ class Server:
     def forget(self, connection: Connection) -> None:
         """A connection has ended."""
         if connection in self.connections:
-            self.connections.discard(connection)
-            ip = connection.address[0]
-            self._per_ip[ip] -= 1
-            if not self._per_ip[ip]:
-                del self._per_ip[ip]
-            if not self.connections and self._last_left is not None and not self._last_left.done():
-                self._last_left.set_result(None)
+            del self.connections[connection]
+            self._release(connection.listener, connection.address)
+            if not self.connections and self._all_closed is not None and not self._all_closed.done():
+                self._all_closed.set_result(None)
+
+    def _release(self, listener: str, address: tuple[str, int]) -> None:
+        """A connection or a handshake has ended, and its place is free."""
+        self._admission.remove(listener, address[0])
+        if self._waiting:
+            self._resume_waiting()
 
     def _sweep_seconds(self) -> float:
         return min(max(self.limits.idle_ms / 2000, 0.1), 60.0)
@@ -193,7 +301,7 @@ class Server:
     def _close_idle(self) -> None:
         oldest = self.loop.time() - self.limits.idle_ms / 1000
         for connection in [one for one in self.connections if one.last_active < oldest]:
-            logger.info("closed the connection of %s:%d: idle for connections.max.idle.ms", *connection.address[:2])
+            logger.info("Closed the connection of %s:%d: idle for connections.max.idle.ms.", *connection.address[:2])
             connection.close()
         self._sweep = self.loop.call_later(self._sweep_seconds(), self._close_idle)
 
@@ -203,6 +311,7 @@ class Server:
             self.loop.remove_reader(sock)
             sock.close()
         self._listening.clear()
+        self._waiting.clear()
 
     async def close(self, grace: float) -> None:
         """Stop listening, let what is under way finish for `grace` seconds, then end every connection."""
@@ -210,13 +319,15 @@ class Server:
         if self._sweep is not None:
             self._sweep.cancel()
         self.closing = True
+        if self._handshakes is not None:
+            self._handshakes.close()
         for connection in [one for one in self.connections if one.idle]:
             connection.close()
         if self.connections:
-            self._last_left = self.loop.create_future()
-            await asyncio.wait((self._last_left,), timeout=grace)
+            self._all_closed = self.loop.create_future()
+            await asyncio.wait((self._all_closed,), timeout=grace)
         if self.connections:
-            logger.warning("%d connections are ended in the middle of a request", len(self.connections))
+            logger.warning("Closed %d connections in the middle of a request.", len(self.connections))
         for connection in list(self.connections):
             connection.close()
         self.departures.close()
@@ -232,9 +343,8 @@ def _addresses(name: str, host: str, port: int) -> list[tuple[socket.AddressFami
 
 
 def _cannot_listen(name: str, host: str, port: int, error: OSError) -> StartupError:
-    return StartupError(
-        f"listener {name}: cannot listen on {host or '*'}:{port}: {error.strerror}. "
-        "Stop what uses the port, or choose another with --listen HOST:PORT (0 takes a free one)."
+    return StartupError(f"listener {name}: cannot listen on {host or '*'}:{port}: {error.strerror}").with_remedy(
+        Remedy(RemedyKind.CHOOSE_PORT)
     )
 
 

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from barnabas.pipelines.errors import PipelineError as PipelineError
-    from barnabas.pipelines.loading.job import load as load
-    from barnabas.pipelines.session import register as register
-    from barnabas.pipelines.session import spark_session as spark_session
+    from barnabas.pipelines.loading.api import load as load
+    from barnabas.pipelines.spark.session import register as register
+    from barnabas.pipelines.spark.session import spark_session as spark_session
 
 _HOMES: Final = {
     "PipelineError": "errors",
-    "load": "loading.job",
-    "register": "session",
-    "spark_session": "session",
+    "load": "loading.api",
+    "register": "spark.session",
+    "spark_session": "spark.session",
 }
 """The module of each public name."""
 

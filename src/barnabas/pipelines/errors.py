@@ -5,13 +5,13 @@ PipelineError
 │   └── NoPosition     positions are given by partition, and one has none: it is forgotten, or has just come
 ├── TopicMissing       a topic or partition that is to be read or written is not there
 ├── OffsetOutOfRange   an offset was asked for that the partition never had
-├── DataLost           records that were still to be read are gone: removed by retention, or the topic was made anew
+├── DataLost           records that were still to be read are gone: removed by retention, or the topic was created again
 ├── ReadStalled        a partition gave nothing for too long, although more was promised
 ├── SinkRefused        rows that cannot be written: a column is missing, has another type, or names no topic
 ├── MarkerRefused      an exactly-once sink cannot prove what it wrote before, so it writes nothing
 ├── ReplayChecked      an epoch of an exactly-once sink was written in part; the next start writes the rest
 ├── NotWritten         records did not arrive at a broker
-└── SparkNotStarted    Spark's Java process ended before it could be spoken to
+└── SparkNotStarted    Spark's Java process ended before it could be spoken to, or refused its settings
 
 Every message says what happened, to what, and what to do about it. Spark shows it as the last line of a Python
 traceback, so it has to stand on its own.
@@ -82,7 +82,7 @@ class NotWritten(PipelineError):
 
 
 class SparkNotStarted(PipelineError):
-    """Spark's Java process ended before it could be spoken to."""
+    """Spark's Java process ended before it could be spoken to, or refused the settings that it was given."""
 
     @classmethod
     def because(cls, reason: str) -> SparkNotStarted:
@@ -91,3 +91,8 @@ class SparkNotStarted(PipelineError):
             f"Spark could not start: {reason}. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is the master one "
             "that Spark knows?"
         )
+
+    @classmethod
+    def refused(cls, reason: str) -> SparkNotStarted:
+        """The error where Java is there and Spark refuses to start in it."""
+        return cls(f"Spark could not start: {reason}. Check the master and the settings that it was given.")

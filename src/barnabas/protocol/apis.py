@@ -1,13 +1,12 @@
-"""Kafka's APIs: their keys, and how their headers are laid out.
+"""Kafka's APIs, kinds of resources and sources of configs, under Kafka's numbers.
 
-Which versions a broker serves is the registry's business (`broker/registry.py`); this table holds only facts of the
-protocol that no schema module needs to be imported for.
+`protocol/wire/api_table` has a line for each on how its messages stand on the wire; `broker/serving/registry` has one
+on what a broker does with it.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
 
 
 class ApiKey(IntEnum):
@@ -30,6 +29,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -41,19 +41,30 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     ALTER_PARTITION = 56
     UPDATE_FEATURES = 57
+    ENVELOPE = 58
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
     UNREGISTER_BROKER = 64
@@ -64,68 +75,36 @@ class ApiKey(IntEnum):
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     PROBE = 1000
+    """From here on numbers of our own, far from Kafka's."""
     FAILED_REPLICAS = 1001
     BROKER_HELLO = 1002
     BROKER_PROOF = 1003
 
 
-NEVER_FLEXIBLE: Final = 1 << 15
-"""More than any version."""
+class ResourceType(IntEnum):
+    """What has a configuration, under Kafka's numbers."""
 
-FLEXIBLE_FROM: Final[dict[ApiKey, int]] = {
-    ApiKey.PRODUCE: 9,
-    ApiKey.FETCH: 12,
-    ApiKey.LIST_OFFSETS: 6,
-    ApiKey.METADATA: 9,
-    ApiKey.LEADER_AND_ISR: 4,
-    ApiKey.STOP_REPLICA: 2,
-    ApiKey.UPDATE_METADATA: 6,
-    ApiKey.CONTROLLED_SHUTDOWN: 3,
-    ApiKey.OFFSET_COMMIT: 8,
-    ApiKey.OFFSET_FETCH: 6,
-    ApiKey.FIND_COORDINATOR: 3,
-    ApiKey.JOIN_GROUP: 6,
-    ApiKey.HEARTBEAT: 4,
-    ApiKey.LEAVE_GROUP: 4,
-    ApiKey.SYNC_GROUP: 4,
-    ApiKey.DESCRIBE_GROUPS: 5,
-    ApiKey.LIST_GROUPS: 3,
-    ApiKey.API_VERSIONS: 3,
-    ApiKey.CREATE_TOPICS: 5,
-    ApiKey.DELETE_TOPICS: 4,
-    ApiKey.DELETE_RECORDS: 2,
-    ApiKey.INIT_PRODUCER_ID: 2,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: 4,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
-    ApiKey.ADD_OFFSETS_TO_TXN: 3,
-    ApiKey.END_TXN: 3,
-    ApiKey.WRITE_TXN_MARKERS: 1,
-    ApiKey.TXN_OFFSET_COMMIT: 3,
-    ApiKey.DESCRIBE_CONFIGS: 4,
-    ApiKey.ALTER_CONFIGS: 2,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: 2,
-    ApiKey.DESCRIBE_LOG_DIRS: 2,
-    ApiKey.CREATE_PARTITIONS: 2,
-    ApiKey.DELETE_GROUPS: 2,
-    ApiKey.ELECT_LEADERS: 2,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: 0,
-    ApiKey.OFFSET_DELETE: NEVER_FLEXIBLE,
-    ApiKey.UPDATE_FEATURES: 0,
-    ApiKey.DESCRIBE_CLUSTER: 0,
-    ApiKey.DESCRIBE_PRODUCERS: 0,
-    ApiKey.UNREGISTER_BROKER: 0,
-    ApiKey.ALTER_PARTITION: 0,
-    ApiKey.DESCRIBE_TRANSACTIONS: 0,
-    ApiKey.LIST_TRANSACTIONS: 0,
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
-    ApiKey.CONSUMER_GROUP_DESCRIBE: 0,
-    ApiKey.LIST_CONFIG_RESOURCES: 0,
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: 0,
-    ApiKey.PROBE: 0,
-    ApiKey.FAILED_REPLICAS: 0,
-    ApiKey.BROKER_HELLO: 0,
-    ApiKey.BROKER_PROOF: 0,
-}
-"""The first version of each API whose messages and headers carry tagged fields."""
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where the value of a config comes from, under Kafka's numbers and names."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+    @classmethod
+    def _missing_(cls, value: object) -> ConfigSource:
+        """A source of a newer broker."""
+        return cls.UNKNOWN

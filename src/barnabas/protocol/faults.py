@@ -34,7 +34,7 @@ class InvalidFault(BarnabasError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class FaultRule:
     """What happens to requests, and to which: those to which everything applies that is not None."""
 
     kind: Kind
@@ -51,20 +51,20 @@ class Fault:
     client_id: str | None = None
 
 
-def fault_from(words: Mapping[str, Any]) -> Fault:
+def fault_from(words: Mapping[str, Any]) -> FaultRule:
     """A fault as it stands on the line; raises InvalidFault."""
     kind = words.get("kind")
     if kind not in ("fail", "delay", "drop"):
-        raise InvalidFault(f"{kind!r} is no kind of fault: it is fail, delay or drop")
+        raise InvalidFault(f"unknown kind of fault {kind!r}: it should be fail, delay or drop")
     when = words.get("when", "before")
     if when not in ("before", "after"):
-        raise InvalidFault(f"when is {when!r}: a request is met before or after it takes effect")
+        raise InvalidFault(f"when is {when!r}: it should be before or after (the request takes effect)")
     times, seconds = words.get("times"), words.get("seconds", 0.0)
     if times is not None and (not isinstance(times, int) or times < 1):
-        raise InvalidFault(f"times is {times!r}: it should be at least 1, or None for as long as the fault is there")
+        raise InvalidFault(f"times is {times!r}: it should be at least 1, or None for no limit")
     if not isinstance(seconds, int | float) or seconds < 0:
         raise InvalidFault(f"seconds is {seconds!r}: it should be a number that is not negative")
-    return Fault(
+    return FaultRule(
         kind=cast("Kind", kind),
         api=api_named(words.get("api")),
         error=error_named(words.get("error")) if kind == "fail" else ErrorCode.none,

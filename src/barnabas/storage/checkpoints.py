@@ -6,6 +6,7 @@
     cleaner-offset-checkpoint          up to where compaction has cleaned each log
     leader-epoch-checkpoint            in each partition: the leader epochs
     partition.metadata                 in each partition: the topic's id
+    barnabas-unlisted                  in a partition that was just made: the files above do not list it yet
     meta.properties                    whose directory this is
     .kafka_cleanshutdown               there after a clean stop
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import BarnabasError
 from barnabas.model.ids import NO_ID, TopicPartition, uuid_from_text, uuid_to_text
-from barnabas.storage.epochs import EpochStart
+from barnabas.storage.log.epochs import EpochStart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +35,7 @@ LOG_STARTS: Final = "log-start-offset-checkpoint"
 CLEANED: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+_UNLISTED: Final = "barnabas-unlisted"
 META_PROPERTIES: Final = "meta.properties"
 _META_KEYS: Final = frozenset({"version", "broker.id", "node.id", "cluster.id", "directory.id"})
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
@@ -123,6 +125,25 @@ def write_topic_id(files: FileSystem, directory: str, topic_id: UUID, *, sync: b
     """Write a partition's topic id."""
     text = f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}"
     files.write_file(f"{directory}/{PARTITION_METADATA}", text.encode(), sync=sync)
+
+
+def mark_unlisted(files: FileSystem, directory: str) -> None:
+    """Mark a partition that is being made, before it gets its first segment, as one that no checkpoint lists yet.
+
+    The name alone counts, and is not synced: file systems bring the names of a directory to the disk in the order in
+    which they were made, so one that has lost this name has no segments either.
+    """
+    files.close(files.open(f"{directory}/{_UNLISTED}", create=True))
+
+
+def is_marked_unlisted(files: FileSystem, directory: str) -> bool:
+    """Whether a partition is marked so. If a checkpoint lists it nevertheless, the mark was just to be removed."""
+    return files.exists(f"{directory}/{_UNLISTED}")
+
+
+def unmark_unlisted(files: FileSystem, directory: str) -> None:
+    """The checkpoints list the partition now."""
+    files.remove(f"{directory}/{_UNLISTED}")
 
 
 def write_clean_shutdown(files: FileSystem, directory: str, broker_epoch: int = -1) -> None:

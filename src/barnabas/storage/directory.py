@@ -9,7 +9,7 @@ on what is known of its files:
     doubtful   any other failure of the disk, a sync that failed, or a change that broke off half-way: nobody knows what
                is on the disk, so no later sync is believed. Its logs must be read again from their recovery points
 
-A want of descriptors is nothing that the disk did: what could not be done is undone, and may be tried again.
+A shortage of descriptors or memory is no failure of the disk: what could not be done is undone, and may be tried again.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
-from barnabas.storage.files import NO_ROOM, OUT_OF_DESCRIPTORS, UnknownState
+from barnabas.storage.files import NO_ROOM, SHORTAGES, UnknownState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from barnabas.model.clock import Clock
     from barnabas.model.ids import TopicPartition
-    from barnabas.storage.files import FilePool
-    from barnabas.storage.log import Log
+    from barnabas.storage.file_pool import FilePool
+    from barnabas.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +63,7 @@ class LogDirectory:
         producer_expiration_ms: int,
         background: Callable[[Callable[[], None]], None],
         lower_checkpoints: Callable[[Log], None],
+        list_in_checkpoints: Callable[[Log], None],
     ) -> None:
         self.path = path
         self.pool = pool
@@ -73,6 +74,8 @@ class LogDirectory:
         """Has something done soon, in another thread."""
         self.lower_checkpoints = lower_checkpoints
         """Lets no checkpoint on disk say more of a log than the log itself does; waits for the disk."""
+        self.list_in_checkpoints = list_in_checkpoints
+        """Has the checkpoints list a log, if they do not; waits for the disk."""
         self.failed: str | None = None
         """Why nothing more is written here."""
         self.doubtful = False
@@ -99,12 +102,12 @@ class LogDirectory:
         if not undone or isinstance(error, UnknownState):
             self.distrust(reason)
         elif error.errno in NO_ROOM:
-            self._is_full(reason)
-        elif error.errno not in OUT_OF_DESCRIPTORS:
+            self._mark_full(reason)
+        elif error.errno not in SHORTAGES:
             self.distrust(reason)
         return StorageFailed(f"log directory {self.path}: {reason}")
 
-    def _is_full(self, reason: str) -> None:
+    def _mark_full(self, reason: str) -> None:
         with self._state:
             if self.failed is not None:
                 return
@@ -114,8 +117,8 @@ class LogDirectory:
             self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY) if again else _RETRY
             self._retry_at = now + self._retry_seconds
         logger.error(
-            "log directory %s takes no more writes: %s; what was acknowledged stays readable. Make room: it is used "
-            "again once %d bytes can be written",
+            "Log directory %s takes no more writes: %s. What was acknowledged stays readable. Make room: the directory "
+            "is used again once %d bytes can be written.",
             self.path,
             reason,
             _PROBE,
@@ -129,8 +132,8 @@ class LogDirectory:
             self.doubtful = True
             self.failed = reason
         logger.error(
-            "log directory %s takes no more writes: %s; what was acknowledged stays readable; repair the disk, "
-            "then restart",
+            "Log directory %s takes no more writes: %s. What was acknowledged stays readable. Repair the disk, then "
+            "restart the broker.",
             self.path,
             reason,
         )
@@ -149,7 +152,7 @@ class LogDirectory:
                 self.files.close(fd)
                 self.files.remove(probe)
         except OSError as error:
-            if not isinstance(error, UnknownState) and error.errno in NO_ROOM | OUT_OF_DESCRIPTORS:
+            if not isinstance(error, UnknownState) and error.errno in NO_ROOM | SHORTAGES:
                 self._retry_at = self.clock.monotonic() + self._retry_seconds
             else:
                 self.fail(error, "trying whether there is room")
@@ -159,7 +162,7 @@ class LogDirectory:
                 return False
             self.failed = None
             self._retry_at = self.clock.monotonic()
-        logger.warning("log directory %s has room again, and takes writes", self.path)
+        logger.warning("Log directory %s has room again, and takes writes.", self.path)
         return True
 
     def check_writable(self) -> None:
@@ -189,12 +192,12 @@ class LogDirectory:
             raise self.fail(error, doing, undone=undone) from error
 
     def prepare(self) -> None:
-        """Make the directory if need be, and lock it."""
-        self.files.make_dir(self.path)
+        """Make the directory if need be, so that a power failure leaves it there with what is synced in it; lock it."""
+        self.files.make_durable_dir(self.path)
         self._lock = self.files.lock(f"{self.path}/{checkpoints.LOCK}")
         if self._lock is None:
             raise StartupError(
-                f"log directory {self.path} is in use by another broker; stop that one, or give this one other log.dirs"
+                f"log directory {self.path} is in use by another broker. Stop that one, or give this one other log.dirs"
             )
         self.files.remove(f"{self.path}/{_PROBE_FILE}")  # where the process ended in the middle of `try_again`
 
@@ -204,8 +207,8 @@ class LogDirectory:
             self.files.close(self._lock)
             self._lock = None
 
-    def own(self, broker_id: int, cluster_id: str) -> None:
-        """Check that the directory belongs to this broker, or take a new one into possession."""
+    def check_owner(self, broker_id: int, cluster_id: str) -> None:
+        """Check that the directory belongs to this broker; a new one is marked as its own."""
         try:
             found = checkpoints.read_meta_properties(self.files, self.path)
         except DamagedCheckpoint as error:
@@ -213,16 +216,18 @@ class LogDirectory:
         path = f"{self.path}/{checkpoints.META_PROPERTIES}"
         if found is not None:
             if found.version not in (0, 1):
-                raise StartupError(f"{path} is of version {found.version}, which this program does not know")
+                raise StartupError(
+                    f"{path} is of version {found.version}, which this version of Barnabas does not read"
+                )
             if found.broker_id not in (None, broker_id):
                 raise StartupError(
-                    f"{path} belongs to broker {found.broker_id}, but broker.id is {broker_id}; "
-                    "correct broker.id or log.dirs"
+                    f"{path} belongs to broker {found.broker_id}, but broker.id is {broker_id}. "
+                    "Correct broker.id or log.dirs"
                 )
             if found.cluster_id not in (None, cluster_id):
                 raise StartupError(
-                    f"{path} belongs to cluster {found.cluster_id}, but this is cluster {cluster_id}; "
-                    "correct log.dirs, or the metadata store in use"
+                    f"{path} belongs to cluster {found.cluster_id}, but this is cluster {cluster_id}. "
+                    "Correct log.dirs, or the metadata store in use"
                 )
         wanted = MetaProperties(
             broker_id=broker_id, cluster_id=cluster_id, directory_id=None if found is None else found.directory_id
@@ -235,7 +240,7 @@ class LogDirectory:
         try:
             return checkpoints.read_offsets(self.files, f"{self.path}/{name}")
         except DamagedCheckpoint as error:
-            logger.warning("ignored a damaged checkpoint: %s", error)
+            logger.warning("A damaged checkpoint counts as empty: %s. It is written anew.", error)
             self.damaged.add(name)
             return {}
 
@@ -249,14 +254,21 @@ class LogDirectory:
         self._trash.append(Trash(due_ms, paths, is_dir))
 
     def empty_trash(self, now_ms: int) -> int:
-        """Remove what is due; returns how many. Runs in a thread."""
-        removed = 0
+        """Remove what is due; returns how many. Runs in a thread.
+
+        The new names of directories are brought to the disk first: after a power failure none has its old name, and
+        only some of its files.
+        """
+        removed, names_are_synced = 0, False
         for _ in range(len(self._trash)):
             trash = self._trash.popleft()
             if trash.due_ms > now_ms:
                 self._trash.append(trash)
                 continue
             try:
+                if trash.is_dir and not names_are_synced:
+                    self.files.sync_dir(self.path)
+                    names_are_synced = True
                 for path in trash.paths:
                     if trash.is_dir:
                         self.files.remove_tree(path)
@@ -265,7 +277,13 @@ class LogDirectory:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                logger.warning("could not remove %s: %s", ", ".join(trash.paths), error)
+                logger.warning(
+                    "Files of deleted segments or partitions were not removed (%s): %s.", ", ".join(trash.paths), error
+                )
+                if isinstance(error, UnknownState):
+                    self.fail(error, "removing files")
+                elif error.errno in SHORTAGES:
+                    self._trash.append(trash)
                 continue
             removed += 1
         return removed

@@ -27,15 +27,14 @@ from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.records.compression import CODEC_COUNT, Codec, decompress
 from barnabas.protocol.records.control import ControlType, control_type, read_marker
 from barnabas.protocol.records.records import Record, read_records
+from barnabas.storage.segments.indexes import OffsetIndex, TimeIndex
+from barnabas.storage.segments.txn_index import ENTRY as ABORTED_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
-_ABORTED: Final = struct.Struct(">hqqqq")
 _SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION: Final = 1
@@ -122,7 +121,7 @@ def _dump_log(path: Path, options: DumpOptions) -> Iterator[str]:
             position += header.size
     if options.max_bytes is None and position < size:
         yield f"Found {size - position} invalid bytes at the end of {path.name}"
-    yield from _listed(
+    yield from _list_lines(
         f"Non-consecutive offsets in {path.absolute()}",
         (f"  {first} is followed by {second}" for first, second in jumps),
     )
@@ -178,7 +177,7 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
 def _data_words(record: Record, options: DumpOptions) -> Iterator[str]:
     decoded = None
     if record.key is not None and (options.offsets_decoder or options.transaction_log_decoder):
-        from barnabas.protocol.coordinator_json import offsets_record, transaction_record
+        from barnabas.protocol.coordinator_records.as_json import offsets_record, transaction_record
 
         decode = offsets_record if options.offsets_decoder else transaction_record
         decoded = decode(record.key, record.value)
@@ -199,11 +198,11 @@ def _control_words(record: Record) -> str:
 
 def _dump_offset_index(path: Path, options: DumpOptions) -> Iterator[str]:
     if options.index_sanity_check:
-        _, last = _ends(path, _OFFSET_ENTRY)
-        yield _sanity(path, _OFFSET_ENTRY, last[0] >= 0)
+        _, last = _ends(path, OffsetIndex.ENTRY)
+        yield _sanity(path, OffsetIndex.ENTRY, last[0] >= 0)
         return
     base = _base_offset(path) or 0
-    entries = list(_entries(path, _OFFSET_ENTRY))
+    entries = list(_entries(path, OffsetIndex.ENTRY))
     if not entries:
         yield f"{path} is empty."
     mismatches: list[tuple[int, int]] = []
@@ -217,7 +216,7 @@ def _dump_offset_index(path: Path, options: DumpOptions) -> Iterator[str]:
                 mismatches.append((base + relative, last_offset))
             if not options.verify_index_only:
                 yield f"offset: {base + relative} position: {position}"
-    yield from _listed(
+    yield from _list_lines(
         f"Mismatches in :{path.absolute()}",
         (f"  Index offset: {indexed}, log offset: {found}" for indexed, found in mismatches),
     )
@@ -225,11 +224,11 @@ def _dump_offset_index(path: Path, options: DumpOptions) -> Iterator[str]:
 
 def _dump_time_index(path: Path, options: DumpOptions) -> Iterator[str]:
     if options.index_sanity_check:
-        first, last = _ends(path, _TIME_ENTRY)
-        yield _sanity(path, _TIME_ENTRY, last[0] >= first[0] and last[1] >= 0)
+        first, last = _ends(path, TimeIndex.ENTRY)
+        yield _sanity(path, TimeIndex.ENTRY, last[0] >= first[0] and last[1] >= 0)
         return
     base = _base_offset(path) or 0
-    entries = list(_entries(path, _TIME_ENTRY))
+    entries = list(_entries(path, TimeIndex.ENTRY))
     wrong: list[str] = []
     unordered: list[str] = []
     missing: list[str] = []
@@ -252,15 +251,15 @@ def _dump_time_index(path: Path, options: DumpOptions) -> Iterator[str]:
             previous = timestamp
             if not options.verify_index_only:
                 yield f"timestamp: {timestamp} offset: {offset}"
-    yield from _listed(f"Found timestamp mismatch in :{path.absolute()}", wrong)
-    yield from _listed(f"Found out of order timestamp in :{path.absolute()}", unordered)
-    yield from _listed("The following indexed offsets are not found in the log.", missing)
+    yield from _list_lines(f"Found timestamp mismatch in :{path.absolute()}", wrong)
+    yield from _list_lines(f"Found out of order timestamp in :{path.absolute()}", unordered)
+    yield from _list_lines("The following indexed offsets are not found in the log.", missing)
 
 
 def _dump_aborted(path: Path) -> Iterator[str]:
     data = path.read_bytes()
-    whole = len(data) // _ABORTED.size * _ABORTED.size
-    for version, producer, first, last, stable in _ABORTED.iter_unpack(data[:whole]):
+    whole = len(data) // ABORTED_ENTRY.size * ABORTED_ENTRY.size
+    for version, producer, first, last, stable in ABORTED_ENTRY.iter_unpack(data[:whole]):
         yield (
             f"version: {version} producerId: {producer} "
             f"firstOffset: {first} lastOffset: {last} lastStableOffset: {stable}"
@@ -370,7 +369,7 @@ def _log_of(path: Path) -> Path:
     return path.with_name(path.name.partition(".")[0] + ".log")
 
 
-def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
+def _list_lines(title: str, lines: Iterable[str]) -> Iterator[str]:
     """`title` and the lines, or nothing when there are no lines."""
     for number, line in enumerate(lines):
         if number == 0:

@@ -20,13 +20,14 @@ from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint
 from barnabas.storage.files import FileSystem
 from barnabas.storage.names import moved_from, moved_name
+from barnabas.storage.recovery.loading import NO_GAP_IS_DAMAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
     from barnabas.storage.directory import LogDirectory
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 _OFFSETS: Final = "stray-offsets.json"
 
@@ -38,6 +39,14 @@ class Offsets(NamedTuple):
     recovery_point: int = 0
     high_watermark: int = 0
     cleaned_to: int | None = None
+
+    @property
+    def gaps_end(self) -> int:
+        """Gaps between segments that begin up to here are no damage: compaction left them, or a power loss could not.
+
+        Of a log that Kafka set aside, or that was never synced, nothing is known.
+        """
+        return max(self.cleaned_to or 0, self.recovery_point) or NO_GAP_IS_DAMAGE
 
 
 class Stray(NamedTuple):

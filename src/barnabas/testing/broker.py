@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from barnabas.protocol.faults import SOCKET_VARIABLE
-from barnabas.testing.faults import BrokerFailed, BrokerFaults, Private
+from barnabas.testing.faults import BrokerFailed, BrokerFaults, PrivateSocket
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Broker", "BrokerFailed"]
 
 READY_VARIABLE: Final = "BARNABAS_READY_FD"
-"""Names the pipe on which a broker says that it is ready (see `cli/service`)."""
+"""Names the pipe on which a broker says that it is ready (see `cli/start/service`)."""
 PORTS: Final = range(20_000, 32_000)
 """Below those that the system gives to outgoing connections: while a broker that will come back is down, no client can
 be given its port."""
@@ -56,6 +56,7 @@ class Broker:
         *,
         port: int = 0,
         data: Path | str | None = None,
+        client_config: Mapping[str, object] | None = None,
         start_timeout: float = 30.0,
     ) -> None:
         """Describe a broker; `start()` or a `with` starts it.
@@ -63,7 +64,9 @@ class Broker:
         - `config`: Kafka's settings, as `{"num.partitions": 3}`. Groups are quick unless it says otherwise (`QUICK`).
         - `port`: a free one if it is 0. A broker that is stopped and started again keeps its port.
         - `data`: a directory to keep data in; without it a temporary one, which is removed at the end.
+        - `client_config`: properties that its clients need, as `{"security.protocol": "SSL"}`; the fixtures use them.
         """
+        self.client_config: dict[str, object] = dict(client_config or {})
         self.config: dict[str, object] = {**QUICK, **(config or {})}
         self.port = port
         """Where it listens on 127.0.0.1; 0 until it was started."""
@@ -187,8 +190,8 @@ class Broker:
             port = self.port or _free_port()
             try:
                 self._launch(port)
-            except BrokerFailed as error:
-                if attempts and "cannot listen" in str(error):
+            except BrokerFailed:
+                if attempts and not _is_free(port):  # another process was faster
                     continue
                 raise
             self.port, self._fixed_port = port, True
@@ -200,7 +203,7 @@ class Broker:
         return self._folder
 
     def _launch(self, port: int) -> None:
-        private = Private(self._temporary() / "faults")
+        private = PrivateSocket(self._temporary() / "faults")
         words = [sys.executable, "-P", "-m", "barnabas.cli.main", "start"]
         words += ["--listen", f"127.0.0.1:{port}", "--data", str(self.data)]
         for key, value in self.config.items():
@@ -261,13 +264,18 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def _free_port() -> int:
     """A port of PORTS that nobody listens on; another process may be faster, so a start that fails is tried again."""
     for port in random.SystemRandom().sample(PORTS, 100):  # test runs may seed the other one alike
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
+        if _is_free(port):
             return port
     raise BrokerFailed(f"a hundred ports between {PORTS.start} and {PORTS.stop} are all taken")

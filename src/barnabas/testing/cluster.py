@@ -19,8 +19,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from barnabas.clients import replicas, wire
+from barnabas.clients.admin.replicas import Election, Replicas
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, RequestRefused
+from barnabas.clients.wire.connection import WireClient
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 from barnabas.protocol.faults import InvalidFault
@@ -30,8 +31,8 @@ from barnabas.testing.faults import BrokerFailed, Faults
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from barnabas.clients.replicas import Leadership
-    from barnabas.testing.faults import BrokerFaults, Private
+    from barnabas.clients.admin.replicas import Leadership
+    from barnabas.testing.faults import BrokerFaults, PrivateSocket
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class Cluster:
         *,
         brokers: int = 3,
         data: Path | str | None = None,
+        client_config: Mapping[str, object] | None = None,
         start_timeout: float = WAIT_SECONDS,
     ) -> None:
         """Describe a cluster; `start()` or a `with` starts it.
@@ -68,7 +70,9 @@ class Cluster:
           which have to take a record, unless it says otherwise.
         - `brokers`: how many. Their ids are 0, 1, 2 and so on.
         - `data`: a directory to keep data in; without it a temporary one, which is removed at the end.
+        - `client_config`: properties that its clients need, as `{"security.protocol": "SSL"}`.
         """
+        self.client_config: dict[str, object] = dict(client_config or {})
         if brokers < 1:
             raise ValueError(f"a cluster of {brokers} brokers: there should be one at least")
         self._start_timeout = start_timeout
@@ -178,14 +182,14 @@ class Cluster:
 
         def running() -> Broker | None:
             with self._ask() as asked:
-                return self._running(replicas.controller_id(asked))
+                return self._running(Replicas(asked).controller_id())
 
         return self._until(running, "a controller")
 
     def leadership(self, topic: str, partition: int = 0, *, at: Broker | None = None) -> Leadership:
         """Who leads a partition, and who is in sync, as one broker or any knows it now. Raises RequestRefused."""
         with self._ask(at) as asked:
-            found = replicas.leaderships(asked, topic)
+            found = Replicas(asked).leaderships(topic)
         if partition not in found:
             raise RequestRefused(ErrorCode.unknown_topic_or_partition, f"there is no partition {partition} of {topic}")
         return found[partition]
@@ -195,7 +199,7 @@ class Cluster:
 
         def in_sync() -> bool | None:
             with self._ask() as asked:
-                found = replicas.leaderships(asked, topic).values()
+                found = Replicas(asked).leaderships(topic).values()
             return all(each.leader is not None and set(each.isr) == set(each.replicas) for each in found) or None
 
         self._until(in_sync, f"all replicas of {topic} to be in sync", timeout)
@@ -217,8 +221,8 @@ class Cluster:
                 return True
             order = (target, *(number for number in now.replicas if number != target))
             with self._ask() as asked:
-                refused = replicas.reassign(asked, {place: order}).get(place)
-                refused = refused or replicas.elect_leaders(asked, replicas.Election.PREFERRED, [place]).get(place)
+                refused = Replicas(asked).reassign({place: order}).get(place)
+                refused = refused or Replicas(asked).elect_leaders(Election.PREFERRED, [place]).get(place)
             if refused is not None and refused.code not in CHANGING:
                 raise refused
             return None
@@ -237,7 +241,7 @@ class Cluster:
         """Who is to lead; None while it is not in sync."""
         found = self.leadership(place.topic, place.partition)
         if to is not None and to not in found.replicas:
-            raise InvalidFault(f"broker {to} cannot lead {place}: its replicas are on {_listed(found.replicas)}")
+            raise InvalidFault(f"broker {to} cannot lead {place}: its replicas are on {_join(found.replicas)}")
         if to is None and len(found.replicas) < 2:
             raise InvalidFault(f"the leader of {place} cannot be moved: broker {found.leader} has the only replica")
         after = (found.replicas.index(found.leader) if found.leader in found.replicas else 0) + 1
@@ -260,7 +264,7 @@ class Cluster:
         def whole() -> bool | None:
             for broker in self.brokers:
                 with self._ask(broker) as asked:
-                    if {node.id for node in asked.nodes()} != everyone or replicas.controller_id(asked) is None:
+                    if {node.id for node in asked.nodes()} != everyone or Replicas(asked).controller_id() is None:
                         return None
             return True
 
@@ -270,13 +274,14 @@ class Cluster:
         """A broker that runs; None for one that died and is still taken for alive."""
         return self.brokers[number] if number is not None and self.brokers[number].running else None
 
-    def _ask(self, broker: Broker | None = None) -> wire.Cluster:
+    def _ask(self, broker: Broker | None = None) -> WireClient:
         """A connection to one broker, or to any that runs. Raises BrokerFailed if there is none."""
         if broker is None:
             broker = next((each for each in self.brokers if each.running), None)
         if broker is None:
             raise BrokerFailed("no broker of the cluster is running: start one")
-        return wire.Cluster(broker.bootstrap_servers, timeout=WAIT_SECONDS)
+        security = {name: str(value) for name, value in self.client_config.items()}
+        return WireClient(broker.bootstrap_servers, properties=security, timeout=WAIT_SECONDS)
 
     def _until(self, ask: Callable[[], T | None], what: str, timeout: float = WAIT_SECONDS) -> T:
         """Ask until there is an answer; brokers may come and go meanwhile. Raises TimeoutError."""
@@ -336,7 +341,7 @@ class ClusterFaults(Faults):
         for faults in self._running():
             faults.clear()
 
-    def _set(self, fault: dict[str, Any]) -> list[tuple[Private, int]]:
+    def _set(self, fault: dict[str, Any]) -> list[tuple[PrivateSocket, int]]:
         return [place for faults in self._running() for place in faults._set(fault)]
 
     def _running(self) -> list[BrokerFaults]:
@@ -360,5 +365,5 @@ def _copies(brokers: int) -> dict[str, object]:
     }
 
 
-def _listed(numbers: Iterable[int]) -> str:
+def _join(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))

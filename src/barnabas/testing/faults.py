@@ -34,7 +34,7 @@ class BrokerFailed(BarnabasError):
     """The broker did not start, or is not running any more; the message says what is known of it."""
 
 
-class Private:
+class PrivateSocket:
     """The private socket of a broker: a line of JSON each way, one connection per question."""
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +75,7 @@ class Private:
 class Fault:
     """Something that happens to requests until it is removed. As a context manager it is removed at the end."""
 
-    def __init__(self, places: Sequence[tuple[Private, int]], description: str) -> None:
+    def __init__(self, places: Sequence[tuple[PrivateSocket, int]], description: str) -> None:
         """`places` are the brokers that it was set on, with the number that it has there."""
         self._places = places
         self._description = description
@@ -199,9 +199,9 @@ class Faults(ABC):
         **words: Any,
     ) -> Fault:
         narrowed: dict[str, Any] = {"times": times, "topic": topic, "group": group, "client_id": client_id}
-        told = ", ".join(f"{name}={value!r}" for name, value in narrowed.items() if value is not None)
+        conditions = ", ".join(f"{name}={value!r}" for name, value in narrowed.items() if value is not None)
         places = self._set({"kind": kind, "api": api, **narrowed, **words})
-        return Fault(places, f"{description}{' (' if told else ''}{told}{')' if told else ''}")
+        return Fault(places, f"{description}{' (' if conditions else ''}{conditions}{')' if conditions else ''}")
 
     @abstractmethod
     def rebalance(self, group: str) -> None:
@@ -220,14 +220,14 @@ class Faults(ABC):
         """Remove all faults; requests that were delayed go on. Costs nothing if there were none."""
 
     @abstractmethod
-    def _set(self, fault: dict[str, Any]) -> list[tuple[Private, int]]:
+    def _set(self, fault: dict[str, Any]) -> list[tuple[PrivateSocket, int]]:
         """Let a fault happen from now on; returns where, and its number there."""
 
 
 class BrokerFaults(Faults):
     """What can go wrong on one broker."""
 
-    def __init__(self, private: Private) -> None:
+    def __init__(self, private: PrivateSocket) -> None:
         self._private = private
         self._touched = False
 
@@ -238,7 +238,7 @@ class BrokerFaults(Faults):
     def move_leader(self, topic: str, partition: int = 0) -> int:
         """Let a partition have a new leader epoch, as when its leader moved; returns the epoch.
 
-        Consumers and waiting producers are told so, and each producer that was connected before is told once that this
+        Consumers and waiting producers learn of it, and each producer that was connected before is told once that this
         is not the leader: clients fetch metadata and go on.
         """
         self._touched = True
@@ -270,6 +270,6 @@ class BrokerFaults(Faults):
             with suppress(BrokerFailed):  # a broker that stopped since has no faults
                 self._private.ask("clear")
 
-    def _set(self, fault: dict[str, Any]) -> list[tuple[Private, int]]:
+    def _set(self, fault: dict[str, Any]) -> list[tuple[PrivateSocket, int]]:
         self._touched = True
         return [(self._private, self._private.ask("add", **fault))]

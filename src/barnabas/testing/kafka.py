@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Producer,
         RecordMetadata,
     )
-    from barnabas.clients.subscribing import Topics
+    from barnabas.clients.consumer.subscribing import Topics
     from barnabas.testing.broker import Broker
     from barnabas.testing.cluster import Cluster, ClusterFaults
     from barnabas.testing.faults import BrokerFaults, Faults
@@ -66,6 +66,14 @@ class KafkaForTest(ABC):
         return self._brokers.bootstrap_servers
 
     @property
+    def client_config(self) -> dict[str, object]:
+        """The properties that clients need besides; empty unless the brokers want TLS or SASL."""
+        return dict(self._brokers.client_config)
+
+    def _with_client_config(self, options: dict[str, Any]) -> dict[str, Any]:
+        return {**options, "config": {**self.client_config, **(options.get("config") or {})}}
+
+    @property
     @abstractmethod
     def faults(self) -> Faults:
         """What can go wrong."""
@@ -98,13 +106,13 @@ class KafkaForTest(ABC):
         """An admin client."""
         from barnabas.clients import Admin
 
-        return self._opened.enter_context(Admin(self.bootstrap_servers))
+        return self._opened.enter_context(Admin(self.bootstrap_servers, config=self.client_config))
 
     def producer(self, **options: Any) -> Producer[Any, Any]:
         """A producer, with the options of `barnabas.Producer`. It is closed at the test's end, or before."""
         from barnabas.clients import Producer
 
-        producer: Producer[Any, Any] = Producer(self.bootstrap_servers, **options)
+        producer: Producer[Any, Any] = Producer(self.bootstrap_servers, **self._with_client_config(options))
         self._opened.callback(producer.close, CLOSE_SECONDS)
         return producer
 
@@ -116,7 +124,7 @@ class KafkaForTest(ABC):
         from barnabas.clients import Consumer
 
         options.setdefault("auto_offset_reset", "earliest")
-        consumer: Consumer[Any, Any] = Consumer(self.bootstrap_servers, topics, **options)
+        consumer: Consumer[Any, Any] = Consumer(self.bootstrap_servers, topics, **self._with_client_config(options))
         self._opened.callback(consumer.close)
         return consumer
 
@@ -124,20 +132,20 @@ class KafkaForTest(ABC):
         """An admin client for `async with`."""
         from barnabas.clients import AsyncAdmin
 
-        return AsyncAdmin(self.bootstrap_servers)
+        return AsyncAdmin(self.bootstrap_servers, config=self.client_config)
 
     def async_producer(self, **options: Any) -> AsyncProducer[Any, Any]:
         """A producer for `async with`."""
         from barnabas.clients import AsyncProducer
 
-        return AsyncProducer(self.bootstrap_servers, **options)
+        return AsyncProducer(self.bootstrap_servers, **self._with_client_config(options))
 
     def async_consumer(self, topics: Topics | None = None, **options: Any) -> AsyncConsumer[Any, Any]:
         """A consumer for `async with`; it begins with the first record unless told otherwise."""
         from barnabas.clients import AsyncConsumer
 
         options.setdefault("auto_offset_reset", "earliest")
-        return AsyncConsumer(self.bootstrap_servers, topics, **options)
+        return AsyncConsumer(self.bootstrap_servers, topics, **self._with_client_config(options))
 
     # What is in a topic
 
@@ -163,14 +171,16 @@ class KafkaForTest(ABC):
 
         found: list[ConsumerRecord[bytes, bytes]] = []
         deadline = time.monotonic() + timeout
-        with Consumer(self.bootstrap_servers, topic, auto_offset_reset="earliest") as consumer:
+        with Consumer(
+            self.bootstrap_servers, topic, auto_offset_reset="earliest", config=self.client_config
+        ) as consumer:
             if count is None:
                 return list(consumer.until_end())
             while len(found) < count:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise TimeoutError(
-                        f"{topic} has {len(found)} records after {timeout:g} s, not {count}: {_shown(found)}"
+                        f"{topic} has {len(found)} records after {timeout:g} s, not {count}: {_preview(found)}"
                     )
                 found += consumer.poll(left)
         return found
@@ -192,7 +202,7 @@ class KafkaForTest(ABC):
         """Apart from the other one, which a test may close."""
         from barnabas.clients import Admin
 
-        return Admin(self.bootstrap_servers)
+        return Admin(self.bootstrap_servers, config=self.client_config)
 
     # The end
 
@@ -258,7 +268,7 @@ def _as_bytes(value: object) -> bytes | None:
     return (value if isinstance(value, str) else json.dumps(value)).encode()
 
 
-def _shown(records: Iterable[ConsumerRecord[bytes, bytes]]) -> str:
+def _preview(records: Iterable[ConsumerRecord[bytes, bytes]]) -> str:
     values = [record.value for record in records]
     more = f" and {len(values) - 5} more" if len(values) > 5 else ""
     return f"{values[:5]}{more}"

@@ -4,6 +4,7 @@
     kafka                 a `Kafka` on it: names, topics and clients of this test's own
     kafka_topic           the name of a topic with one partition, made for this test
     kafka_config          Kafka's settings for the broker; define it in conftest.py to have others
+    kafka_client_config   properties that all clients need, as for TLS; define it in conftest.py, too
 
     kafka_brokers         a `Cluster` of three, likewise one for all tests of a run
     kafka_cluster         a `KafkaCluster` on it: what `kafka` has, on three brokers
@@ -40,33 +41,45 @@ def kafka_config() -> Mapping[str, object]:
 
 
 @pytest.fixture(scope="session")
+def kafka_client_config() -> Mapping[str, object]:
+    """Properties that clients of the brokers need, as {"security.protocol": "SSL", "ssl.ca.location": "ca.pem"}."""
+    return {}
+
+
+@pytest.fixture(scope="session")
 def kafka_cluster_config(kafka_config: Mapping[str, object]) -> Mapping[str, object]:
     """Kafka's settings for the three brokers of the test run."""
     return kafka_config
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) -> Iterator[Broker]:
+def kafka_broker(
+    request: pytest.FixtureRequest, kafka_config: Mapping[str, object], kafka_client_config: Mapping[str, object]
+) -> Iterator[Broker]:
     """A real broker, shared by all tests of this run; clients reach it at `kafka_broker.bootstrap_servers`."""
     from barnabas.testing.broker import Broker
 
-    with Broker(kafka_config) as broker:
-        started = _started(request.session)
-        started["kafka_broker"] = {"Kafka broker": broker}
+    with Broker(kafka_config, client_config=kafka_client_config) as broker:
+        running = _running_brokers(request.session)
+        running["kafka_broker"] = {"Kafka broker": broker}
         yield broker
-        del started["kafka_broker"]
+        del running["kafka_broker"]
 
 
 @pytest.fixture(scope="session")
-def kafka_brokers(request: pytest.FixtureRequest, kafka_cluster_config: Mapping[str, object]) -> Iterator[Cluster]:
+def kafka_brokers(
+    request: pytest.FixtureRequest,
+    kafka_cluster_config: Mapping[str, object],
+    kafka_client_config: Mapping[str, object],
+) -> Iterator[Cluster]:
     """A real cluster of three, shared by all tests of this run; clients reach it at its `bootstrap_servers`."""
     from barnabas.testing.cluster import Cluster
 
-    with Cluster(kafka_cluster_config) as cluster:
-        started = _started(request.session)
-        started["kafka_brokers"] = {f"Kafka broker {number}": broker for number, broker in enumerate(cluster.brokers)}
+    with Cluster(kafka_cluster_config, client_config=kafka_client_config) as cluster:
+        running = _running_brokers(request.session)
+        running["kafka_brokers"] = {f"Kafka broker {number}": broker for number, broker in enumerate(cluster.brokers)}
         yield cluster
-        del started["kafka_brokers"]
+        del running["kafka_brokers"]
 
 
 @pytest.fixture
@@ -95,7 +108,7 @@ def kafka_topic(kafka: Kafka) -> str:
     return kafka.topic()
 
 
-def _started(session: pytest.Session) -> dict[str, dict[str, Broker]]:
+def _running_brokers(session: pytest.Session) -> dict[str, dict[str, Broker]]:
     return session.stash.setdefault(BROKERS, {})
 
 
@@ -104,7 +117,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Note how much brokers have logged, before the test's fixtures begin."""
     item.stash[LOGGED] = {
         name: broker.log_file.stat().st_size
-        for brokers in _started(item.session).values()
+        for brokers in _running_brokers(item.session).values()
         for name, broker in brokers.items()
     }
     return (yield)
@@ -116,7 +129,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     try:
         return (yield)
     finally:
-        for brokers in _started(item.session).values():
+        for brokers in _running_brokers(item.session).values():
             for broker in brokers.values():
                 broker.faults.clear()
 
@@ -128,7 +141,7 @@ def pytest_runtest_makereport(
     """Show with a failed test what its brokers logged while it ran."""
     report = yield
     if report.failed:
-        for fixture, brokers in _started(item.session).items():
+        for fixture, brokers in _running_brokers(item.session).items():
             for name, broker in brokers.items() if fixture in getattr(item, "fixturenames", ()) else ():
                 lines = _logged_since(broker, item.stash.get(LOGGED, {}).get(name, 0))
                 if lines:

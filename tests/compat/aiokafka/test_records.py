@@ -80,27 +80,24 @@ def test_an_idempotent_producer_keeps_order(bootstrap: str, new_topic: TopicMake
     assert [content(message) for message in asyncio.run(round_trip())] == sent
 
 
-def test_offsets_by_time_both_ends_and_seeking(bootstrap: str, new_topic: TopicMaker) -> None:
+async def test_offsets_by_time_both_ends_and_seeking(bootstrap: str, new_topic: TopicMaker) -> None:
     topic = new_topic(2)
     sent = messages(200)
     full, empty = TopicPartition(topic, 0), TopicPartition(topic, 1)
 
-    async def look_around() -> None:
-        await produce(bootstrap, topic, sent, max_batch_size=2_000)
-        async with assigned(bootstrap) as consumer:
-            consumer.assign([full, empty])
-            assert await consumer.beginning_offsets([full, empty]) == {full: 0, empty: 0}
-            assert await consumer.end_offsets([full, empty]) == {full: 200, empty: 0}
-            found = await consumer.offsets_for_times({full: sent[50].timestamp, empty: 0})
-            assert (found[full].offset, found[full].timestamp) == (50, sent[50].timestamp)
-            assert found[empty] is None
-            consumer.seek(full, 123)
-            assert content((await consume(consumer, 1))[0]) == sent[123]
-            await consumer.seek_to_end(full)
-            assert await consumer.position(full) == 200
-            assert consumer.highwater(full) == 200
-
-    asyncio.run(look_around())
+    await produce(bootstrap, topic, sent, max_batch_size=2_000)
+    async with assigned(bootstrap) as consumer:
+        consumer.assign([full, empty])
+        assert await consumer.beginning_offsets([full, empty]) == {full: 0, empty: 0}
+        assert await consumer.end_offsets([full, empty]) == {full: 200, empty: 0}
+        found = await consumer.offsets_for_times({full: sent[50].timestamp, empty: 0})
+        assert (found[full].offset, found[full].timestamp) == (50, sent[50].timestamp)
+        assert found[empty] is None
+        consumer.seek(full, 123)
+        assert content((await consume(consumer, 1))[0]) == sent[123]
+        await consumer.seek_to_end(full)
+        assert await consumer.position(full) == 200
+        assert consumer.highwater(full) == 200
 
 
 def test_a_batch_above_max_message_bytes_is_refused(bootstrap: str, new_topic: TopicMaker) -> None:

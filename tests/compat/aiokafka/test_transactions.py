@@ -65,32 +65,26 @@ async def send(bootstrap: str, topic: str, count: int) -> None:
             await producer.send_and_wait(topic, f"{number}".encode())
 
 
-def test_records_and_offsets_are_committed_together(bootstrap: str, new_topic: TopicMaker) -> None:
+async def test_records_and_offsets_are_committed_together(bootstrap: str, new_topic: TopicMaker) -> None:
     source, target, name = new_topic(), new_topic(), uuid.uuid4().hex
 
-    async def run() -> None:
-        await send(bootstrap, source, 5)
-        assert await copy(bootstrap, source, target, name) == {TopicPartition(source, 0): 5}
-        assert await values(bootstrap, target) == [f"{number}".encode() for number in range(5)]
-
-    asyncio.run(run())
+    await send(bootstrap, source, 5)
+    assert await copy(bootstrap, source, target, name) == {TopicPartition(source, 0): 5}
+    assert await values(bootstrap, target) == [f"{number}".encode() for number in range(5)]
 
 
-def test_a_zombie_is_fenced(bootstrap: str, new_topic: TopicMaker) -> None:
+async def test_a_zombie_is_fenced(bootstrap: str, new_topic: TopicMaker) -> None:
     topic, name = new_topic(), uuid.uuid4().hex
 
-    async def run() -> None:
-        zombie = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
-        await zombie.start()
-        await zombie.begin_transaction()
-        await zombie.send_and_wait(topic, b"zombie")
-        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name) as heir:
-            with pytest.raises(ProducerFenced):
-                await zombie.send_and_wait(topic, b"after its time")
-                await zombie.commit_transaction()
-            async with heir.transaction():
-                await heir.send_and_wait(topic, b"heir")
-        await zombie.stop()
-        assert await values(bootstrap, topic) == [b"heir"]
-
-    asyncio.run(run())
+    zombie = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)
+    await zombie.start()
+    await zombie.begin_transaction()
+    await zombie.send_and_wait(topic, b"zombie")
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name) as heir:
+        with pytest.raises(ProducerFenced):
+            await zombie.send_and_wait(topic, b"after its time")
+            await zombie.commit_transaction()
+        async with heir.transaction():
+            await heir.send_and_wait(topic, b"heir")
+    await zombie.stop()
+    assert await values(bootstrap, topic) == [b"heir"]

@@ -91,7 +91,7 @@ class TestGetOffsets:
     def test_nothing_that_matches(self, ours: Ours, unused_topic: str) -> None:
         missing = ours("get-offsets", "--topic", unused_topic)
         assert missing.returncode == 1
-        assert missing.stderr.startswith("Error: No partition matches;")
+        assert missing.stderr.startswith("Error: No partition matches. `barnabas topics")
 
 
 def test_delete_records_agrees_with_kafka_delete_records(
@@ -116,7 +116,7 @@ def test_delete_records_agrees_with_kafka_delete_records(
     assert [(row["partition"], row["lowWatermark"], row["error"]) for row in json.loads(partly.stdout)] == [
         (0, 10, None),
         (1, None, "offset 99 is not in the partition, nor is it its end"),
-        (7, None, "there is no such partition, or nobody leads it"),
+        (7, None, "there is no such partition, or it has no leader"),
     ]
     assert partly.stderr == f"Error: Nothing was deleted from {topic}-1, {topic}-7.\n"
 
@@ -136,7 +136,7 @@ def test_log_dirs_agrees_with_kafka_log_dirs(ours: Ours, theirs: Theirs, topic: 
     assert parts(mine.stdout) == parts(theirs("log-dirs", *words))
     missing = ours("log-dirs", "--describe", "--broker-list", "77")
     assert missing.returncode == 1
-    assert "There is no broker 77; those that are up: 1" in missing.stderr
+    assert "There is no broker 77. The brokers that are up: 1" in missing.stderr
 
 
 def test_broker_api_versions_agrees_with_kafka_broker_api_versions(ours: Ours, theirs: Theirs) -> None:

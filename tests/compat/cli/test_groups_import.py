@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.metadata.zookeeper import ZooKeeperStore
+from barnabas.metadata.stores.zookeeper import ZooKeeperStore
 from tests.support.group_scenarios import Crew, send
 from tests.support.members.confluent_kafka import ConfluentMember
 from tests.support.members.member import Committed, Place, places_of
@@ -157,7 +157,7 @@ def test_consumers_that_still_run_there_are_refused(
     old.consumers({f"{group}/ids/{group}_host-1": "{}", f"{group}/offsets/t/0": "4"})
     refused = bring_over()
     assert refused.returncode == 1
-    assert f"Group {group} has 1 running consumers at {old.connect}" in refused.stderr
+    assert f"1 consumers of group {group} are running at {old.connect}" in refused.stderr
 
 
 def test_a_wrong_path_is_not_made(cli: Cli, bootstrap: str, zookeeper: ZooKeeper, old: OldCluster, group: str) -> None:

@@ -183,7 +183,7 @@ def test_a_topic_that_is_not_there_is_told(run: Run, unused_topic: str) -> None:
     for words in (["--until-end"], ["--partition", "0"]):
         done = run("consume", "--topic", unused_topic, *words)
         assert (done.returncode, done.stdout) == (1, "")
-        assert f"There is no topic {unused_topic}: `barnabas topics --list` shows what is there." in done.stderr
+        assert f"There is no topic {unused_topic}. `barnabas topics --list` shows all topics." in done.stderr
     waited = run("consume", "--topic", unused_topic, "--timeout-ms", "100")
     assert waited.returncode == 0
     assert f"There is no topic {unused_topic} yet: waiting for it." in waited.stderr
@@ -241,7 +241,7 @@ def test_following_with_a_filter(bootstrap: str, new_topic: TopicMaker, run: Run
     ("words", "text"),
     [
         (["produce"], "--topic"),
-        (["produce", "--topic", "t", "--keep-partitions"], "--keep-partitions goes with --json"),
+        (["produce", "--topic", "t", "--keep-partitions"], "--keep-partitions needs --json"),
         (["produce", "--topic", "t", "--json", "--reader-property", "parse.key=true"], "leave it out, or --json"),
         (["produce", "--topic", "t", "--line-reader", "com.example.Mine"], "a Java class cannot be loaded here"),
         (["produce", "--topic", "t", "--property", "x"], "not of the form NAME=VALUE"),

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support import java
-from tests.support.clusters import PATIENT, Cluster, Node
+from tests.support.clusters import LONG_LAG_TIME, Cluster, Node
 from tests.support.kafka_cluster import VERSION, KafkaCluster
 from tests.support.waiting import wait_until
 
@@ -37,7 +37,7 @@ class OwnCluster(Cluster):
 
     def __init__(self, folder: Path) -> None:
         own = {"auto.leader.rebalance.enable": "false", "auto.create.topics.enable": "false"}
-        super().__init__(folder, settings={**PATIENT, **own})
+        super().__init__(folder, settings={**LONG_LAG_TIME, **own})
 
     def start(self, broker_id: int, *, wait: bool = True, settings: Mapping[str, str] | None = None) -> Node:
         directories = ",".join(map(str, self.directories(broker_id)))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.service import is_running
+from barnabas.cli.start.service import is_running
 from tests.support.brokers import Barnabas
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until

@@ -123,10 +123,14 @@ def test_a_hanging_transaction_is_found_and_ended(tools: Tools) -> None:
 @pytest.mark.parametrize(
     ("line", "code", "complaint"),
     [
-        ("describe --transactional-id {}", 1, "No coordinator knows {}: `barnabas transactions list` shows"),
+        ("describe --transactional-id {}", 1, "No coordinator knows {}. `barnabas transactions list` shows"),
         ("forceTerminateTransaction --transactionalId {}", 1, "No coordinator knows {}"),
-        ("describe-producers --topic {} --partition 0", 1, "there is no partition {}-0, or nobody leads it"),
-        ("describe-producers --topic u --partition 0 --broker-id 9", 1, "There is no broker 9; those that are up: 1"),
+        ("describe-producers --topic {} --partition 0", 1, "there is no partition {}-0, or it has no leader"),
+        (
+            "describe-producers --topic u --partition 0 --broker-id 9",
+            1,
+            "There is no broker 9. The brokers that are up: 1",
+        ),
         ("find-hanging --topic {}", 1, "There is no {}."),
         ("find-hanging", 2, "Say where to look: --broker-id ID, --topic TOPIC, or both."),
         ("find-hanging --broker-id 1 --partition 0", 2, "--partition needs --topic."),

@@ -279,8 +279,9 @@ def test_the_other_scripts(tutorial: Tutorial) -> None:
         "bin/kafka-consumer-groups.sh --bootstrap-server localhost:9092 --describe --group perf"
     ).stdout
     rows = [line.split()[:6] for line in groups.splitlines() if line.startswith("perf ")]
+    # One row or two: librdkafka may have sent all records to one partition, and commits only what it has read.
     assert sum(int(row[3]) for row in rows) == sum(int(row[4]) for row in rows) == 1000
-    assert [row[5] for row in rows] == ["0", "0"]
+    assert {row[5] for row in rows} == {"0"}
 
     elected = tutorial.run(
         "bin/kafka-leader-election.sh --bootstrap-server localhost:9092 --election-type PREFERRED --topic test "

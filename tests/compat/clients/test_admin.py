@@ -9,13 +9,13 @@ from functools import partial
 import pytest
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 
-from barnabas.clients.admin import Admin
+from barnabas.clients.admin.admin import Admin
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 from barnabas.clients.records import TopicPartition
-from barnabas.clients.wire import Cluster
+from barnabas.clients.wire.connection import WireClient
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol.conversion import zero
+from barnabas.protocol.wire.conversion import zero
 from barnabas.testing.broker import Broker
 from tests.support.waiting import wait_until
 
@@ -106,7 +106,7 @@ def commit(admin: Admin, offset: int) -> None:
 
 def test_a_request_for_two_thousand_million_partitions_is_refused_at_once(bootstrap: str, unused_topic: str) -> None:
     enormous = zero(CreatableTopic, name=unused_topic, num_partitions=2**31 - 1, replication_factor=1)
-    with Cluster(bootstrap, timeout=30) as cluster:
+    with WireClient(bootstrap, timeout=30) as cluster:
         (answer,) = cluster.ask(zero(CreateTopicsRequest, topics=(enormous,))).topics
     assert answer.error_code is ErrorCode.policy_violation
     with Admin(bootstrap) as admin:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from barnabas.clients.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
+from barnabas.clients.aio import producer as aio_producer
+from barnabas.clients.aio.producer import AsyncDelivery
 from barnabas.clients.errors import BufferFull, ClientClosed, InvalidClientConfig, NotDelivered, RequestRefused
 from barnabas.clients.partitioners import RoundRobin
-from barnabas.clients.records import TopicPartition
+from barnabas.clients.records import RecordMetadata, TopicPartition
 from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
 from barnabas.clients.serializers import JSON
 from tests.support.processes import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
+    from types import FrameType
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -235,6 +240,44 @@ def test_a_cancelled_wait_leaves_the_consumer_usable(bootstrap: str, topic: str)
                         raise AssertionError("the topic is empty")
             await write(bootstrap, topic, 4)
             assert await consumer.poll(30)
+
+    run(work())
+
+
+class Interrupted(Exception):
+    """What the signal handler of a test raises."""
+
+
+@pytest.fixture
+def interruptions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A signal every millisecond, whose handler raises where the outcome of a record is noted; where it did."""
+    monkeypatch.setattr(aio_producer, "LOOK_SECONDS", 0.1)
+    raised: list[str] = []
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code is AsyncDelivery.__call__.__code__:
+            raised.append(frame.f_code.co_name)
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    yield raised
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_signal_handler_that_raises_leaves_no_future_without_an_end(
+    bootstrap: str, topic: str, interruptions: list[str]
+) -> None:
+    async def work() -> None:
+        sent: list[AsyncDelivery] = []
+        async with AsyncProducer(bootstrap, linger=0) as producer:
+            while not interruptions:
+                with suppress(Interrupted):
+                    sent.append(await producer.send(topic, b"x"))
+            found = await asyncio.gather(*sent, return_exceptions=True)
+        lost = [outcome for outcome in found if not isinstance(outcome, RecordMetadata)]
+        assert [getattr(outcome, "name", outcome) for outcome in lost] == ["_INTR"] * len(interruptions)
 
     run(work())
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import ClientClosed, DeserializationFailed, InvalidClientConfig
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 from barnabas.clients.records import TopicPartition
 from barnabas.clients.serializers import JSON, STRING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     Reader = Callable[..., Consumer[Any, Any]]
 
@@ -200,6 +203,47 @@ def test_topics_are_found_by_pattern(bootstrap: str, reader: Reader, topic: str)
         assert {record.topic for record in consumer.until_end()} == {f"{topic}-1", f"{topic}-22"}
     with reader([f"^{topic}-o.*", f"{topic}-1"]) as consumer:
         assert {record.topic for record in consumer.until_end()} == {f"{topic}-1", f"{topic}-other"}
+
+
+class Interrupted(Exception):
+    """What the signal handler of a test raises."""
+
+
+@pytest.fixture
+def interruptions() -> Iterator[list[str]]:
+    """A signal every few milliseconds, whose handler raises where librdkafka is asked for messages; where it did."""
+    raised: list[str] = []
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code.co_name in ("_receive", "_wait"):
+            raised.append(frame.f_code.co_name)
+            raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
+    yield raised
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("group", [None, "interrupted"])
+def test_a_signal_handler_that_raises_costs_no_records(
+    bootstrap: str, topic: str, group: str | None, interruptions: list[str]
+) -> None:
+    seen: list[bytes | None] = []
+    deadline = time.monotonic() + 60
+    with Consumer(bootstrap, topic, group_id=group, auto_offset_reset="earliest", fetch_wait_max_ms=5) as consumer:
+        with Producer(bootstrap, linger=0) as producer:
+            for number in range(2000):
+                producer.send(topic, str(number))
+                if number % 10 == 0:
+                    with suppress(Interrupted):  # now and then before these have come, so that they are waited for
+                        seen += [record.value for record in consumer.poll(0.05)]
+        while len(seen) < 2000 and time.monotonic() < deadline:
+            with suppress(Interrupted):
+                seen += [record.value for record in consumer.poll(0.05)]
+    assert interruptions
+    assert sorted(int(value or b"") for value in seen) == list(range(2000))
 
 
 @pytest.mark.parametrize("call", ["commit", "commit_async", "group_metadata"])

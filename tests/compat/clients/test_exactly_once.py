@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.clients import transactions
-from barnabas.clients.admin import Admin
+from barnabas.clients.admin.admin import Admin
 from barnabas.clients.aio import AsyncConsumer, AsyncProducer
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import BrokerSilent, ClientFailed, DeserializationFailed, TransactionAborted
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer import transactions
+from barnabas.clients.producer.producer import Producer
 from barnabas.clients.records import TopicPartition
 from barnabas.testing import Broker
 from tests.support.waiting import wait_until
@@ -88,12 +88,12 @@ def test_a_rebalance_in_the_block_aborts_it(
     broker: Broker, producer: Producer, consumer: Consumer[bytes, bytes], source: str
 ) -> None:
     with (
-        pytest.raises(TransactionAborted, match=f"{source}-0 .it went to another member"),
+        pytest.raises(TransactionAborted, match=f"{source}-0 .the partition was revoked"),
         producer.transaction(consumer),
     ):
         assert copy(producer, consumer, source)
         broker.faults.rebalance(source)
-        wait_until(lambda: copy(producer, consumer, source) and consumer._reader._dropped, "a rebalance")
+        wait_until(lambda: copy(producer, consumer, source) and consumer._reader.handed_out.dropped, "a rebalance")
     copy_the_rest(producer, consumer, source)
     assert copies(broker, source) == list(range(COUNT))
 
@@ -101,11 +101,11 @@ def test_a_rebalance_in_the_block_aborts_it(
 def test_a_seek_backwards_in_the_block_aborts_it(
     broker: Broker, producer: Producer, consumer: Consumer[bytes, bytes], source: str
 ) -> None:
-    with pytest.raises(TransactionAborted, match="it was moved back by a seek"), producer.transaction(consumer):
+    with pytest.raises(TransactionAborted, match="a seek moved the partition back"), producer.transaction(consumer):
         assert copy(producer, consumer, source)
         consumer.seek(TopicPartition(source, 0), 2)
         copy(producer, consumer, source)
-    with pytest.raises(TransactionAborted, match="it was taken back"), producer.transaction(consumer):
+    with pytest.raises(TransactionAborted, match="its records were taken back"), producer.transaction(consumer):
         assert copy(producer, consumer, source)
         consumer.take_back()
     copy_the_rest(producer, consumer, source)
@@ -174,7 +174,7 @@ def test_nor_with_asyncio(broker: Broker, source: str, monkeypatch: pytest.Monke
                 with pytest.raises(BrokerSilent, match="commit the transaction"):
                     async with producer.transaction(consumer):
                         assert await copy(producer, consumer)
-            with pytest.raises(TransactionAborted, match="it was moved back by a seek"):
+            with pytest.raises(TransactionAborted, match="a seek moved the partition back"):
                 async with producer.transaction(consumer):
                     assert await copy(producer, consumer)
                     await consumer.seek(TopicPartition(source, 0), 0)
@@ -185,6 +185,79 @@ def test_nor_with_asyncio(broker: Broker, source: str, monkeypatch: pytest.Monke
 
     asyncio.run(asyncio.wait_for(work(), 90))
     assert copies(broker, source) == list(range(COUNT))
+
+
+class Interrupted(Exception):
+    """What the signal handler of a test raises."""
+
+
+class Interrupting:
+    """librdkafka's producer, with a signal whose handler raises before a call of it is made, or just after."""
+
+    def __init__(self, client: Any, call: str, *, after: bool) -> None:
+        self._client = client
+        self._call = call
+        self._after = after
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        return self._interrupted(found) if name == self._call else found
+
+    def _interrupted(self, call: Any) -> Any:
+        def interrupted(*arguments: Any) -> None:
+            self._call = ""
+            if self._after:
+                call(*arguments)
+            raise Interrupted
+
+        return interrupted
+
+
+@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "init_transactions",
+        "begin_transaction",
+        "send_offsets_to_transaction",
+        "commit_transaction",
+        "abort_transaction",
+    ],
+)
+def test_a_signal_in_any_call_of_a_transaction_neither_loses_nor_repeats(
+    broker: Broker, producer: Producer, consumer: Consumer[bytes, bytes], source: str, call: str, *, after: bool
+) -> None:
+    working = producer._transactions
+    assert working is not None
+    working._client = Interrupting(working._client, call, after=after)
+    records = consumer.poll(10)
+    with pytest.raises(Interrupted), producer.transaction(consumer):
+        for record in records:
+            producer.send(f"{source}-copy", record.value)
+        if call == "abort_transaction":
+            raise ValueError("the block fails")
+    copy_the_rest(producer, consumer, source)
+    assert sorted(copies(broker, source)) == list(range(COUNT))
+
+
+def test_a_signal_when_the_commit_is_done_does_not_take_the_records_back(
+    broker: Broker,
+    producer: Producer,
+    consumer: Consumer[bytes, bytes],
+    source: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted() -> None:
+        monkeypatch.undo()
+        raise Interrupted
+
+    monkeypatch.setattr(consumer, "mark_committed", interrupted)
+    with pytest.raises(Interrupted), producer.transaction(consumer):
+        copy(producer, consumer, source)
+    with pytest.raises(ValueError, match="fails"), producer.transaction(consumer):
+        raise ValueError("the next block fails")
+    copy_the_rest(producer, consumer, source)
+    assert sorted(copies(broker, source)) == list(range(COUNT))
 
 
 def test_a_rebalance_is_not_the_end(broker: Broker, source: str) -> None:

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.clients.configs import EntityType, alter
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.admin.configs import Configs, EntityType
+from barnabas.clients.admin.groups import Groups
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import DeserializationFailed, RequestRefused
-from barnabas.clients.groups import Groups
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 from barnabas.clients.records import TopicPartition
 from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
-from barnabas.clients.wire import Cluster
+from barnabas.clients.wire.connection import WireClient
 from tests.support.waiting import wait_until
 from tests.support.wire import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from barnabas.clients.admin.groups import GroupMember
     from barnabas.clients.errors import BarnabasError
 
     Member = Callable[..., Consumer[bytes, bytes]]
@@ -65,6 +66,12 @@ def committed(member: Member, topic: str) -> int:
     """How many records of the topic the group has done with."""
     with member() as consumer:
         return sum(offset or 0 for offset in consumer.committed(*consumer.partitions(topic)).values())
+
+
+def members_of(groups: Groups, group: str) -> Sequence[GroupMember]:
+    found = groups.describe([group])[group]
+    assert not isinstance(found, RequestRefused)
+    return found.members
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
@@ -183,15 +190,20 @@ def test_a_slow_loop_stays_in_its_group(member: Member, written: str) -> None:
     assert committed(member, written) == COUNT
 
 
-def test_who_takes_too_long_is_told_what_to_do(member: Member, written: str, caplog: pytest.LogCaptureFixture) -> None:
-    with member(written, max_poll_interval_ms=1000, session_timeout_ms=1000) as consumer:
+def test_who_takes_too_long_is_told_what_to_do(
+    bootstrap: str, group: str, member: Member, written: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        member(written, max_poll_interval_ms=1000, session_timeout_ms=1000) as consumer,
+        Groups(WireClient(bootstrap)) as groups,
+    ):
         assert consumer.poll(30)
         wait_until(lambda: consumer.poll(0.05) is not None and consumer.assignment(), "the partitions")
-        time.sleep(1.5)
+        wait_until(lambda: not members_of(groups, group), "its leave, since it does not poll")
         wait_until(
             lambda: consumer.poll(0.05) is not None and "longer than max.poll.interval.ms" in caplog.text, "the error"
         )
-    assert "give max_poll_interval_ms= more time" in caplog.text
+    assert "set max_poll_interval_ms to more time" in caplog.text
 
 
 def test_errors_before_there_are_partitions_are_raised(member: Member, unused_topic: str) -> None:
@@ -327,22 +339,16 @@ def test_a_member_that_is_too_slow_is_told_what_it_lost(
     """The group goes on without it; it hears of that when it comes back, and joins again."""
     times = {"max_poll_interval_ms": 1000}
     if assignor == "uniform":
-        with Cluster(bootstrap) as cluster:
-            alter(cluster, EntityType.GROUPS, group, add={"consumer.session.timeout.ms": "1000"}, delete=())
+        with WireClient(bootstrap) as wire:
+            Configs(wire).alter(EntityType.GROUPS, group, add={"consumer.session.timeout.ms": "1000"}, delete=())
     else:
         times |= {"session_timeout_ms": 1000, "heartbeat_interval_ms": 100}
     lost: list[TopicPartition] = []
     came: list[TopicPartition] = []
-    with member(assignor=assignor, **times) as slow, Groups(Cluster(bootstrap)) as groups:
+    with member(assignor=assignor, **times) as slow, Groups(WireClient(bootstrap)) as groups:
         slow.subscribe(written, on_assign=came.extend, on_lost=lost.extend)
         wait_until(lambda: slow.poll(0.05) is not None and len(came) == 4, "partitions")
-
-        def alone() -> bool:
-            found = groups.describe([group])[group]
-            assert not isinstance(found, RequestRefused)
-            return not found.members
-
-        wait_until(alone, "the group to go on without the slow member")
+        wait_until(lambda: not members_of(groups, group), "the group to go on without the slow member")
         wait_until(lambda: slow.poll(0.05) is not None and lost, "the slow member to be told")
         assert sorted(lost) == [TopicPartition(written, number) for number in range(4)]
         wait_until(lambda: slow.poll(0.05) is not None and len(came) == 8, "the partitions to come back")

@@ -9,13 +9,23 @@ from pathlib import Path
 
 import pytest
 
+from barnabas.clients.producer.producer import Producer
+
 DOCS = Path(__file__).parents[3] / "docs"
+
+
+def load_coordinators(bootstrap: str, program: str) -> None:
+    """Let brokers load the coordinators of a program's transactional ids, of which librdkafka logs that it waits."""
+    for transactional_id in re.findall(r'transactional_id="([^"]+)"', program):
+        with Producer(bootstrap, transactional_id=transactional_id) as producer, producer.transaction():
+            pass
 
 
 @pytest.mark.parametrize("page", ["produce.md", "consume.md", "delivery-semantics.md"])
 def test_the_code_of_a_guide_works_when_pasted(bootstrap: str, page: str) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
     program = "\n".join(blocks).replace("localhost:9092", bootstrap)
+    load_coordinators(bootstrap, program)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")
 

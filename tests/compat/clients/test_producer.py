@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import (
     ClientClosed,
     InvalidClientConfig,
@@ -20,12 +20,12 @@ from barnabas.clients.errors import (
     SerializationFailed,
 )
 from barnabas.clients.partitioners import RoundRobin, at_random, key_hash
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 from barnabas.clients.serializers import JSON, STRING
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from barnabas.clients.delivery import Delivery
+    from barnabas.clients.producer.delivery import Delivery
 
 
 def test_a_future_says_where_the_record_went(bootstrap: str, topic: str) -> None:
@@ -174,7 +174,7 @@ def test_a_sender_that_waits_for_room_learns_of_the_end(bootstrap: str, topic: s
 
     sender = threading.Thread(target=waits)
     sender.start()
-    wait_until(lambda: producer._pump.sends == 2, "the second send")
+    wait_until(lambda: producer._native.poller.sends == 2, "the second send")
     with pytest.raises(NotDelivered):
         producer.close(0)
     sender.join(30)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.clients.admin import Admin
+from barnabas.clients.admin.admin import Admin
 from barnabas.clients.aio import AsyncConsumer, AsyncProducer
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import ProducerFenced, TransactionAborted
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 from tests.support.brokers import Barnabas, KafkaKRaft
 from tests.support.waiting import wait_until
 

@@ -148,7 +148,7 @@ def test_kafka_serves_what_barnabas_wrote_and_gives_it_back(tmp_path: Path, chro
         Census(ours.bootstrap).assert_same(grown)
         fill(ours.bootstrap, producer)
         assert ours.stop() == 0
-        assert f"1 logs of {ours.data} are set aside, the first is {stray}" in ours.output()
+        assert f"1 logs in {ours.data} are set aside (the first is {stray})" in ours.output()
     assert (stray / "00000000000000000000.log").stat().st_size > 0
 
 

@@ -107,7 +107,12 @@ def groups(connection: Connection) -> set[str]:
 
 def join(connection: Connection, group: str) -> Any:
     """Join in one step, as before version 4: a group with nothing but ids given out is swept away with old offsets."""
-    return connection.ask(JOIN_GROUP, 3, joining(group, TOPIC, session_timeout=60_000))
+
+    def ask() -> Any:
+        answer = connection.ask(JOIN_GROUP, 3, joining(group, TOPIC, session_timeout=60_000))
+        return None if answer.error_code == LOAD_IN_PROGRESS else answer
+
+    return wait_until(ask, "the coordinator to be loaded")
 
 
 def sync(connection: Connection, group: str, joined: Any) -> None:

@@ -291,4 +291,4 @@ def test_each_worker_of_xdist_has_its_own_cluster_and_failures_show_its_logs(pyt
     ran = sorted(path.name.split("-") for path in pytester.path.glob("gw*"))
     assert [worker for worker, _ in ran] == ["gw0", "gw1"]
     assert len({ports for _, ports in ran}) == 2
-    result.stdout.fnmatch_lines(["*Kafka broker ? log*", "*created topic test_fails-*.seen*"])
+    result.stdout.fnmatch_lines(["*Kafka broker ? log*", "*Created topic test_fails-*.seen*"])

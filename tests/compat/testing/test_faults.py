@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas import TopicPartition
+from barnabas.clients.admin.groups import GroupInfo, Groups
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.groups import GroupInfo, Groups
-from barnabas.clients.wire import Cluster
+from barnabas.clients.wire.connection import WireClient
 from barnabas.model.errors import ErrorCode
 from barnabas.testing import InvalidFault
 from tests.support.waiting import wait_until
@@ -100,7 +100,7 @@ def test_a_broker_stops_at_once_whatever_it_holds(kafka: Kafka, kafka_topic: str
         held.wait()
         before = len(kafka.broker.log())
         kafka.broker.stop()
-    assert "are ended in the middle of a request" not in kafka.broker.log()[before:], "it has waited in vain"
+    assert "in the middle of a request" not in kafka.broker.log()[before:], "it has waited in vain"
     kafka.broker.start()
     delivery.result(30)
 
@@ -209,7 +209,7 @@ def test_a_consumer_group_gets_a_new_epoch(kafka: Kafka, kafka_topic: str) -> No
     kafka.send(kafka_topic, "first")
     consumer = kafka.consumer(kafka_topic, group_id=group, assignor="uniform")
     assert consumer.poll(30)
-    with Groups(Cluster(kafka.bootstrap_servers)) as groups:
+    with Groups(WireClient(kafka.bootstrap_servers)) as groups:
 
         def epochs() -> tuple[int | None, ...]:
             found = groups.describe([group])[group]

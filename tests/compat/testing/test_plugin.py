@@ -115,8 +115,8 @@ def test_a_failed_test_shows_what_the_broker_said(pytester: pytest.Pytester) -> 
         """)
     result = pytester.runpytest_subprocess(*STRICT)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["*Kafka broker log*", "*created topic test_fails.*.seen*"])
-    result.stdout.no_fnmatch_line("*created topic*unseen*")  # its end may be told later
+    result.stdout.fnmatch_lines(["*Kafka broker log*", "*Created topic test_fails.*.seen*"])
+    result.stdout.no_fnmatch_line("*Created topic*unseen*")  # its end may be told later
 
 
 def test_settings_come_from_conftest(pytester: pytest.Pytester) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.registry import APIS, Api
+from barnabas.broker.serving.registry import APIS, Api
 from barnabas.model.errors import ErrorCode
 from tests.support.group_wire import fetching
 from tests.support.wire import Connection, batch, plain, request
@@ -24,7 +24,7 @@ SILENT = {("DESCRIBE_LOG_DIRS", 1)}
 VERSIONS = [
     pytest.param(api, version, id=f"{api.key.name}-v{version}")
     for api in APIS
-    if not api.internal
+    if not api.is_internal
     for version in (range(api.oldest, api.newest + 1) if api.key in (PRODUCE, FETCH) else {api.oldest, api.newest})
 ]
 
@@ -70,6 +70,13 @@ def asked(api: Api, version: int, topic: str, topic_id: uuid.UUID) -> dict[str, 
         return {"dirs": [{"path": "/elsewhere", "topics": [{"name": topic, "partitions": [0]}]}]}
     if api.key.name == "ELECT_LEADERS":
         return {"topic_partitions": [{"topic": topic, "partitions": [0]}]}
+    if api.key.name in ("CREATE_ACLS", "DELETE_ACLS"):
+        rule = {"resource_name": topic, "principal": "User:u", "host": "*", "operation": 3, "permission_type": 3}
+        return {"creations": [{**rule, "resource_type": 2}], "filters": [{"resource_type_filter": 2}]}
+    if api.key.name == "ALTER_USER_SCRAM_CREDENTIALS":
+        return {"deletions": [{"name": "u", "mechanism": 1}], "upsertions": []}
+    if api.key.name in ("SASL_AUTHENTICATE", "RENEW_DELEGATION_TOKEN", "EXPIRE_DELEGATION_TOKEN"):
+        return {"auth_bytes": b"x", "hmac": b"x"}
     if api.key.name == "CREATE_TOPICS":
         return {"topics": [{"name": topic, "num_partitions": 1, "replication_factor": 1}]}
     return values

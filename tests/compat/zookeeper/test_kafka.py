@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
 
-from barnabas.broker.controller import Controller
+from barnabas.broker.controller.membership import ClusterMembership
+from barnabas.clients.admin.cluster_admin import ClusterAdmin
 from barnabas.machines.controller.image import ClusterImage, ConfigResource, Endpoint
-from barnabas.machines.controller.requests import NewTopic
-from barnabas.metadata.cache import MetadataCache
-from barnabas.metadata.sqlite import SqliteStore
+from barnabas.machines.controller.requests import TopicToCreate
+from barnabas.machines.security.acls import (
+    EVERY_ACL,
+    Acl,
+    AclResourceType,
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+)
+from barnabas.metadata import acls
+from barnabas.metadata.images.cache import MetadataCache
+from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.stores.zookeeper import ZooKeeperStore
 from barnabas.metadata.transfer import export_tree, import_tree
 from barnabas.metadata.znodes import Registration
-from barnabas.metadata.zookeeper import ZooKeeperStore
 from barnabas.model.clock import ManualClock
 from barnabas.model.ids import uuid_to_text
 from tests.compat.conftest import has_leaders
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from barnabas.metadata.store import MetadataStore
+    from barnabas.metadata.stores.store import MetadataStore
 
 REGISTRATION = Registration(
     broker_id=0,
@@ -37,13 +49,13 @@ REGISTRATION = Registration(
 )
 
 
-async def our_cluster(path: Path, work: Callable[[Controller], Awaitable[object]]) -> ClusterImage:
+async def our_cluster(path: Path, work: Callable[[ClusterMembership], Awaitable[object]]) -> ClusterImage:
     """Let a controller of ours work on the tree at `path`; returns what it leaves."""
-    controller = Controller(lambda: SqliteStore(path), MetadataCache(), ManualClock())
-    await controller.start(REGISTRATION)
-    await work(controller)
-    image = controller.cache.image
-    await controller.stop()
+    member = ClusterMembership(lambda: SqliteStore(path), MetadataCache(), ManualClock())
+    await member.start(REGISTRATION)
+    await work(member)
+    image = member.cache.image
+    await member.stop()
     return image
 
 
@@ -69,19 +81,47 @@ async def topics_in(chroot: str) -> Sequence[str]:
         await store.close()
 
 
-async def make_topics(controller: Controller) -> None:
-    await controller.create_topics(
-        [NewTopic("orders", 3, 1, configs={"retention.ms": "86400000"}), NewTopic("pay.ments", 1, 1)]
+async def make_topics(member: ClusterMembership) -> None:
+    await member.controller.create_topics(
+        [TopicToCreate("orders", 3, 1, configs={"retention.ms": "86400000"}), TopicToCreate("pay.ments", 1, 1)]
     )
-    await controller.alter_configs({ConfigResource.broker(0): {"log.cleaner.threads": "2"}})
-    await controller.allocate_producer_ids()
+    await member.controller.alter_configs({ConfigResource.broker(0): {"log.cleaner.threads": "2"}})
+    await member.allocate_producer_ids()
+    await acls.lay_out(member.store)
+    await acls.add(member.store, OURS)
+
+
+OURS = [
+    Acl(ResourcePattern(AclResourceType.TOPIC, "orders"), Entry("User:a", "*", Operation.READ, Permission.ALLOW)),
+    Acl(
+        ResourcePattern(AclResourceType.TRANSACTIONAL_ID, "team-", PatternType.PREFIXED),
+        Entry("User:b", "10.0.0.1", Operation.ALL, Permission.DENY),
+    ),
+    Acl(
+        ResourcePattern(AclResourceType.CLUSTER, "kafka-cluster"),
+        Entry("User:CN=c,O=d", "*", Operation.IDEMPOTENT_WRITE, Permission.ALLOW),
+    ),
+]
+THEIRS = Acl(
+    ResourcePattern(AclResourceType.GROUP, "g", PatternType.PREFIXED),
+    Entry("User:d", "*", Operation.DESCRIBE_CONFIGS, Permission.ALLOW),
+)
+AUTHORIZER = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:ANONYMOUS"}
+
+
+def exchange_acls(bootstrap: str) -> None:
+    """Kafka knows our ACLs, and gets one of its own."""
+    with ClusterAdmin(bootstrap) as cluster:
+        assert cluster.acls.matching(EVERY_ACL) == sorted(OURS)
+        cluster.acls.create([THEIRS])
 
 
 def test_kafka_serves_our_tree_and_we_serve_what_it_makes_of_it(tmp_path: Path, chroot: str) -> None:
     ours = asyncio.run(our_cluster(tmp_path / "metadata.db", make_topics))
     asyncio.run(carry(SqliteStore(tmp_path / "metadata.db"), ZooKeeperStore(chroot)))
 
-    with KafkaZooKeeper(tmp_path, chroot, tmp_path / "data", {"broker.id": "0"}) as kafka:
+    with KafkaZooKeeper(tmp_path, chroot, tmp_path / "data", {"broker.id": "0", **AUTHORIZER}) as kafka:
+        exchange_acls(kafka.bootstrap)
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         for topic in ours.topics.values():
             served = functools.partial(has_leaders, admin, topic.name, len(topic.partitions))
@@ -107,8 +147,12 @@ def test_kafka_serves_our_tree_and_we_serve_what_it_makes_of_it(tmp_path: Path, 
 
     asyncio.run(carry(ZooKeeperStore(chroot), SqliteStore(tmp_path / "back.db")))
 
-    async def look(controller: Controller) -> None:
-        image = controller.cache.image
+    async def look(member: ClusterMembership) -> None:
+        known = await acls.load_all(member.store)
+        assert sorted(Acl(pattern, one) for pattern, entries in known.items() for one in entries) == sorted(
+            [*OURS, THEIRS]
+        )
+        image = member.cache.image
         assert image.cluster_id == ours.cluster_id
         assert image.controller_epoch > ours.controller_epoch
         assert image.topics.keys() == {"orders", "made-by-kafka"}
@@ -119,6 +163,6 @@ def test_kafka_serves_our_tree_and_we_serve_what_it_makes_of_it(tmp_path: Path, 
         for topic in image.topics.values():
             assert uuid_to_text(topic.topic_id) in described
             assert all(partition.leader == 0 and partition.isr == (0,) for partition in topic.partitions)
-        assert (await controller.allocate_producer_ids()).first >= 1000
+        assert (await member.allocate_producer_ids()).first >= 1000
 
     asyncio.run(our_cluster(tmp_path / "back.db", look))

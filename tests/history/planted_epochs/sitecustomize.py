@@ -15,7 +15,7 @@ from barnabas.machines.transactions.steps import state_of
 if TYPE_CHECKING:
     from kio.schema.end_txn.v5.request import EndTxnRequest
 
-    from barnabas.protocol.transaction_records import TransactionLogValue
+    from barnabas.protocol.coordinator_records.transaction_state import TransactionLogValue
 
 _is_done = coordinator._is_done_bumping
 

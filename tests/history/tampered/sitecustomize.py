@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker import coordinator_log
 from barnabas.broker.clock import SystemClock
+from barnabas.broker.coordinators import record_log
 from barnabas.storage.files import FileSystem
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(os.environ["BARNABAS_TAMPERED"])
 
 _append, _sync, _now_ms = FileSystem.append, FileSystem.sync, SystemClock.now_ms
-_replay_log = coordinator_log.replay_log
+_replay_log = record_log.replay_log
 
 
-def _told(name: str) -> float:
+def _setting(name: str) -> float:
     try:
         return float((FOLDER / name).read_text())
     except FileNotFoundError:
@@ -35,31 +35,31 @@ def _told(name: str) -> float:
 
 def append(self: FileSystem, fd: int, data: Buffer) -> int:
     """Write late, or not at all."""
-    time.sleep(_told("delay"))
-    if _told("full"):
+    time.sleep(_setting("delay"))
+    if _setting("full"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return _append(self, fd, data)
 
 
 def sync(self: FileSystem, fd: int) -> None:
     """Sync late."""
-    time.sleep(_told("delay"))
+    time.sleep(_setting("delay"))
     _sync(self, fd)
 
 
 def now_ms(self: SystemClock) -> int:
     """Another time than it is."""
-    return _now_ms(self) + int(_told("clock") * 1000)
+    return _now_ms(self) + int(_setting("clock") * 1000)
 
 
 def replay_log(*arguments: Any) -> int:
     """Load nothing as long as it is forbidden."""
-    while _told("unloaded"):
+    while _setting("unloaded"):
         time.sleep(0.01)
     return _replay_log(*arguments)
 
 
-coordinator_log.replay_log = replay_log  # type: ignore[assignment]  # that is the point
+record_log.replay_log = replay_log  # type: ignore[assignment]  # that is the point
 FileSystem.append = append  # type: ignore[method-assign]
 FileSystem.sync = sync  # type: ignore[method-assign]
 SystemClock.now_ms = now_ms  # type: ignore[method-assign]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from tests.support.members.member import PATIENCE, POLL_SECONDS, Committed, Member, Place, Read
+from tests.support.members.member import POLL_SECONDS, TIMEOUT_SECONDS, Committed, Member, Place, Read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ class ConfluentMember(Member):
                 raise KafkaException(place.error)
 
     def fetch_committed(self, place: Place) -> Committed | None:
-        [found] = self.consumer.committed([TopicPartition(*place)], timeout=PATIENCE)
+        [found] = self.consumer.committed([TopicPartition(*place)], timeout=TIMEOUT_SECONDS)
         if found.error is not None:
             raise KafkaException(found.error)
         return None if found.offset < 0 else Committed(found.offset, found.metadata or "", found.leader_epoch)

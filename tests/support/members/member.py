@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Answer = TypeVar("Answer")
 
-PATIENCE: Final = 60.0
+TIMEOUT_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.05
 
 
@@ -152,7 +152,7 @@ class Member(threading.Thread, ABC):
         """Run something in the member's thread, between two polls."""
         answer: concurrent.futures.Future[Answer] = concurrent.futures.Future()
         self._commands.put((command, answer))
-        return answer.result(PATIENCE)
+        return answer.result(TIMEOUT_SECONDS)
 
     def commit(self, offsets: Mapping[Place, Committed] | None = None) -> None:
         """Commit these, or everything that was read."""
@@ -190,8 +190,8 @@ class Member(threading.Thread, ABC):
     def leave(self) -> None:
         """Close the client and wait for it."""
         self.begin_to_leave()
-        self.join(PATIENCE)
-        assert not self.is_alive(), f"{self.name} did not end within {PATIENCE:g} s"
+        self.join(TIMEOUT_SECONDS)
+        assert not self.is_alive(), f"{self.name} did not end within {TIMEOUT_SECONDS:g} s"
 
     def changed(self, given: bool, places: Iterable[Any]) -> None:
         """Note what the client says it was given or lost."""

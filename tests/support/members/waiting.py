@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tests.support.members.member import PATIENCE
+from tests.support.members.member import TIMEOUT_SECONDS
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def wait_for_members(members: Iterable[Member], condition: Callable[[], bool], w
 
 
 def wait_until_shared(
-    members: Iterable[Member], places: frozenset[Place], seconds: float = PATIENCE, *, rest: float = 0.5
+    members: Iterable[Member], places: frozenset[Place], seconds: float = TIMEOUT_SECONDS, *, rest: float = 0.5
 ) -> None:
     """Wait until every partition has one owner among these members, each has one, and so it stays for a moment."""
     together = list(members)
@@ -49,7 +49,7 @@ def wait_until_shared(
     wait_for_members(together, shared, f"one owner for each of {len(places)} partitions", seconds)
 
 
-def wait_until_read(members: Iterable[Member], values: Iterable[bytes], seconds: float = PATIENCE) -> None:
+def wait_until_read(members: Iterable[Member], values: Iterable[bytes], seconds: float = TIMEOUT_SECONDS) -> None:
     """Wait until these members together have read all of these values."""
     together, wanted = list(members), set(values)
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.broker import app
-from barnabas.broker.controller_link import ControllerLink
+from barnabas.broker import app, assembly
+from barnabas.broker.controller.link import ControllerLink
 from barnabas.metadata.membership import DuplicateBroker
-from barnabas.metadata.sqlite import SqliteStore
-from barnabas.metadata.zookeeper import ZooKeeperStore
+from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.stores.zookeeper import ZooKeeperStore
 from barnabas.model.config.broker import BrokerConfig
 from barnabas.model.errors import StartupError
+from barnabas.model.remedies import Remedy, RemedyKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ NONE = resource.RLIM_INFINITY
 
 @pytest.fixture
 def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, int]]]:
-    """Set the limits that the system tells; gives those that it was asked for."""
+    """Set the limits that the system reports; gives those that it was asked for."""
 
     def use(soft: int, hard: int, *, refuse: bool = False) -> list[tuple[int, int]]:
         asked: list[tuple[int, int]] = []
@@ -71,12 +72,12 @@ def test_a_system_that_refuses_more_is_lived_with(limits: Callable[..., list[tup
 
 def test_connections_leave_descriptors_for_the_logs(limits: Callable[..., list[tuple[int, int]]]) -> None:
     limits(1000, 1000)
-    assert app._limits(CONFIG).max_connections == 700
+    assert assembly.server_limits(CONFIG).connections.max_connections == 700
     limits(NONE, NONE)
-    assert app._limits(CONFIG).max_connections == CONFIG.number("max.connections")
+    assert assembly.server_limits(CONFIG).connections.max_connections == CONFIG.number("max.connections")
 
 
-def test_a_broker_that_was_ousted_stops_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_whose_id_was_taken_stops_and_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reason = DuplicateBroker("a broker with id 1 is already up at elsewhere:9092", 0.0)
     log = tmp_path / "data"
     config = BrokerConfig.load(
@@ -89,16 +90,14 @@ def test_a_broker_that_was_ousted_stops_and_says_why(tmp_path: Path, monkeypatch
             apps.append(self)
             return await super().start()
 
-    def oust(_: app.ReadyInfo) -> None:
+    def take_id(_: app.ReadyInfo) -> None:
         (running,) = apps
         image = running.broker.metadata.image
         running.broker.metadata.replace(
             replace(image, brokers={**image.brokers, 2: replace(image.brokers[1], broker_id=2)})
         )
-        controller = running.broker.controller
-        controller.ousted = reason
         loop = asyncio.get_running_loop()
-        loop.call_soon(controller.on_ousted)
+        loop.call_soon(running.broker.membership.give_up, reason)
         loop.call_later(20, os.kill, os.getpid(), signal.SIGTERM)  # instead of running for ever
 
     async def nobody_to_ask(link: ControllerLink) -> int:
@@ -107,7 +106,7 @@ def test_a_broker_that_was_ousted_stops_and_says_why(tmp_path: Path, monkeypatch
     monkeypatch.setattr(app, "App", Watched)
     monkeypatch.setattr(ControllerLink, "shut_down", nobody_to_ask)
     with pytest.raises(DuplicateBroker, match="already up at elsewhere:9092"):
-        app.run(config, oust)
+        app.run(config, take_id)
     assert (log / ".kafka_cleanshutdown").exists()
 
 
@@ -115,10 +114,9 @@ def test_where_there_are_two_metadata_trees_the_operator_chooses(tmp_path: Path)
     properties = {"log.dirs": str(tmp_path / "data"), "zookeeper.connect": "localhost:2181/kafka"}
     (tmp_path / "data.metadata").touch()
     (tmp_path / "data.metadata.sessions").mkdir()
-    with pytest.raises(
-        StartupError, match=r"two metadata trees.*--set zookeeper.connect= .*data.metadata.sessions away"
-    ):
-        app._store(BrokerConfig.load(properties))
-    assert isinstance(app._store(BrokerConfig.load({**properties, "zookeeper.connect": ""})), SqliteStore)
+    with pytest.raises(StartupError, match=r"two metadata trees.*data.metadata.sessions away") as caught:
+        assembly.open_store(BrokerConfig.load(properties))
+    assert caught.value.remedy == Remedy(RemedyKind.UNSET_CONFIG, "zookeeper.connect")
+    assert isinstance(assembly.open_store(BrokerConfig.load({**properties, "zookeeper.connect": ""})), SqliteStore)
     (tmp_path / "data.metadata").unlink()
-    assert isinstance(app._store(BrokerConfig.load(properties)), ZooKeeperStore)
+    assert isinstance(assembly.open_store(BrokerConfig.load(properties)), ZooKeeperStore)

@@ -1,4 +1,4 @@
-"""Chores run again and again, and one that fails does not end them."""
+"""Scheduled tasks run again and again, and one that fails does not end them."""
 
 from __future__ import annotations
 
@@ -28,38 +28,32 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_retention_and_checkpoints_come_round(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with running_parts(tmp_path, OFTEN) as broker:
-            await make_topic(broker, "t", retention_ms="1000")
-            partition = broker.replicas.get("t", 0)
-            assert partition is not None
-            append(partition, [NOW])
-            clock: Any = broker.clock
-            housekeeping = Housekeeping(broker)
-            housekeeping.start()
-            checkpoint = tmp_path / "data" / "replication-offset-checkpoint"
-            await until(lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
-            clock.advance(10_000)
-            await until(lambda: partition.log.log_start_offset == 1)
-            await housekeeping.stop()
-
-    asyncio.run(story())
+async def test_retention_and_checkpoints_come_round(tmp_path: Path) -> None:
+    async with running_parts(tmp_path, OFTEN) as broker:
+        await make_topic(broker, "t", retention_ms="1000")
+        partition = broker.replicas.get("t", 0)
+        assert partition is not None
+        append(partition, [NOW])
+        clock: Any = broker.clock
+        housekeeping = Housekeeping(broker)
+        housekeeping.start()
+        checkpoint = tmp_path / "data" / "replication-offset-checkpoint"
+        await until(lambda: checkpoint.exists() and "t 0 1" in checkpoint.read_text())
+        clock.advance(10_000)
+        await until(lambda: partition.log.log_start_offset == 1)
+        await housekeeping.stop()
 
 
-def test_a_chore_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_that_fails_runs_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
     def fail(now_ms: int) -> int:
         calls.append(now_ms)
         raise OSError("no such luck")
 
-    async def story() -> None:
-        async with running_parts(tmp_path, OFTEN) as broker:
-            monkeypatch.setattr(broker.logs, "retention_pass", fail)
-            housekeeping = Housekeeping(broker)
-            housekeeping.start()
-            await until(lambda: len(calls) >= 3)
-            await housekeeping.stop()
-
-    asyncio.run(story())
+    async with running_parts(tmp_path, OFTEN) as broker:
+        monkeypatch.setattr(broker.logs, "retention_pass", fail)
+        housekeeping = Housekeeping(broker)
+        housekeeping.start()
+        await until(lambda: len(calls) >= 3)
+        await housekeeping.stop()

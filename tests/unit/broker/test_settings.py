@@ -1,4 +1,4 @@
-"""The live configuration: which place is the strongest, who is told of changes, what may change."""
+"""The live configuration: which place is the strongest, who learns of changes, what may change."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from barnabas.broker.settings import Changed, Settings
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
-from barnabas.metadata.cache import MetadataCache
+from barnabas.metadata.images.cache import MetadataCache
 from barnabas.model.config.broker import BrokerConfig
+from barnabas.model.config.keys.all_keys import BROKER_KEYS
 from barnabas.model.errors import InvalidConfig, InvalidRequest
 from barnabas.model.log_config import LogConfig
 from tests.support.images import ClusterOf
@@ -29,8 +30,8 @@ class Cluster:
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
         self.cache = MetadataCache(ClusterOf(leaders={"a": (1,), "b": (1,)}).image())
         self.settings = Settings(BrokerConfig.load(properties or {}), self.cache)
-        self.told: list[Changed] = []
-        self.settings.subscribe(self.told.append)
+        self.changes: list[Changed] = []
+        self.settings.subscribe(self.changes.append)
 
     def set(self, resource: ConfigResource, **settings: str) -> None:
         texts = {name.replace("_", "."): text for name, text in settings.items()}
@@ -61,7 +62,7 @@ class TestStrength:
         cluster = Cluster()
         cluster.set(ConfigResource.broker(2), message_max_bytes="2")
         assert cluster.settings.number("message.max.bytes") == 1_048_588
-        assert cluster.told == []
+        assert cluster.changes == []
 
     def test_what_cannot_be_used_is_left_out(self, caplog: pytest.LogCaptureFixture) -> None:
         cluster = Cluster()
@@ -73,6 +74,21 @@ class TestStrength:
         assert cluster.settings.dynamic == {"log.retention.ms": "5", "foo": "bar"}
         assert "message.max.bytes" in caplog.text
         assert "num.partitions" in caplog.text
+
+
+class TestListeners:
+    def test_a_setting_of_one_listener_changes_for_it_alone(self, caplog: pytest.LogCaptureFixture) -> None:
+        cluster = Cluster({"listener.name.plaintext.max.connections": "5"})
+        assert cluster.settings.of_listener("PLAINTEXT").number("max.connections") == 5
+        with caplog.at_level(logging.INFO):
+            cluster.set(ME, listener_name_plaintext_max_connections="6", listener_name_plaintext_ssl_key_password="s3")
+        assert cluster.settings.of_listener("PLAINTEXT").number("max.connections") == 6
+        assert cluster.settings.number("max.connections") == 2**31 - 1
+        assert "listener.name.plaintext.max.connections" in cluster.changes[-1].keys
+        assert "s3" not in caplog.text
+        cluster.set(ME)
+        assert cluster.settings.of_listener("PLAINTEXT").number("max.connections") == 5
+        assert cluster.settings.of_listener("PLAINTEXT").value("ssl.key.password") is None
 
 
 class TestTopics:
@@ -118,12 +134,31 @@ class TestTopics:
 
 
 class TestSubscribers:
-    def test_they_are_told_which_keys_and_topics_changed(self) -> None:
+    def test_one_that_fails_is_named_and_keeps_the_others_from_nothing(self) -> None:
+        def fail(_: Changed) -> None:
+            raise OSError("no space left")
+
+        cluster = Cluster()
+        cluster.settings.subscribe(fail)
+        cluster.settings.subscribe(cluster.changes.append)
+        with pytest.raises(ExceptionGroup, match="fail could not apply new settings") as raised:
+            cluster.set(ME, num_io_threads="9")
+        assert [str(error) for error in raised.value.exceptions] == ["no space left"]
+        assert cluster.changes == [Changed(frozenset({"num.io.threads"}), frozenset())] * 2
+
+    def test_all_keys_and_topics_count_as_changed_when_the_whole_image_is_applied_again(self) -> None:
+        cluster = Cluster()
+        cluster.cache.apply_again()
+        (changed,) = cluster.changes
+        assert changed.keys == BROKER_KEYS.keys()
+        assert changed.topics == {"a", "b"}
+
+    def test_they_learn_which_keys_and_topics_changed(self) -> None:
         cluster = Cluster()
         cluster.set(TOPIC, retention_ms="5")
         cluster.set(ME, num_io_threads="9")
         cluster.set(ME, num_io_threads="9", log_retention_ms="7")
-        assert cluster.told == [
+        assert cluster.changes == [
             Changed(frozenset(), frozenset({"a"})),
             Changed(frozenset({"num.io.threads"}), frozenset()),
             Changed(frozenset({"log.retention.ms"}), frozenset({"a", "b"})),
@@ -141,7 +176,7 @@ class TestSubscribers:
         cluster = Cluster()
         cluster.set(ME, message_max_bytes="1048588")
         cluster.cache.replace(replace(cluster.cache.image, controller_id=7))
-        assert cluster.told == []
+        assert cluster.changes == []
 
 
 class TestChecks:
@@ -213,5 +248,5 @@ class TestChecks:
         cluster = Cluster()
         cluster.set(ME, max_connections_per_ip_overrides="127.0.0.1:5")
         cluster.settings.check_broker({"max.connections.per.ip": "0"}, all_brokers=True)
-        with pytest.raises(InvalidRequest, match="nobody could connect"):
+        with pytest.raises(InvalidRequest, match="no client can connect"):
             cluster.settings.check_broker({"max.connections.per.ip": "0"}, all_brokers=False)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from barnabas.cli import connection, output
+from barnabas.cli.common import connection, output
 from barnabas.cli.main import cli
-from barnabas.clients import topic_list
-from barnabas.clients.admin import ConfigValue, NewTopic, PartitionInfo, TopicInfo
+from barnabas.clients.admin.admin import ConfigValue, NewTopic, PartitionInfo, TopicInfo
 from barnabas.clients.errors import RequestRefused
+from barnabas.clients.wire.topic_list import ListedTopic
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -37,12 +37,6 @@ class FakeAdmin:
         self.configs: dict[str, dict[str, str]] = {}
         self.brokers = frozenset({0})
 
-    def __enter__(self) -> FakeAdmin:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
     def add(self, name: str, partitions: int = 1, **configs: str) -> None:
         self.create_topic(
             NewTopic(
@@ -63,6 +57,9 @@ class FakeAdmin:
 
     def topics(self) -> list[TopicInfo]:
         return [self.cluster[name] for name in self.topic_names()]
+
+    def listed(self) -> list[ListedTopic]:
+        return [ListedTopic(topic.name, len(topic.partitions), topic.replication_factor) for topic in self.topics()]
 
     def live_brokers(self) -> frozenset[int]:
         return self.brokers
@@ -114,12 +111,25 @@ class FakeAdmin:
         self.cluster[name] = replace(topic, partitions=(*topic.partitions, *grown))
 
 
+class FakeCluster:
+    """What `ClusterAdmin` does, with areas that a test chooses."""
+
+    def __init__(self, **areas: object) -> None:
+        self.__dict__.update(areas)
+
+    def __enter__(self) -> FakeCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeAdmin:
     """A cluster in memory, which every command that connects is given."""
     admin = FakeAdmin()
-    monkeypatch.setattr(connection, "open_admin", lambda *_: admin)
-    monkeypatch.setattr(topic_list, "list_topics", lambda *_: None)
+    found = FakeCluster(topics=admin, list_topics=admin.listed)
+    monkeypatch.setattr(connection, "open_cluster", lambda *_: found)
     return admin
 
 

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas.cli import features, log_dirs
-from barnabas.cli.broker_api_versions import Broker, print_lines, usable
-from barnabas.clients.log_dirs import LogDir, ReplicaInfo
+from barnabas.cli.broker_api_versions.client_apis import usable
+from barnabas.cli.broker_api_versions.command import print_lines
+from barnabas.cli.common.values.sizes import size_text
+from barnabas.clients.admin.brokers import RegisteredBroker
+from barnabas.clients.admin.log_dirs import LogDir, ReplicaInfo
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
 
@@ -24,7 +27,7 @@ def test_the_newest_version_that_both_know(span: tuple[int, int], version: int |
 
 
 def test_brokers_that_are_too_old_too_new_or_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    print_lines(Broker(3, "h", 9092, "r1", {0: (0, 2), 1: (19, 20), 999: (0, 0)}))
+    print_lines(RegisteredBroker(3, "h", 9092, "r1"), {0: (0, 2), 1: (19, 20), 999: (0, 0)})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "h:9092 (id: 3 rack: r1 isFenced: false) -> ("
     assert lines[1] == "\tProduce(0): 0 to 2 [unusable: node too old],"
@@ -37,7 +40,7 @@ def test_brokers_that_are_too_old_too_new_or_unknown(capsys: pytest.CaptureFixtu
     ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KB"), (3 << 30, "3.0 GB"), (5 << 40, "5.0 TB")]
 )
 def test_sizes(size: int, text: str) -> None:
-    assert log_dirs.size_text(size) == text
+    assert size_text(size) == text
 
 
 def test_levels_have_the_names_that_kafka_gives_them() -> None:

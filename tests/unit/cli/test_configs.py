@@ -5,8 +5,13 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from barnabas.cli.configs import parse_additions
-from barnabas.clients.configs import EntityType, Setting, Source
+from barnabas.cli.common import connection
+from barnabas.cli.configs.alter import parse_additions
+from barnabas.clients.admin.configs import EntityType, Setting
+from barnabas.clients.errors import RequestRefused
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol.apis import ConfigSource
+from tests.unit.cli.conftest import FakeCluster
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import Run
@@ -34,16 +39,16 @@ def test_what_is_no_setting(text: str) -> None:
 @pytest.mark.parametrize(
     ("source", "kind", "name", "own"),
     [
-        (Source.DYNAMIC_TOPIC_CONFIG, EntityType.TOPICS, "t", True),
-        (Source.STATIC_BROKER_CONFIG, EntityType.TOPICS, "t", False),
-        (Source.DYNAMIC_BROKER_CONFIG, EntityType.BROKERS, "1", True),
-        (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, EntityType.BROKERS, "1", False),
-        (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, EntityType.BROKERS, "", True),
-        (Source.DYNAMIC_GROUP_CONFIG, EntityType.GROUPS, "g", True),
-        (Source(99), EntityType.GROUPS, "g", False),
+        (ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.TOPICS, "t", True),
+        (ConfigSource.STATIC_BROKER_CONFIG, EntityType.TOPICS, "t", False),
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, EntityType.BROKERS, "1", True),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, EntityType.BROKERS, "1", False),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, EntityType.BROKERS, "", True),
+        (ConfigSource.DYNAMIC_GROUP_CONFIG, EntityType.GROUPS, "g", True),
+        (ConfigSource(99), EntityType.GROUPS, "g", False),
     ],
 )
-def test_what_was_set_for_the_entity_itself(source: Source, kind: EntityType, name: str, own: bool) -> None:
+def test_what_was_set_for_the_entity_itself(source: ConfigSource, kind: EntityType, name: str, own: bool) -> None:
     setting = Setting(name="k", value="v", source=source, read_only=False, sensitive=False, stated=())
     assert setting.is_dynamic_for(kind, name) is own
 
@@ -59,10 +64,10 @@ def test_what_was_set_for_the_entity_itself(source: Source, kind: EntityType, na
         ("--describe --entity-type users", "'users' is not one of"),
         ("--describe --entity-type topics --entity-default", "There are no defaults for topics"),
         ("--describe --entity-type brokers --entity-name 1 --entity-default", "Give --entity-name or --entity-default"),
-        ("--describe --entity-type broker-loggers", "the loggers of which broker?"),
-        ("--describe --broker one", "A broker's name is its id, a number, and not one."),
-        ("--describe --topic t --add-config a=b", "go with --alter."),
-        ("--alter --topic t --all --add-config a=b", "--all goes with --describe."),
+        ("--describe --entity-type broker-loggers", "broker-loggers needs --entity-name, the id of a broker."),
+        ("--describe --broker one", "one is not the id of a broker, which is a number."),
+        ("--describe --topic t --add-config a=b", "--add-config goes with --alter, not with --describe."),
+        ("--alter --topic t --all --add-config a=b", "--all goes with --describe, not with --alter."),
         ("--alter --entity-type topics --add-config a=b", "--alter of topics needs --entity-name."),
         ("--alter --topic t", "--alter needs --add-config, --add-config-file or --delete-config."),
         ("--alter --topic t --add-config retention.ms", "is not of the form KEY=VALUE"),
@@ -72,3 +77,18 @@ def test_command_lines_that_mean_nothing_are_refused(run: Run, line: str, compla
     result = run("configs", *line.split())
     assert result.exit_code == 2
     assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"), [("retention.mss", ". Did you mean retention.ms?"), ("nothing.near.it", "")]
+)
+def test_a_config_that_is_misspelt_is_suggested(
+    run: Run, monkeypatch: pytest.MonkeyPatch, typed: str, hint: str
+) -> None:
+    class Refusing:
+        def alter(self, *_: object, **__: object) -> None:
+            raise RequestRefused(ErrorCode.invalid_config, f"Unknown topic config name: {typed}")
+
+    monkeypatch.setattr(connection, "open_cluster", lambda *_: FakeCluster(configs=Refusing()))
+    result = run("configs", "--alter", "--topic", "t", "--add-config", f"{typed}=1")
+    assert (result.exit_code, result.stderr) == (1, f"Error: Unknown topic config name: {typed}{hint}\n")

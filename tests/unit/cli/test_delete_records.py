@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.cli.common.failures import Failed
 from barnabas.cli.delete_records import parse_offsets
-from barnabas.cli.failures import Failed
 
 FILE = "offsets.json"
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from barnabas import __version__
-from barnabas.cli.help import Context
+from barnabas.cli.common.help import Context
 from barnabas.cli.main import COMMANDS, cli
 from barnabas.clients.errors import LoginFailed
 from tests.support.processes import free_port

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.metadata.sqlite import SqliteStore
-from barnabas.metadata.store import Create
+from barnabas.metadata.stores.sqlite import SqliteStore
+from barnabas.metadata.stores.store import Create
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +65,7 @@ def test_a_store_in_use_is_refused(run: Run, store: Path, tmp_path: Path) -> Non
 def test_a_store_that_is_not_there_is_not_made_by_an_export(run: Run, tmp_path: Path) -> None:
     missing = run("metadata", "export", "-", "--data", tmp_path / "data")
     assert (missing.exit_code, missing.stdout) == (1, "")
-    assert missing.stderr.startswith(f"Error: there is no metadata store at {tmp_path / 'data.metadata'}")
+    assert missing.stderr.startswith(f"Error: There is no metadata store at {tmp_path / 'data.metadata'}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -77,7 +77,11 @@ def test_only_one_place_can_be_named(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
-    [("{", "is not JSON"), ("[]", "does not hold an exported tree"), ("{}", "no exported tree of version 1")],
+    [
+        ("{", "is not JSON"),
+        ("[]", "does not hold an exported tree"),
+        ("{}", "not an exported metadata tree of version 1"),
+    ],
 )
 def test_a_file_that_is_no_tree_is_named(run: Run, tmp_path: Path, text: str, complaint: str) -> None:
     file = tmp_path / "tree.json"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.pipeline.command import EXAMPLE_FILES
+from barnabas.cli.pipeline.init import EXAMPLE_FILES
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.runner import running, status
 from barnabas.pipelines.runner.status import QueryStatus
@@ -119,7 +119,10 @@ def test_run_understands_its_options_before_it_starts(run: Run, example: Path, w
 def test_what_spark_says_in_pages_is_told_in_one_line(
     run: Run, example: Path, monkeypatch: pytest.MonkeyPatch, module: str, text: str, told: str
 ) -> None:
-    of_spark = type("OfSpark", (Exception,), {"__module__": module})
+    def condition(_: object) -> str | None:
+        return text[1:].partition("]")[0] if text.startswith("[") else None
+
+    of_spark = type("OfSpark", (Exception,), {"__module__": module, "getCondition": condition})
 
     def fails(*_: object, **__: object) -> None:
         raise of_spark(text)

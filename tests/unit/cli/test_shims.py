@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from barnabas import __version__
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
 from barnabas.cli.main import COMMANDS
 from barnabas.cli.shims import running, servers
 from barnabas.cli.shims.command import SAMPLES
@@ -142,7 +142,7 @@ def test_an_address_among_properties_is_left_alone() -> None:
 
 
 def test_classes_that_are_not_known_are_refused() -> None:
-    with pytest.raises(Failed, match="WordCountDemo cannot be run: there is no Java here"):
+    with pytest.raises(Failed, match="WordCountDemo cannot be run, because there is no Java here"):
         translate("kafka-run-class", ["org.apache.kafka.streams.examples.wordcount.WordCountDemo"])
 
 
@@ -198,7 +198,6 @@ def test_storage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("connect-standalone config/a config/b", "barnabas produce --topic NAME FILE"),
         ("kafka-mirror-maker --consumer.config c", "Barnabas has no MirrorMaker"),
-        ("kafka-acls --list", "no access control yet"),
         ("zookeeper-shell", "needs an address"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli import service
+from barnabas.cli.start import service
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

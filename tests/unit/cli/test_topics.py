@@ -191,7 +191,7 @@ class TestDelete:
         ("--delete", "--delete needs --topic."),
         (
             "--create --topic t --if-exists",
-            "--if-exists goes with --alter or --delete or --describe, not with --create.",
+            "--if-exists goes with --alter, --delete or --describe, not with --create.",
         ),
         ("--list --if-not-exists", "--if-not-exists goes with --create, not with --list."),
         ("--delete --topic t --partitions 3", "--partitions goes with --create or --alter, not with --delete."),
@@ -230,3 +230,11 @@ def test_a_setting_that_is_not_there_may_be_near_to_one(
     monkeypatch.setattr(cluster, "create_topic", refuse)
     result = run("topics", "--create", "--topic", "t", "--config", f"{typed}=1")
     assert (result.exit_code, result.stderr) == (1, f"Error: Unknown topic config name: {typed}{hint}\n")
+
+
+@pytest.mark.parametrize("action", ["--create", "--alter", "--delete"])
+def test_an_empty_name_does_not_mean_all_topics(run: Run, cluster: FakeAdmin, action: str) -> None:
+    cluster.add("orders")
+    result = run("topics", action, "--topic", "")
+    assert (result.exit_code, cluster.topic_names()) == (2, ["orders"])
+    assert f"{action} needs --topic." in result.stderr

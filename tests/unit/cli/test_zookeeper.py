@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
 from barnabas.cli.zookeeper import servers
 from barnabas.cli.zookeeper.command import PID_FILE, default_settings, read_settings, stop_server
 from barnabas.cli.zookeeper.servers import MAIN_CLASS, find_java, find_server, java_release

@@ -5,10 +5,10 @@ import logging
 import pytest
 
 from barnabas.clients.config import for_librdkafka, properties
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import InvalidClientConfig, LibraryMissing
 from barnabas.clients.library import load
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 
 
 def test_keywords_are_properties_with_underscores_and_win_over_the_mapping() -> None:

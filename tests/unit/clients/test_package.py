@@ -7,8 +7,11 @@ import pytest
 
 import barnabas
 from barnabas import clients
+from tests.support.processes import WITHOUT_HYPOTHESIS
 
-PROBE = """
+PROBE = (
+    WITHOUT_HYPOTHESIS
+    + """
 import sys, barnabas
 loaded = set(sys.modules)
 assert not any(name.partition(".")[0] in ("kio", "confluent_kafka", "click") for name in loaded), loaded
@@ -17,6 +20,7 @@ assert "confluent_kafka" not in sys.modules
 barnabas.clients.Avro, barnabas.AsyncAdmin
 assert "confluent_kafka" not in sys.modules and "fastavro" not in sys.modules
 """
+)
 
 
 def test_nothing_is_loaded_before_it_is_used() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from google.protobuf.wrappers_pb2 import Int64Value, StringValue
 
-from barnabas.clients.consumer import Consumer
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.clients.errors import InvalidClientConfig
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 from barnabas.clients.serializers import (
     BYTES,
     JSON,

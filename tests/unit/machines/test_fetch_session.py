@@ -203,7 +203,7 @@ class TestEpochs:
         answer = parked.finish([Result(part, size=10, high_watermark=5) for part in parked.partitions], 0)
         assert (answer.session_id, answer.error) == (client.session_id, ErrorCode.invalid_fetch_session_epoch)
         assert not answer.results
-        assert [part.told_high_watermark for part in client.begin().partitions] == [0, 0]
+        assert [part.sent_high_watermark for part in client.begin().partitions] == [0, 0]
 
     def test_a_fetch_outlives_the_eviction_of_its_session(self) -> None:
         client = Client(cache := make_cache(slots=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.machines.partition import NO_EPOCH, UNKNOWN_OFFSET, PartitionLeader
+from barnabas.machines.partition import ACKS_ALL, NO_EPOCH, UNKNOWN_OFFSET, PartitionLeader
 from barnabas.model.errors import ErrorCode, FencedLeaderEpoch, UnknownLeaderEpoch
 
 
@@ -199,15 +199,32 @@ class TestDeletedRecords:
         assert leader((1,), (1,)).low_watermark(7, {1}) == 7
 
 
+class TestAcks:
+    @pytest.mark.parametrize(("isr", "accepted"), [((1, 2, 3), True), ((1, 2), True), ((1,), False)])
+    def test_acks_all_needs_min_insync_replicas(self, isr: tuple[int, ...], accepted: bool) -> None:
+        assert leader(isr=isr).accepts(ACKS_ALL, 2) is accepted
+
+    def test_replicas_that_are_only_proposed_do_not_count(self) -> None:
+        partition = leader(isr=(1,))
+        partition.propose((1, 2))
+        assert not partition.accepts(ACKS_ALL, 2)
+        partition.commit_isr((1, 2), 1)
+        assert partition.accepts(ACKS_ALL, 2)
+
+    @pytest.mark.parametrize(("acks", "accepted"), [(0, True), (1, True), (2, False), (-2, False)])
+    def test_other_acks_need_the_leader_alone_and_are_0_or_1(self, acks: int, accepted: bool) -> None:
+        assert leader(isr=(1,)).accepts(acks, 2) is accepted
+
+
 class TestLeaderEpochs:
     @pytest.mark.parametrize("epoch", [NO_EPOCH, 5])
     def test_the_current_epoch_and_none_are_welcome(self, epoch: int) -> None:
         leader().check_epoch(epoch)
 
     def test_an_older_epoch_is_fenced(self) -> None:
-        with pytest.raises(FencedLeaderEpoch, match="is 5, the request knows 4"):
+        with pytest.raises(FencedLeaderEpoch, match="has leader epoch 4, but it is 5"):
             leader().check_epoch(4)
 
     def test_a_newer_epoch_is_unknown(self) -> None:
-        with pytest.raises(UnknownLeaderEpoch, match="knows 6 already"):
+        with pytest.raises(UnknownLeaderEpoch, match="has leader epoch 6, but this broker still has 5"):
             leader().check_epoch(6)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
 from barnabas.metadata import config_changes
 from barnabas.metadata.config_changes import KEPT, ConfigChanges
-from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import ConfigChangesNode
 
 if TYPE_CHECKING:
@@ -33,22 +33,22 @@ async def test_what_a_note_names_is_read_once(tmp_path: Path) -> None:
     async with a_store(tmp_path) as store:
         changes = ConfigChanges()
         await changes.skip(store)
-        assert await changes.news(store) == ({}, False)
+        assert await changes.read(store) == ({}, False)
         await config_changes.write(store, {TOPIC: {"a": "1"}, BROKER: {"b": "2"}})
-        assert await changes.news(store) == ({TOPIC: {"a": "1"}, BROKER: {"b": "2"}}, False)
-        assert await changes.news(store) == ({}, False)
+        assert await changes.read(store) == ({TOPIC: {"a": "1"}, BROKER: {"b": "2"}}, False)
+        assert await changes.read(store) == ({}, False)
         await config_changes.write(store, {TOPIC: {"a": "3"}})
-        assert await changes.news(store) == ({TOPIC: {"a": "3"}}, False)
+        assert await changes.read(store) == ({TOPIC: {"a": "3"}}, False)
 
 
 async def test_who_never_looked_reads_everything(tmp_path: Path) -> None:
     async with a_store(tmp_path) as store:
         await config_changes.write(store, {TOPIC: {"a": "1"}, ALL_BROKERS: {"b": "2"}})
         changes = ConfigChanges()
-        assert await changes.news(store) == ({TOPIC: {"a": "1"}, ALL_BROKERS: {"b": "2"}}, True)
-        assert await changes.news(store) == ({}, False)
+        assert await changes.read(store) == ({TOPIC: {"a": "1"}, ALL_BROKERS: {"b": "2"}}, True)
+        assert await changes.read(store) == ({}, False)
         changes.forget()
-        assert (await changes.news(store))[1]
+        assert (await changes.read(store))[1]
 
 
 async def test_who_misses_notes_reads_everything(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_who_misses_notes_reads_everything(tmp_path: Path) -> None:
         for _ in range(KEPT):
             await config_changes.note(store, [BROKER])
         assert len(await store.children(ConfigChangesNode.path)) == KEPT
-        assert await changes.news(store) == ({TOPIC: {"a": "1"}}, True)
+        assert await changes.read(store) == ({TOPIC: {"a": "1"}}, True)
 
 
 async def test_a_resource_without_a_node_has_no_settings(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ async def test_a_resource_without_a_node_has_no_settings(tmp_path: Path) -> None
         changes = ConfigChanges()
         await changes.skip(store)
         await config_changes.note(store, [TOPIC])
-        assert await changes.news(store) == ({TOPIC: None}, False)
+        assert await changes.read(store) == ({TOPIC: None}, False)

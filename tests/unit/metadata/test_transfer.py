@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.metadata.sqlite import SqliteStore
+from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.transfer import MARGIN, TransferError, export_tree, import_tree
 from barnabas.metadata.znodes import (
     BrokersNode,
@@ -33,46 +32,43 @@ async def opened(path: Path) -> SqliteStore:
     return store
 
 
-def test_carries_what_lasts_and_nothing_else(tmp_path: Path) -> None:
-    async def main() -> None:
-        source = await opened(tmp_path / "source.db")
-        await source.create(ClusterIdNode.path, ClusterIdNode.encode("id"), parents=True)
-        await source.create(f"{TopicsNode.path}/t", "größe".encode(), parents=True)
-        await source.create("/binary", b"\xff\x00")
-        await source.create("/empty/child", parents=True)
-        await source.create("/config/changes/config_change_0000000001", b"old news", parents=True)
-        await source.create(FeaturesNode.path, FeaturesNode.encode({"f": 1}))
-        await source.create(ControllerNode.path, ephemeral=True)
-        await source.create(f"{BrokersNode.path}/1", ephemeral=True, parents=True)
-        tree = json.loads(json.dumps(await export_tree(source)))
-        assert tree["nodes"][f"{TopicsNode.path}/t"] == "größe"
+async def test_carries_what_lasts_and_nothing_else(tmp_path: Path) -> None:
+    source = await opened(tmp_path / "source.db")
+    await source.create(ClusterIdNode.path, ClusterIdNode.encode("id"), parents=True)
+    await source.create(f"{TopicsNode.path}/t", "größe".encode(), parents=True)
+    await source.create("/binary", b"\xff\x00")
+    await source.create("/empty/child", parents=True)
+    await source.create("/config/changes/config_change_0000000001", b"an old note", parents=True)
+    await source.create(FeaturesNode.path, FeaturesNode.encode({"f": 1}))
+    await source.create(ControllerNode.path, ephemeral=True)
+    await source.create(f"{BrokersNode.path}/1", ephemeral=True, parents=True)
+    tree = json.loads(json.dumps(await export_tree(source)))
+    assert tree["nodes"][f"{TopicsNode.path}/t"] == "größe"
 
-        target = await opened(tmp_path / "target.db")
-        await target.create("/binary", b"replaced")
-        await target.create("/brokers")
-        assert await import_tree(target, tree) == len(tree["nodes"])
-        copied = {node.path: node.data for node in await target.subtree("/")}
-        assert copied == {
-            "/binary": b"\xff\x00",
-            "/brokers": b"",
-            BrokersNode.path: b"",
-            TopicsNode.path: b"",
-            f"{TopicsNode.path}/t": "größe".encode(),
-            "/cluster": b"",
-            ClusterIdNode.path: ClusterIdNode.encode("id"),
-            "/config": b"",
-            "/config/changes": b"",
-            "/empty": b"",
-            "/empty/child": b"",
-        }
-        assert await export_tree(target) == tree
-        await source.close()
-        await target.close()
-
-    asyncio.run(main())
+    target = await opened(tmp_path / "target.db")
+    await target.create("/binary", b"replaced")
+    await target.create("/brokers")
+    assert await import_tree(target, tree) == len(tree["nodes"])
+    copied = {node.path: node.data for node in await target.subtree("/")}
+    assert copied == {
+        "/binary": b"\xff\x00",
+        "/brokers": b"",
+        BrokersNode.path: b"",
+        TopicsNode.path: b"",
+        f"{TopicsNode.path}/t": "größe".encode(),
+        "/cluster": b"",
+        ClusterIdNode.path: ClusterIdNode.encode("id"),
+        "/config": b"",
+        "/config/changes": b"",
+        "/empty": b"",
+        "/empty/child": b"",
+    }
+    assert await export_tree(target) == tree
+    await source.close()
+    await target.close()
 
 
-def test_goes_on_above_what_an_outdated_tree_has_given_out(tmp_path: Path) -> None:
+async def test_goes_on_above_what_an_outdated_tree_has_given_out(tmp_path: Path) -> None:
     state = PartitionState(leader=2, leader_epoch=7, isr=(2, 1), controller_epoch=3)
     nodes = {
         ControllerEpochNode.path: ControllerEpochNode.encode(3),
@@ -88,34 +84,29 @@ def test_goes_on_above_what_an_outdated_tree_has_given_out(tmp_path: Path) -> No
         await store.close()
         return found
 
-    found = asyncio.run(main())
+    found = await main()
     assert ControllerEpochNode.decode(found[ControllerEpochNode.path]) == 3 + MARGIN
     assert ProducerIdsNode.decode(found[ProducerIdsNode.path]) == ProducerIds(5000 + 1000 * MARGIN, 1000)
-    raised = PartitionStateNode.decode(found[PartitionStateNode.path("t", 0)])
+    path = PartitionStateNode.path("t", 0)
+    raised = PartitionStateNode.decode(path, found[path])
     assert raised == state._replace(leader_epoch=7 + MARGIN)
     assert found[ClusterIdNode.path] == nodes[ClusterIdNode.path]
 
 
-def test_an_outdated_tree_that_knows_no_producer_ids_may_be_older_than_the_first(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = await opened(tmp_path / "metadata.db")
-        await import_tree(store, {"version": 1, "nodes": {"/a": "1"}}, outdated=True)
-        found = ProducerIdsNode.decode((await store.get(ProducerIdsNode.path)).data)
-        assert found is not None
-        assert found.first > MARGIN
-        await store.close()
-
-    asyncio.run(main())
+async def test_an_outdated_tree_that_knows_no_producer_ids_may_be_older_than_the_first(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "metadata.db")
+    await import_tree(store, {"version": 1, "nodes": {"/a": "1"}}, outdated=True)
+    found = ProducerIdsNode.decode((await store.get(ProducerIdsNode.path)).data)
+    assert found is not None
+    assert found.first > MARGIN
+    await store.close()
 
 
-def test_makes_parents_that_are_not_listed(tmp_path: Path) -> None:
-    async def main() -> None:
-        store = await opened(tmp_path / "metadata.db")
-        await import_tree(store, {"version": 1, "nodes": {"/a/b/c": "1", "/a-b": "2"}})
-        assert [node.path for node in await store.subtree("/")] == ["/a", "/a-b", "/a/b", "/a/b/c"]
-        await store.close()
-
-    asyncio.run(main())
+async def test_makes_parents_that_are_not_listed(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "metadata.db")
+    await import_tree(store, {"version": 1, "nodes": {"/a/b/c": "1", "/a-b": "2"}})
+    assert [node.path for node in await store.subtree("/")] == ["/a", "/a-b", "/a/b", "/a/b/c"]
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -126,16 +117,13 @@ def test_makes_parents_that_are_not_listed(tmp_path: Path) -> None:
         (ClusterIdNode.path, "already has a cluster id"),
     ],
 )
-def test_refuses_a_target_that_is_in_use(tmp_path: Path, path: str, message: str) -> None:
-    async def main() -> None:
-        store = await opened(tmp_path / "metadata.db")
-        await store.create(path, parents=True)
-        with pytest.raises(TransferError, match=message):
-            await import_tree(store, {"version": 1, "nodes": {"/new": ""}})
-        assert await store.find("/new") is None
-        await store.close()
-
-    asyncio.run(main())
+async def test_refuses_a_target_that_is_in_use(tmp_path: Path, path: str, message: str) -> None:
+    store = await opened(tmp_path / "metadata.db")
+    await store.create(path, parents=True)
+    with pytest.raises(TransferError, match=message):
+        await import_tree(store, {"version": 1, "nodes": {"/new": ""}})
+    assert await store.find("/new") is None
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -150,12 +138,34 @@ def test_refuses_a_target_that_is_in_use(tmp_path: Path, path: str, message: str
         {"version": 1, "nodes": {"/ok": "", "/x": 7}},
     ],
 )
-def test_refuses_what_is_no_tree(tmp_path: Path, tree: dict[str, Any]) -> None:
-    async def main() -> None:
-        store = await opened(tmp_path / "metadata.db")
-        with pytest.raises(TransferError, match=r"no exported tree|damaged at"):
-            await import_tree(store, tree)
-        assert await store.subtree("/") == []
-        await store.close()
+async def test_refuses_what_is_no_tree(tmp_path: Path, tree: dict[str, Any]) -> None:
+    store = await opened(tmp_path / "metadata.db")
+    with pytest.raises(TransferError, match=r"not an exported metadata tree|damaged at"):
+        await import_tree(store, tree)
+    assert await store.subtree("/") == []
+    await store.close()
 
-    asyncio.run(main())
+
+async def test_no_secret_is_exported_unless_it_is_asked_for(tmp_path: Path) -> None:
+    """What users log in with, passwords of brokers and delegation tokens are secrets."""
+    store = await opened(tmp_path / "tree")
+    credential = "salt=AAAA,stored_key=AAAA,server_key=AAAA,iterations=4096"
+    nodes = {
+        "/config/users/alice": {"SCRAM-SHA-256": credential, "producer_byte_rate": "1"},
+        "/config/brokers/1": {
+            "listener.name.x.ssl.key.password": "hidden",
+            "listener.name.x.plain.sasl.jaas.config": "a",
+            "num.io.threads": "3",
+        },
+    }
+    for path, settings in nodes.items():
+        await store.create(path, json.dumps({"version": 1, "config": settings}).encode(), parents=True)
+    await store.create("/delegation_token/tokens/abc", b"{}", parents=True)
+    bare = (await export_tree(store))["nodes"]
+    assert json.loads(bare["/config/users/alice"])["config"] == {"producer_byte_rate": "1"}
+    assert json.loads(bare["/config/brokers/1"])["config"] == {"num.io.threads": "3"}
+    assert "/delegation_token/tokens/abc" not in bare
+    whole = (await export_tree(store, with_credentials=True))["nodes"]
+    assert json.loads(whole["/config/users/alice"])["config"]["SCRAM-SHA-256"] == credential
+    assert "/delegation_token/tokens/abc" in whole
+    await store.close()

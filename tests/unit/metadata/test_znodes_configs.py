@@ -19,6 +19,8 @@ from barnabas.metadata.znodes import ConfigNode
         (ConfigResource("groups", "<default>"), "/config/groups/%3Cdefault%3E"),
         (ConfigResource("groups", ".."), "/config/groups/%2E%2E"),
         (ConfigResource("groups", "100%"), "/config/groups/100%25"),
+        (ConfigResource.user("CN=a b,O=c"), "/config/users/CN%3Da%20b%2CO%3Dc"),
+        (ConfigResource.user("<default>"), "/config/users/%3Cdefault%3E"),
     ],
 )
 def test_paths(resource: ConfigResource, path: str) -> None:
@@ -27,4 +29,6 @@ def test_paths(resource: ConfigResource, path: str) -> None:
 
 
 def test_other_kinds_are_left_alone() -> None:
-    assert ConfigNode.resource("/config/users/alice") is None
+    assert ConfigNode.resource("/config/clients/app") is None
+    assert ConfigNode.resource("/config/users/<default>") is None
+    assert ConfigNode.resource("/config/users/alice/clients/app") is None

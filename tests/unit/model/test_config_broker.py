@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.model.config.broker import BrokerConfig, parse_connection_overrides
-from barnabas.model.config.keys import BROKER_KEYS
+from barnabas.model.config.keys.all_keys import BROKER_KEYS
 from barnabas.model.config.listeners import Listener
 from barnabas.model.config.properties import parse_properties
 from barnabas.model.errors import ConfigError
@@ -85,7 +85,7 @@ def test_a_zookeeper_brokers_file_starts_a_broker() -> None:
 
 def test_the_metadata_tree_has_one_place() -> None:
     assert BrokerConfig.load({"zookeeper.connect": ""}).zookeeper is None
-    with pytest.raises(ConfigError, match="set one"):
+    with pytest.raises(ConfigError, match="set only one"):
         BrokerConfig.load({"zookeeper.connect": "localhost:2181", "metadata.store": "/tmp/tree"})
 
 
@@ -135,13 +135,15 @@ def test_a_file_of_the_oldest_kafkas_says_where_to_listen(
 ) -> None:
     config = BrokerConfig.load(old)
     assert (config.listeners, config.advertised) == ((listener,), (advertised,))
-    assert all("from before Kafka 3.0" in warning for warning in config.warnings)
+    assert all("is from before Kafka 3.0" in warning for warning in config.warnings)
 
 
 def test_listeners_are_stronger_than_what_they_replaced() -> None:
     config = BrokerConfig.load({"port": "9093", "listeners": "PLAINTEXT://localhost:9092"})
     assert config.listeners == (Listener("PLAINTEXT", "localhost", 9092),)
-    assert config.warnings == ("port: ignored, as listeners is set; change that, perhaps to PLAINTEXT://:9093",)
+    assert config.warnings == (
+        "port is ignored, because listeners is set; if you want it to be PLAINTEXT://:9093, change listeners",
+    )
 
 
 def test_the_sample_starts_a_broker_without_a_warning() -> None:
@@ -199,12 +201,15 @@ def test_a_near_miss_stops_the_start_and_names_the_key(name: str, nearest: str) 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("my.plugin.url", "not a key that Barnabas or Apache Kafka knows"),
-        ("confluent.license.topic", "not a key that Barnabas or Apache Kafka knows"),
-        ("listener.name.internal.ssl.keystore.location", "sets one listener apart"),
-        ("retention.ms", "the broker's default for it is log.retention.ms"),
-        ("ssl.protocol", "has no effect here"),
-        ("zookeeper.ssl.crl.enable", "has no effect here"),
+        ("my.plugin.url", "it is not a key of Barnabas or Apache Kafka"),
+        ("confluent.license.topic", "it is not a key of Barnabas or Apache Kafka"),
+        ("listener.name.internal.ssl.keystore.location", "there is no listener of this name"),
+        ("listener.name.plaintext.num.partitions", "cannot be set for one listener"),
+        ("listener.name.plaintext.ssl.provider", "has no effect in Barnabas"),
+        ("listener.name.plaintext.my.plugin", "my.plugin is not a key of Barnabas or Apache Kafka"),
+        ("retention.ms", "the default for all topics is log.retention.ms"),
+        ("ssl.provider", "has no effect in Barnabas"),
+        ("zookeeper.ssl.crl.enable", "has no effect in Barnabas"),
     ],
 )
 def test_other_keys_get_one_warning(name: str, words: str) -> None:
@@ -314,12 +319,12 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
             },
             "give each its own port",
         ),
-        ({"listeners": "SSL://:9092"}, "only PLAINTEXT is offered"),
-        ({"listeners": "SASL_PLAINTEXT://:9092"}, "only PLAINTEXT is offered"),
+        ({"listeners": "SSL://:9092"}, "listener SSL uses TLS, which needs a certificate"),
+        ({"listeners": "SASL_SSL://:9092"}, "listener SASL_SSL uses TLS, which needs a certificate"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "set advertised.listeners"),
-        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients cannot reach 0.0.0.0"),
-        ({"advertised.listeners": "SSL://localhost:9093"}, "advertise only what is listened on"),
-        ({"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}, "has none for clients"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "clients cannot connect to 0.0.0.0"),
+        ({"advertised.listeners": "SSL://localhost:9093"}, "advertise only listeners of this broker"),
+        ({"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"}, "has no listener for clients"),
         ({"listener.security.protocol.map": "PLAINTEXT"}, "write NAME:PROTOCOL"),
         ({"listener.security.protocol.map": "PLAINTEXT:TLS"}, "write NAME:PROTOCOL"),
         ({"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PLAINTEXT:SSL"}, "twice"),
@@ -333,8 +338,8 @@ def test_one_port_may_serve_ipv4_and_ipv6() -> None:
         ({"log.retention.minutes": "0"}, "log.retention.minutes is 0"),
         ({"log.roll.ms": "0"}, "log.roll.ms is 0"),
         ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms is -1"),
-        ({"queued.max.request.bytes": "1000"}, "one largest request must fit"),
-        ({"max.connections.per.ip": "0"}, "nobody could connect"),
+        ({"queued.max.request.bytes": "1000"}, "the largest request must fit"),
+        ({"max.connections.per.ip": "0"}, "no client can connect"),
         ({"max.connections.per.ip.overrides": "host"}, "write HOST:COUNT"),
     ],
 )

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from barnabas.model.config.definition import OneOf, Type, Value, write_value
-from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS
 from barnabas.model.errors import InvalidConfig
 
 

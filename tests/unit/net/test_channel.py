@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.net.channel import Channel, ChannelBroken
+from barnabas.net.channel import Channel, ChannelBroken, ChannelOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -50,7 +50,7 @@ async def peer(serve: Serve) -> AsyncIterator[Channel]:
 
     server = await asyncio.start_server(guarded, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    channel = Channel("127.0.0.1", port, client_id="broker-1", connect_seconds=5, max_response=1 << 20)
+    channel = Channel("127.0.0.1", port, ChannelOptions(client_id="broker-1", connect_seconds=5, max_response=1 << 20))
     try:
         yield channel
     finally:
@@ -184,7 +184,7 @@ async def test_nobody_there() -> None:
     port = server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
-    channel = Channel("127.0.0.1", port, client_id="broker-1", connect_seconds=5, max_response=100)
+    channel = Channel("127.0.0.1", port, ChannelOptions(client_id="broker-1", connect_seconds=5, max_response=100))
     with pytest.raises(ChannelBroken, match="cannot be reached"):
         await ask(channel, b"a")
     channel.close()

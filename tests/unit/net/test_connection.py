@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
     from barnabas.net.connection import Connection
 
+pytestmark = pytest.mark.usefixtures("transport")
+"""Each test runs over plaintext and over TLS."""
 
-def test_pipelined_requests_are_answered_in_order(executor: ThreadPoolExecutor) -> None:
+
+async def test_pipelined_requests_are_answered_in_order(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         bodies = [f"request {n}".encode() for n in range(100)]
@@ -30,13 +33,14 @@ def test_pipelined_requests_are_answered_in_order(executor: ThreadPoolExecutor) 
         assert [await read_answer(reader) for _ in bodies] == bodies
         await hang_up(writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_a_client_with_many_requests_at_once_lets_others_have_their_turn(executor: ThreadPoolExecutor) -> None:
+async def test_a_client_with_many_requests_at_once_lets_others_have_their_turn(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         other_reader, other_writer = await connect(rig)
+        await until(lambda: len(rig.server.connections) == 2)
         bodies = [b"request %d" % n for n in range(3000)]
         writer.write(b"".join(map(frame, bodies)))
         other_writer.write(frame(b"other"))
@@ -48,10 +52,10 @@ def test_a_client_with_many_requests_at_once_lets_others_have_their_turn(executo
         await hang_up(writer)
         await hang_up(other_writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_what_a_client_with_many_requests_sent_before_it_left_is_served(executor: ThreadPoolExecutor) -> None:
+async def test_what_a_client_with_many_requests_sent_before_it_left_is_served(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         _, writer = await connect(rig)
         bodies = [b"request %d" % n for n in range(3000)]
@@ -61,11 +65,11 @@ def test_what_a_client_with_many_requests_sent_before_it_left_is_served(executor
         assert rig.seen == bodies
         assert rig.server.budget.used == 0
 
-    run(Rig(lambda body: None), executor, story)
+    await run(Rig(lambda body: None), executor, story)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3])
-def test_a_server_that_closes_does_not_wait_for_whoever_has_more_to_ask(
+async def test_a_server_that_closes_does_not_wait_for_whoever_has_more_to_ask(
     executor: ThreadPoolExecutor, turns: int
 ) -> None:
     async def story(rig: Rig) -> None:
@@ -79,10 +83,10 @@ def test_a_server_that_closes_does_not_wait_for_whoever_has_more_to_ask(
         with contextlib.suppress(ConnectionResetError):  # what it has sent is not read any more
             await hang_up(writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_a_frame_that_comes_byte_by_byte_is_served_once(executor: ThreadPoolExecutor) -> None:
+async def test_a_frame_that_comes_byte_by_byte_is_served_once(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         for byte in frame(b"slow"):
@@ -94,10 +98,10 @@ def test_a_frame_that_comes_byte_by_byte_is_served_once(executor: ThreadPoolExec
         assert rig.server.budget.used == 0
         await hang_up(writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_large_frames_between_small_ones(executor: ThreadPoolExecutor) -> None:
+async def test_large_frames_between_small_ones(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         bodies = [b"a", os.urandom(3_000_000), b"b" * 300_000, b"c"]
@@ -107,10 +111,10 @@ def test_large_frames_between_small_ones(executor: ThreadPoolExecutor) -> None:
         assert rig.server.budget.used == 0
         await hang_up(writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_a_parked_request_holds_back_the_next_unless_it_can_be_overtaken(executor: ThreadPoolExecutor) -> None:
+async def test_a_parked_request_holds_back_the_next_unless_it_can_be_overtaken(executor: ThreadPoolExecutor) -> None:
     parked = Parked()
     overtakable = Parked(overtakable=True)
     replies = {b"overtakable": overtakable, b"parked": parked}
@@ -126,10 +130,12 @@ def test_a_parked_request_holds_back_the_next_unless_it_can_be_overtaken(executo
         assert [await read_answer(reader) for _ in range(4)] == [b"1", b"2", b"last", b"later"]
         await hang_up(writer)
 
-    run(Rig(lambda body: replies.get(body) or answer(body)), executor, story)
+    await run(Rig(lambda body: replies.get(body) or answer(body)), executor, story)
 
 
-def test_a_request_that_answers_an_earlier_one_of_its_connection_is_served_once(executor: ThreadPoolExecutor) -> None:
+async def test_a_request_that_answers_an_earlier_one_of_its_connection_is_served_once(
+    executor: ThreadPoolExecutor,
+) -> None:
     earlier = Parked(overtakable=True)
 
     def reply(body: bytes) -> Answer | Parked:
@@ -151,7 +157,7 @@ def test_a_request_that_answers_an_earlier_one_of_its_connection_is_served_once(
         assert rig.server.budget.used == 0
         await hang_up(writer)
 
-    run(Rig(reply), executor, story)
+    await run(Rig(reply), executor, story)
 
 
 @dataclass
@@ -165,7 +171,7 @@ class HoldingRig(Rig):
         return super().serve(connection, data)
 
 
-def test_an_inbox_grows_while_an_overtaken_request_still_looks_into_it(executor: ThreadPoolExecutor) -> None:
+async def test_an_inbox_grows_while_an_overtaken_request_still_looks_into_it(executor: ThreadPoolExecutor) -> None:
     replies = {b"first": Parked(), b"overtaken": Parked(overtakable=True)}
     large = frame(b"large" * 100_000)
 
@@ -182,10 +188,10 @@ def test_an_inbox_grows_while_an_overtaken_request_still_looks_into_it(executor:
         assert rig.server.budget.used == 0
         await hang_up(writer)
 
-    run(HoldingRig(lambda body: replies.get(body) or answer(body)), executor, story)
+    await run(HoldingRig(lambda body: replies.get(body) or answer(body)), executor, story)
 
 
-def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPoolExecutor) -> None:
+async def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPoolExecutor) -> None:
     left: list[bool] = []
     parked = Parked(on_abandon=lambda: left.append(True))
 
@@ -198,10 +204,12 @@ def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPoolExecut
         assert not rig.server.connections
         parked.resolve(answer(b"nobody"))
 
-    run(Rig(lambda body: parked), executor, story)
+    await run(Rig(lambda body: parked), executor, story)
 
 
-def test_what_a_client_sent_before_it_left_is_served_though_a_request_is_parked(executor: ThreadPoolExecutor) -> None:
+async def test_what_a_client_sent_before_it_left_is_served_though_a_request_is_parked(
+    executor: ThreadPoolExecutor,
+) -> None:
     parked = Parked()
     rig = Rig(lambda body: parked if body == b"first" else None)
 
@@ -215,17 +223,17 @@ def test_what_a_client_sent_before_it_left_is_served_though_a_request_is_parked(
         await until(lambda: rig.seen == [b"first", b"second", b"third"])
         await until(lambda: not rig.server.connections)
 
-    run(rig, executor, story)
+    await run(rig, executor, story)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that closed their end are gone at once."""
-    monkeypatch.setattr(connections, "PATIENCE", 0.01)
+    monkeypatch.setattr(connections, "ABANDON_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_client_that_leaves_with_more_requests_on_the_way_abandons_what_is_parked(
+async def test_a_client_that_leaves_with_more_requests_on_the_way_abandons_what_is_parked(
     executor: ThreadPoolExecutor,
 ) -> None:
     async def story(rig: Rig) -> None:
@@ -245,11 +253,11 @@ def test_a_client_that_leaves_with_more_requests_on_the_way_abandons_what_is_par
     def reply(body: bytes) -> Answer | Parked:
         return answer(body) if body == b"do" else Parked(on_abandon=lambda: abandoned.append(body))
 
-    run(Rig(reply), executor, story)
+    await run(Rig(reply), executor, story)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_client_that_leaves_with_a_thousand_answers_due_is_noticed(executor: ThreadPoolExecutor) -> None:
+async def test_a_client_that_leaves_with_a_thousand_answers_due_is_noticed(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         _, writer = await connect(rig)
         writer.write(frame(b"append") * (connections.MOST_PARKED + 5))
@@ -259,11 +267,11 @@ def test_a_client_that_leaves_with_a_thousand_answers_due_is_noticed(executor: T
         await until(lambda: not rig.server.connections)
         assert len(rig.seen) == connections.MOST_PARKED + 6
 
-    run(Rig(lambda _: Parked(overtakable=True)), executor, story)
+    await run(Rig(lambda _: Parked(overtakable=True)), executor, story)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_work_under_way_comes_before_what_a_client_that_left_sent_after_it(executor: ThreadPoolExecutor) -> None:
+async def test_work_under_way_comes_before_what_a_client_that_left_sent_after_it(executor: ThreadPoolExecutor) -> None:
     working = Parked()
 
     async def story(rig: Rig) -> None:
@@ -271,16 +279,43 @@ def test_work_under_way_comes_before_what_a_client_that_left_sent_after_it(execu
         writer.write(frame(b"work") + frame(b"after"))
         await until(lambda: len(rig.seen) == 1)
         await hang_up(writer)
-        await until(lambda: any(each._forsaken for each in rig.server.connections))
+        await until(lambda: any(each._is_gone for each in rig.server.connections))
         assert rig.seen == [b"work"]
         working.resolve(answer(b"nobody"))
         await until(lambda: not rig.server.connections)
         assert rig.seen == [b"work", b"after"]
 
-    run(Rig(lambda body: working if body == b"work" else None), executor, story)
+    await run(Rig(lambda body: working if body == b"work" else None), executor, story)
 
 
-def test_a_client_that_closes_its_end_and_reads_on_is_answered(executor: ThreadPoolExecutor) -> None:
+@pytest.mark.usefixtures("impatient")
+async def test_what_only_waits_after_some_work_is_abandoned_by_a_client_that_left(executor: ThreadPoolExecutor) -> None:
+    working = Parked()
+    abandoned: list[bool] = []
+
+    async def story(rig: Rig) -> None:
+        _, writer = await connect(rig)
+        writer.write(frame(b"work") + frame(b"after"))
+        await until(lambda: len(rig.seen) == 1)
+        await hang_up(writer)
+        await until(lambda: any(each._is_gone for each in rig.server.connections))
+        working.follow(Parked(on_abandon=lambda: abandoned.append(True)))
+        await until(lambda: not rig.server.connections)
+        assert rig.seen == [b"work", b"after"]
+        assert abandoned == [True]
+
+    await run(Rig(lambda body: working if body == b"work" else None), executor, story)
+
+
+def test_what_follows_an_answer_that_nobody_waits_for_is_abandoned() -> None:
+    left, abandoned = Parked(), list[bool]()
+    left.abandon()
+    left.follow(Parked(on_abandon=lambda: abandoned.append(True)))
+    assert abandoned == [True]
+
+
+@pytest.mark.parametrize("transport", ["plaintext"], indirect=True)  # TLS: test_tls
+async def test_a_client_that_closes_its_end_and_reads_on_is_answered(executor: ThreadPoolExecutor) -> None:
     replies = {b"overtakable": Parked(overtakable=True), b"first": Parked(), b"second": Parked()}
 
     async def story(rig: Rig) -> None:
@@ -295,11 +330,12 @@ def test_a_client_that_closes_its_end_and_reads_on_is_answered(executor: ThreadP
         await until(lambda: not rig.server.connections)
         await hang_up(writer)
 
-    run(Rig(lambda body: replies[body]), executor, story)
+    await run(Rig(lambda body: replies[body]), executor, story)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_client_that_closed_its_end_has_time_to_read_what_was_answered(executor: ThreadPoolExecutor) -> None:
+@pytest.mark.parametrize("transport", ["plaintext"], indirect=True)  # TLS: test_tls
+async def test_a_client_that_closed_its_end_has_time_to_read_what_was_answered(executor: ThreadPoolExecutor) -> None:
     large = os.urandom(5_000_000)
 
     async def story(rig: Rig) -> None:
@@ -312,10 +348,10 @@ def test_a_client_that_closed_its_end_has_time_to_read_what_was_answered(executo
         assert await read_answer(reader) == b"more"
         await hang_up(writer)
 
-    run(Rig(lambda body: answer(large if body == b"large" else body)), executor, story)
+    await run(Rig(lambda body: answer(large if body == b"large" else body)), executor, story)
 
 
-def test_what_follows_an_answer_that_may_be_overtaken_may_be_overtaken(executor: ThreadPoolExecutor) -> None:
+async def test_what_follows_an_answer_that_may_be_overtaken_may_be_overtaken(executor: ThreadPoolExecutor) -> None:
     appended, working = Parked(overtakable=True), Parked()
     replies: dict[bytes, Answer | Parked] = {b"work": working, b"next": answer(b"next")}
 
@@ -329,10 +365,10 @@ def test_what_follows_an_answer_that_may_be_overtaken_may_be_overtaken(executor:
         assert [await read_answer(reader) for _ in range(2)] == [b"work", b"next"]
         await hang_up(writer)
 
-    run(Rig(lambda body: replies[body]), executor, story)
+    await run(Rig(lambda body: replies[body]), executor, story)
 
 
-def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> None:
+async def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> None:
     parked = Parked(overtakable=True)
     replies: dict[bytes, Answer | Parked] = {b"1": parked, b"2": HANG_UP}
 
@@ -345,10 +381,10 @@ def test_hang_up_comes_after_earlier_responses(executor: ThreadPoolExecutor) -> 
         assert await reader.read() == b""
         await hang_up(writer)
 
-    run(Rig(lambda body: replies[body]), executor, story)
+    await run(Rig(lambda body: replies[body]), executor, story)
 
 
-def test_nothing_is_served_after_a_hang_up(executor: ThreadPoolExecutor) -> None:
+async def test_nothing_is_served_after_a_hang_up(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         writer.write(frame(b"1") + frame(b"end") + frame(b"2"))
@@ -357,10 +393,10 @@ def test_nothing_is_served_after_a_hang_up(executor: ThreadPoolExecutor) -> None
         assert rig.seen == [b"1", b"end"]
         await hang_up(writer)
 
-    run(Rig(lambda body: HANG_UP if body == b"end" else answer(body)), executor, story)
+    await run(Rig(lambda body: HANG_UP if body == b"end" else answer(body)), executor, story)
 
 
-def test_what_came_before_garbage_is_answered(executor: ThreadPoolExecutor) -> None:
+async def test_what_came_before_garbage_is_answered(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         writer.write(frame(b"1") + struct.pack(">i", -7) + b"x" * 20)
@@ -368,11 +404,13 @@ def test_what_came_before_garbage_is_answered(executor: ThreadPoolExecutor) -> N
         assert await reader.read() == b""
         await hang_up(writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
 @pytest.mark.parametrize("error", [InvalidFrame("not a request"), TypeError("a mistake of ours")], ids=repr)
-def test_a_handler_that_refuses_a_frame_ends_that_connection(executor: ThreadPoolExecutor, error: Exception) -> None:
+async def test_a_handler_that_refuses_a_frame_ends_that_connection(
+    executor: ThreadPoolExecutor, error: Exception
+) -> None:
     def refuse(body: bytes) -> Answer:
         raise error
 
@@ -383,4 +421,4 @@ def test_a_handler_that_refuses_a_frame_ends_that_connection(executor: ThreadPoo
         assert not rig.server.connections
         await hang_up(writer)
 
-    run(Rig(refuse), executor, story)
+    await run(Rig(refuse), executor, story)

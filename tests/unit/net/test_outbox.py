@@ -49,7 +49,7 @@ def test_a_parked_answer_gives_its_leases_back_once() -> None:
     assert file.leases == 0
 
 
-def test_a_client_that_never_reads_is_not_read_either(executor: ThreadPoolExecutor) -> None:
+async def test_a_client_that_never_reads_is_not_read_either(executor: ThreadPoolExecutor) -> None:
     big = answer(b"x" * 1_000_000)
 
     async def story(rig: Rig) -> None:
@@ -71,10 +71,10 @@ def test_a_client_that_never_reads_is_not_read_either(executor: ThreadPoolExecut
         stuck.close()
         await hang_up(writer)
 
-    run(Rig(lambda body: big), executor, story)
+    await run(Rig(lambda body: big), executor, story)
 
 
-def test_file_slices_go_out_between_bytes(executor: ThreadPoolExecutor) -> None:
+async def test_file_slices_go_out_between_bytes(executor: ThreadPoolExecutor) -> None:
     content = os.urandom(5_000_000)
     with tempfile.TemporaryFile() as file:
         file.write(content)
@@ -93,10 +93,10 @@ def test_file_slices_go_out_between_bytes(executor: ThreadPoolExecutor) -> None:
             await hang_up(writer)
 
         parts: Any = [struct.pack(">i", size) + b"head", pieces[0], b"mid", pieces[1], b"."]
-        run(Rig(lambda body: parts if body == b"fetch" else answer(body)), executor, story)
+        await run(Rig(lambda body: parts if body == b"fetch" else answer(body)), executor, story)
 
 
-def test_a_small_answer_goes_out_in_one_piece(executor: ThreadPoolExecutor) -> None:
+async def test_a_small_answer_goes_out_in_one_piece(executor: ThreadPoolExecutor) -> None:
     with tempfile.TemporaryFile() as file:
         file.write(b"0123456789")
         file.flush()
@@ -110,10 +110,10 @@ def test_a_small_answer_goes_out_in_one_piece(executor: ThreadPoolExecutor) -> N
             assert opened.leases == 0
             await hang_up(writer)
 
-        run(Rig(lambda body: parts), executor, story)
+        await run(Rig(lambda body: parts), executor, story)
 
 
-def test_of_an_answer_that_is_not_small_nothing_is_read(
+async def test_of_an_answer_that_is_not_small_nothing_is_read(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with tempfile.TemporaryFile() as file:
@@ -130,10 +130,10 @@ def test_of_an_answer_that_is_not_small_nothing_is_read(
             await hang_up(writer)
 
         monkeypatch.delattr(os, "pread")
-        run(Rig(lambda body: parts), executor, story)
+        await run(Rig(lambda body: parts), executor, story)
 
 
-def test_truncation_below_a_response_closes_the_connection(executor: ThreadPoolExecutor) -> None:
+async def test_truncation_below_a_response_closes_the_connection(executor: ThreadPoolExecutor) -> None:
     with tempfile.TemporaryFile() as file:
         file.write(b"x" * 10)
         file.flush()
@@ -147,4 +147,4 @@ def test_truncation_below_a_response_closes_the_connection(executor: ThreadPoolE
             assert opened.leases == 0
             await hang_up(writer)
 
-        run(Rig(lambda body: parts), executor, story)
+        await run(Rig(lambda body: parts), executor, story)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.model.errors import StartupError
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.net import inbox
+from barnabas.net.admission import ConnectionLimits
 from barnabas.net.reply import Parked
 from barnabas.net.server import Limits
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run, until
@@ -18,9 +20,12 @@ from tests.support.servers import Rig, answer, connect, frame, hang_up, read_ans
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+pytestmark = pytest.mark.usefixtures("transport")
+"""Each test runs over plaintext and over TLS."""
+
 
 @pytest.mark.parametrize("length", [-1, 0, 9, 2**31 - 1, -(2**31)])
-def test_an_absurd_length_closes_only_its_connection(executor: ThreadPoolExecutor, length: int) -> None:
+async def test_an_absurd_length_closes_only_its_connection(executor: ThreadPoolExecutor, length: int) -> None:
     async def story(rig: Rig) -> None:
         good, good_writer = await connect(rig)
         bad, bad_writer = await connect(rig)
@@ -32,10 +37,10 @@ def test_an_absurd_length_closes_only_its_connection(executor: ThreadPoolExecuto
         await hang_up(bad_writer)
         await hang_up(good_writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_what_all_unfinished_frames_take_is_bounded(executor: ThreadPoolExecutor) -> None:
+async def test_what_all_unfinished_frames_take_is_bounded(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         streams = [await connect(rig) for _ in range(4)]
         for _, writer in streams:
@@ -52,10 +57,10 @@ def test_what_all_unfinished_frames_take_is_bounded(executor: ThreadPoolExecutor
         for _, each in [*streams, (reader, writer)]:
             each.transport.abort()
 
-    run(Rig(limits=Limits(queued_max_request_bytes=8_000_000)), executor, story)
+    await run(Rig(limits=Limits(queued_max_request_bytes=8_000_000)), executor, story)
 
 
-def test_a_request_takes_the_memory_of_what_has_arrived_and_not_of_what_it_announces(
+async def test_a_request_takes_the_memory_of_what_has_arrived_and_not_of_what_it_announces(
     executor: ThreadPoolExecutor,
 ) -> None:
     async def story(rig: Rig) -> None:
@@ -70,10 +75,10 @@ def test_a_request_takes_the_memory_of_what_has_arrived_and_not_of_what_it_annou
         for _, each in [*streams, (reader, writer)]:
             each.transport.abort()
 
-    run(Rig(limits=Limits(queued_max_request_bytes=4_000_000)), executor, story)
+    await run(Rig(limits=Limits(queued_max_request_bytes=4_000_000)), executor, story)
 
 
-def test_requests_that_do_not_arrive_make_room_for_those_that_do(
+async def test_requests_that_do_not_arrive_make_room_for_those_that_do(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(rig: Rig) -> None:
@@ -88,11 +93,12 @@ def test_requests_that_do_not_arrive_make_room_for_those_that_do(
         stalled_writer.transport.abort()
         await hang_up(writer)
 
-    run(Rig(limits=Limits(queued_max_request_bytes=4_000_000)), executor, story)
+    await run(Rig(limits=Limits(queued_max_request_bytes=4_000_000)), executor, story)
     assert "did not arrive in time" in caplog.text
 
 
-def test_connections_beyond_the_limits_are_refused(executor: ThreadPoolExecutor) -> None:
+@pytest.mark.parametrize("transport", ["plaintext"], indirect=True)  # TLS: test_tls
+async def test_connections_beyond_the_limits_are_refused(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         first, first_writer = await connect(rig)
         await until(lambda: len(rig.server.connections) == 1)
@@ -103,29 +109,29 @@ def test_connections_beyond_the_limits_are_refused(executor: ThreadPoolExecutor)
         await hang_up(first_writer)
         await hang_up(second_writer)
 
-    run(Rig(limits=Limits(max_connections_per_ip=1)), executor, story)
+    await run(Rig(limits=Limits(connections=ConnectionLimits(max_connections_per_ip=1))), executor, story)
 
 
-def test_idle_connections_are_closed(executor: ThreadPoolExecutor) -> None:
+async def test_idle_connections_are_closed(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         assert await reader.read() == b""
         await hang_up(writer)
 
-    run(Rig(limits=Limits(idle_ms=100)), executor, story)
+    await run(Rig(limits=Limits(idle_ms=100)), executor, story)
 
 
-def test_without_a_limit_idle_connections_stay(executor: ThreadPoolExecutor) -> None:
+async def test_without_a_limit_idle_connections_stay(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         rig.server.loop.call_later(0.3, writer.write, frame(b"still here"))
         assert await read_answer(reader) == b"still here"
         await hang_up(writer)
 
-    run(Rig(limits=Limits(idle_ms=-1)), executor, story)
+    await run(Rig(limits=Limits(idle_ms=-1)), executor, story)
 
 
-def test_a_host_is_listened_on_at_each_of_its_addresses(
+async def test_a_host_is_listened_on_at_each_of_its_addresses(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses = ["127.0.0.1", "127.0.0.2", "192.0.2.1"]  # the last is nobody's: such a one is passed over
@@ -144,18 +150,19 @@ def test_a_host_is_listened_on_at_each_of_its_addresses(
             assert await read_answer(reader) == address.encode()
             await hang_up(writer)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_a_port_in_use_says_what_to_do(executor: ThreadPoolExecutor) -> None:
+async def test_a_port_in_use_says_what_to_do(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
-        with pytest.raises(StartupError, match="choose another with --listen"):
+        with pytest.raises(StartupError, match=f"OTHER: cannot listen on 127.0.0.1:{rig.port}") as caught:
             rig.server.listen("OTHER", "127.0.0.1", rig.port)
+        assert caught.value.remedy == Remedy(RemedyKind.CHOOSE_PORT)
 
-    run(Rig(), executor, story)
+    await run(Rig(), executor, story)
 
 
-def test_closing_waits_for_what_is_under_way(executor: ThreadPoolExecutor) -> None:
+async def test_closing_waits_for_what_is_under_way(executor: ThreadPoolExecutor) -> None:
     parked = Parked()
 
     async def story(rig: Rig) -> None:
@@ -170,10 +177,12 @@ def test_closing_waits_for_what_is_under_way(executor: ThreadPoolExecutor) -> No
         await closing
         await hang_up(writer)
 
-    run(Rig(lambda body: parked), executor, story)
+    await run(Rig(lambda body: parked), executor, story)
 
 
-def test_closing_tells_of_what_takes_too_long(executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_tells_of_what_takes_too_long(
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
     async def story(rig: Rig) -> None:
         reader, writer = await connect(rig)
         writer.write(frame(b"work"))
@@ -182,11 +191,11 @@ def test_closing_tells_of_what_takes_too_long(executor: ThreadPoolExecutor, capl
         assert await reader.read() == b""
         await hang_up(writer)
 
-    run(Rig(lambda body: Parked()), executor, story)
-    assert "1 connections are ended in the middle of a request" in caplog.messages
+    await run(Rig(lambda body: Parked()), executor, story)
+    assert "Closed 1 connections in the middle of a request." in caplog.messages
 
 
-def test_closing_sends_all_that_was_overtaken(executor: ThreadPoolExecutor) -> None:
+async def test_closing_sends_all_that_was_overtaken(executor: ThreadPoolExecutor) -> None:
     replies = {body: Parked(overtakable=True) for body in (b"1", b"2", b"3")}
 
     async def story(rig: Rig) -> None:
@@ -202,4 +211,4 @@ def test_closing_sends_all_that_was_overtaken(executor: ThreadPoolExecutor) -> N
         await closing
         await hang_up(writer)
 
-    run(Rig(lambda body: replies[body]), executor, story)
+    await run(Rig(lambda body: replies[body]), executor, story)

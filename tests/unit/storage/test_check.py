@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 from crc32c import crc32c
 
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from barnabas.storage.check import Severity, check
@@ -395,4 +396,4 @@ def test_commits_in_transactions_have_no_order(root: Path, sequence: int) -> Non
     else:
         (note,) = report.findings
         assert str(note).startswith(f"note: {root}: 2 batches of __consumer_offsets have no sequence number")
-        assert "`barnabas log mend`" in note.what
+        assert note.remedy == Remedy(RemedyKind.SEQUENCE_OFFSETS, str(root))

@@ -9,8 +9,8 @@ import pytest
 from barnabas.model.ids import NO_ID, TopicPartition, uuid_to_text
 from barnabas.storage import checkpoints
 from barnabas.storage.checkpoints import DamagedCheckpoint, MetaProperties
-from barnabas.storage.epochs import EpochStart
 from barnabas.storage.files import FileSystem
+from barnabas.storage.log.epochs import EpochStart
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.storage.files import HALTED, FilePool, FileSystem
+from barnabas.storage.file_pool import HALTED, FilePool
+from barnabas.storage.files import FileSystem
+from tests.support.processes import WITHOUT_HYPOTHESIS
 
 if TYPE_CHECKING:
-    from barnabas.storage.files import FileHandle
+    from barnabas.storage.file_pool import FileHandle
 
 
 @pytest.fixture
@@ -121,8 +123,8 @@ def test_no_pin_is_taken_from_somebody_who_writes(pool: FilePool, tmp_path: Path
 
 @pytest.mark.parametrize("leases", [0, 1])
 def test_a_lease_that_nobody_holds_ends_the_process_when_it_is_given_back(tmp_path: Path, leases: int) -> None:
-    story = (
-        "import sys; from barnabas.storage.files import FilePool, FileSystem\n"
+    story = WITHOUT_HYPOTHESIS + (
+        "from barnabas.storage.file_pool import FilePool; from barnabas.storage.files import FileSystem\n"
         "handle = FilePool(FileSystem(), 8).handle(sys.argv[1])\n"
         "handle.pin()\n"
         f"for _ in range({leases}): handle.acquire()\n"
@@ -132,7 +134,7 @@ def test_a_lease_that_nobody_holds_ends_the_process_when_it_is_given_back(tmp_pa
     path.touch()
     ended = subprocess.run([sys.executable, "-c", story, str(path)], capture_output=True, text=True, check=False)
     assert ended.returncode == HALTED
-    assert f"a lease on {path} was given back that nobody holds" in ended.stderr
+    assert f"A lease on {path} was given back that nobody holds" in ended.stderr
 
 
 class FewDescriptors(FileSystem):
@@ -166,6 +168,27 @@ def test_what_nobody_uses_is_closed_when_descriptors_run_out(tmp_path: Path) -> 
     files.sync_file(str(tmp_path / "another"))
     pool.close_idle()
     assert files.open_now == 0
+
+
+def test_what_nobody_uses_is_closed_for_a_directory_that_is_listed(
+    pool: FilePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = handles(pool, tmp_path, 1)[0]
+    real = os.scandir
+
+    def scan(path: str) -> object:
+        if pool.open_count:
+            raise OSError(errno.EMFILE, "Too many open files", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    for look in (pool.files.entries, pool.files.subdirectories):
+        handle.read(7, 0)
+        look(str(tmp_path))
+    handle.acquire()
+    with pytest.raises(OSError, match="Too many open files"):
+        pool.files.entries(str(tmp_path))
+    handle.release()
 
 
 def test_a_slice_gets_no_file_where_too_many_are_held(pool: FilePool, tmp_path: Path) -> None:
@@ -325,3 +348,13 @@ def test_a_file_that_may_only_be_read_is_opened_for_reading(tmp_path: Path, monk
     files.close(fd)
     with pytest.raises(OSError, match="Read-only"):
         files.open(str(tmp_path / "new"), create=True)
+
+
+def test_a_new_directory_and_its_parents_are_brought_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, synced = FileSystem(), list[str]()
+    monkeypatch.setattr(files, "sync_dir", synced.append)
+    for _ in range(2):  # the second time there is nothing new
+        files.make_durable_dir(str(tmp_path / "a" / "b"))
+    assert synced == [str(tmp_path), str(tmp_path / "a")]

@@ -5,15 +5,21 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
-from barnabas.model.errors import BarnabasError, StorageFailed
+from barnabas.model.errors import BarnabasError, StartupError, StorageFailed
 from barnabas.model.log_config import LogConfig
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
+from barnabas.storage.check import check
 from tests.support.compaction import clean_log, compacted, keyed, seen, settle
 from tests.support.faulty_files import FaultyFiles
 from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, UnsyncedFiles, append, batch, file_names, stored
+
+if TYPE_CHECKING:
+    from barnabas.storage.files import DirEntry
 
 
 class ShortFiles(UnsyncedFiles):
@@ -68,7 +74,7 @@ def test_a_swap_that_was_not_finished_does_not_come_back(tmp_path: Path, failing
     files, config = ShortFiles(), compacted(file_delete_delay_ms=60_000)
     manager = StepManager(tmp_path, files).start({TP.topic: config})
     log = manager.create(TP, TOPIC_ID, config)
-    home = manager.store_of(log)
+    home = log.store
     for number in range(60):
         append(log, keyed([(b"key%02d" % (number % 40), b"%03d" % number + b"x" * 40)]))
     settle(log)
@@ -114,3 +120,123 @@ def test_an_aborted_transaction_before_the_recovery_point_is_known_after_a_power
     found = again.read(0, 1 << 20, again.last_stable_offset(again.log_end_offset), True, committed=True)
     assert found.size
     assert [each.producer_id for each in found.aborted] == [7]
+
+
+def test_what_could_not_be_removed_for_want_of_descriptors_is_removed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = StepManager(tmp_path).start()
+    log = manager.create(TP, TOPIC_ID, LogConfig(file_delete_delay_ms=0))
+    stray = manager.set_aside(log)
+    assert stray is not None
+    assert manager.delete_stray(stray)
+    with monkeypatch.context() as short:
+        failure = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        short.setattr(manager.pool.files, "remove_tree", Mock(side_effect=failure))
+        assert manager.delete_due(NOW) == 0
+    assert manager.delete_due(NOW) == 1
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
+class ShortAtStart(UnsyncedFiles):
+    """Files of a broker that starts, of which the n-th cannot be opened."""
+
+    def __init__(self, opened: int, number: int) -> None:
+        self._left = opened
+        self._number = number
+        self.hit = False
+
+    def _open_one(self, path: str) -> None:
+        self._left -= 1
+        if self._left == -1:
+            self.hit = True
+            raise OSError(self._number, os.strerror(self._number), path)
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        self._open_one(path)
+        return super().open(path, create=create)
+
+    def read_file(self, path: str) -> bytes:
+        if self.exists(path):
+            self._open_one(path)
+        return super().read_file(path)
+
+    def entries(self, path: str) -> list[DirEntry]:
+        self._open_one(path)
+        return super().entries(path)
+
+    def subdirectories(self, path: str) -> list[str]:
+        self._open_one(path)
+        return super().subdirectories(path)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_a_shortage_at_the_start_is_no_failure_of_the_disk(tmp_path: Path, number: int, clean: bool) -> None:
+    """The directory was offline until the next restart: its partitions had no leader, or were made anew elsewhere."""
+    opened, files, starts = 0, ShortAtStart(0, number), 0
+    while opened == 0 or files.hit:
+        root = tmp_path / str(opened)
+        manager = StepManager(root).start({TP.topic: LogConfig(segment_bytes=300)})
+        log = manager.create(TP, TOPIC_ID, LogConfig(segment_bytes=300))
+        append(log, *(batch(1, size=50, producer_id=7, sequence=each) for each in range(6)))
+        before = stored(log)
+        manager.drain()
+        manager.close(clean=clean)
+
+        files = ShortAtStart(opened, number)
+        short = StepManager(root, files)
+        try:
+            short.start({TP.topic: LogConfig(segment_bytes=300)})
+        except StartupError as error:
+            assert "Its files are as they were" in str(error)
+        else:
+            starts += 1
+            assert not short.failed_directories
+            short.close(clean=False)
+        again = StepManager(root).start({TP.topic: LogConfig(segment_bytes=300)})
+        found = again.get(TP)
+        assert found is not None
+        assert stored(found) == before
+        again.close()
+        opened += 1
+    assert starts < opened
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_clean_stop_removes_what_a_cleaning_left(tmp_path: Path, is_written: bool) -> None:
+    """`log check` warned of it, though nothing is wrong."""
+    config = compacted()
+    manager = StepManager(tmp_path).start({TP.topic: config})
+    log = manager.create(TP, TOPIC_ID, config)
+    append(log, *(keyed([(b"key", b"%03d" % number)]) for number in range(9)))
+    manager.close()
+    manager = StepManager(tmp_path).start({TP.topic: config})
+    found = manager.get(TP)
+    assert found is not None
+    log = found
+    before = stored(log)
+    if is_written:
+        append(log, keyed([(b"key", b"999")]))
+    for suffix in ("log", "index"):
+        (log.directory / f"{0:020d}.{suffix}.cleaned").write_bytes(b"half")
+    manager.close()
+    assert check(tmp_path).findings == []
+    again = StepManager(tmp_path).start({TP.topic: config}).get(TP)
+    assert again is not None
+    assert stored(again)[: len(before)] == before
+
+
+def test_what_a_cleaning_left_beside_an_unfinished_replacement_stays_for_the_next_start(tmp_path: Path) -> None:
+    """Without it the replacement would count."""
+    config = compacted()
+    manager = StepManager(tmp_path).start({TP.topic: config})
+    log = manager.create(TP, TOPIC_ID, config)
+    append(log, *(keyed([(b"key", b"%03d" % number)]) for number in range(9)))
+    before = stored(log)
+    (log.directory / f"{0:020d}.log.swap").write_bytes(b"")
+    (log.directory / f"{0:020d}.index.cleaned").write_bytes(b"")
+    manager.close()
+    again = StepManager(tmp_path).start({TP.topic: config}).get(TP)
+    assert again is not None
+    assert stored(again) == before

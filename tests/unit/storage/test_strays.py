@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -15,14 +16,15 @@ from barnabas.model.ids import NO_ID
 from barnabas.model.log_config import LogConfig
 from barnabas.storage import checkpoints
 from barnabas.storage.files import FileSystem
-from barnabas.storage.log import Log
+from barnabas.storage.log.log import Log
 from barnabas.storage.manager import LogManager
-from tests.support.logs import NOW, TOPIC_ID, TP, UnsyncedFiles, append, batch
+from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, UnsyncedFiles, append, batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CONFIG = LogConfig(segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=1000)
+OTHER = UUID(int=99)
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ def test_a_restart_knows_them_and_loads_none(
     log.delete_records_before(2)
     stray = manager.set_aside(log)
     assert stray is not None
-    manager.note_offsets([stray])
+    manager.write_stray_offsets([stray])
     manager.close(clean=clean)
     manager = start()
     assert not manager.logs()
@@ -91,6 +93,20 @@ def test_segments_with_gaps_between_them_are_taken_back_whole(start: Callable[[]
     second = sorted(Path(stray.path).glob("*.log"))[1]
     second.unlink()  # as compaction may do; Kafka, which set it aside, left no note of its offsets
     assert start().create(TP, TOPIC_ID, CONFIG).log_end_offset == 20
+
+
+def test_what_a_power_loss_took_from_one_leaves_no_hole(tmp_path: Path) -> None:
+    manager = StepManager(tmp_path).start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=300) for _ in range(5)))
+    log.flush()
+    append(log, *(batch(2, size=300) for _ in range(5)))
+    stray = manager.set_aside(log)
+    assert stray is not None
+    lost = sorted(Path(stray.path).glob("*.log"))[-2]
+    lost.write_bytes(b"")  # it was not synced
+    again = manager.create(TP, TOPIC_ID, CONFIG)
+    assert log.recovery_point <= again.log_end_offset == int(lost.stem)
 
 
 def test_one_that_is_taken_back_just_before_a_crash_keeps_what_compaction_left(
@@ -250,5 +266,108 @@ def test_offsets_that_could_not_be_noted_are_told(
 
     with monkeypatch.context() as patch:
         patch.setattr("barnabas.storage.strays.write_offsets", full)
-        assert manager.note_offsets([stray]) == {stray.path}
-    assert manager.note_offsets([stray]) == set()
+        assert manager.write_stray_offsets([stray]) == {stray.path}
+    assert manager.write_stray_offsets([stray]) == set()
+
+
+def left_behind(manager: LogManager, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log from 15 to 20 that was to be set aside, while its directory could not be renamed."""
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.high_watermark = 20
+    log.delete_records_before(15)
+    with monkeypatch.context() as failing:
+        failing.setattr(manager.pool.files, "rename", not_now)
+        assert manager.set_aside(log) is not None
+    assert manager.get(TP) is None
+    assert log.directory.exists()
+
+
+def not_now(old: str, new: str) -> None:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), new)
+
+
+def test_one_that_could_not_be_renamed_is_taken_back_like_any_other(
+    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened like a log that was closed, it would have its deleted records back, and count as synced."""
+    manager = start()
+    left_behind(manager, monkeypatch)
+    synced: list[int] = []
+    monkeypatch.setattr(manager.pool.files, "sync", synced.append)
+    again = manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
+    assert (again.log_start_offset, again.log_end_offset, again.high_watermark) == (15, 20, 20)
+    assert synced
+    assert manager.strays() == []
+
+
+def test_one_that_could_not_be_renamed_makes_way_for_another_topic_of_the_name(
+    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start()
+    left_behind(manager, monkeypatch)
+    append(manager.create(TP, OTHER, CONFIG), batch(3))
+    (stray,) = manager.strays()
+    assert (stray.topic_id, Path(stray.path).name.endswith("-stray")) == (TOPIC_ID, True)
+    again = manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
+    assert (again.log_start_offset, again.log_end_offset) == (15, 20)
+    assert manager.create(TP, OTHER, CONFIG, is_new=False).log_end_offset == 3
+
+
+def test_of_one_aside_and_one_left_behind_the_one_that_goes_further_is_used(
+    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    manager = start()
+    left_behind(manager, monkeypatch)
+    manager.close(clean=False)
+    further = tmp_path / "data" / f"{TP}.{'0' * 32}-stray"
+    shutil.copytree(tmp_path / "data" / str(TP), further)
+    (further / "00000000000000000900.log").write_bytes(b"")
+    manager = start()
+    log = manager.get(TP)
+    assert log is not None
+    with monkeypatch.context() as failing:
+        failing.setattr(manager.pool.files, "rename", not_now)
+        manager.set_aside(log)
+    assert manager.create(TP, TOPIC_ID, CONFIG, is_new=False).log_end_offset == 900
+    assert len(manager.strays()) == 1
+    assert not further.exists()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_one_that_could_not_be_renamed_is_recovered_by_the_next_start(
+    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    manager = start()
+    left_behind(manager, monkeypatch)
+    assert manager.write_stray_offsets(manager.strays()) == set()
+    manager.checkpoint()
+    manager.close(clean=clean)
+    caplog.set_level("INFO")
+    again = start().get(TP)
+    assert again is not None
+    assert "was not closed cleanly" in caplog.text
+    assert (again.log_start_offset, again.log_end_offset) == (15, 20)
+
+
+def test_one_that_can_neither_be_read_nor_set_aside_again_is_not_forgotten(
+    start: Callable[[], LogManager], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = start()
+    log = manager.create(TP, TOPIC_ID, CONFIG)
+    append(log, *(batch(2, size=100) for _ in range(10)))
+    log.high_watermark = 20
+    log.delete_records_before(15)
+    manager.set_aside(log)
+
+    with monkeypatch.context() as failing:
+
+        def unreadable(*_: object, **__: object) -> None:
+            failing.setattr(manager.pool.files, "rename", not_now)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        failing.setattr(Log, "recover", unreadable)
+        with pytest.raises(OSError, match="Too many open files"):
+            manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
+    again = manager.create(TP, TOPIC_ID, CONFIG, is_new=False)
+    assert (again.log_start_offset, again.log_end_offset) == (15, 20)

@@ -1,4 +1,4 @@
-"""What a test can have happen without a request: a rebalance, another leader, retention of a time to come."""
+"""What a test can trigger without a request: a rebalance, a new leader, retention as of a later time."""
 
 from __future__ import annotations
 
@@ -12,49 +12,50 @@ from barnabas.protocol.faults import InvalidFault
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.machines.groups.table import GroupDraft
     from barnabas.net.connection import Connection
-    from barnabas.storage.log import Log
+    from barnabas.storage.log.log import Log
 
 
 SETTLE_SECONDS: Final = 5.0
 
 
-def rebalance(broker: Broker, group_id: str) -> str:
+def rebalance(broker: BrokerContext, group_id: str) -> str:
     """Make a group rebalance; returns the state that it is in then.
 
     A classic group expects all members to join again, as when their metadata changed. A consumer group gets a new
     epoch, so the next heartbeat makes a new assignment, and every member is told.
     """
-    from barnabas.machines.groups.classic_group import ClassicGroup
-    from barnabas.machines.groups.classic_rebalance import Turn
-    from barnabas.machines.groups.consumer_group import ConsumerGroup
-    from barnabas.machines.groups.consumer_progress import epoch_record
+    from barnabas.machines.groups.classic.group import ClassicGroup
+    from barnabas.machines.groups.classic.rebalance import ClassicRebalance
+    from barnabas.machines.groups.consumer.group import ConsumerGroup
+    from barnabas.machines.groups.consumer.rebalance import epoch_record
     from barnabas.machines.outcome import Draft
 
     try:
         shard = broker.groups.runtime.find(group_id)
     except ApiError as error:
-        raise InvalidFault(f"there is no group {group_id} here: {error}") from error
+        raise InvalidFault(f"this broker does not coordinate group {group_id}: {error}") from error
     machine = shard.machine
     if machine is None:
         raise InvalidFault(f"the coordinator of group {group_id} is not ready: {shard.failure}")
     group = machine.table.groups.get(group_id)
     if group is None or group.is_empty:
         what = f"group {group_id} has no members" if group else f"there is no group {group_id}"
-        raise InvalidFault(f"{what}, so nothing can be rebalanced: wait until a consumer has its partitions")
+        raise InvalidFault(f"{what}, so it cannot be rebalanced: wait until a consumer has its partitions")
     now_ms = broker.clock.now_ms()
-    draft: Draft[object, object, object] = Draft()
+    draft: GroupDraft = Draft()
     if isinstance(group, ClassicGroup):
-        Turn(group, machine.table.settings_of(group_id), draft, now_ms).rebalance("a test asked for it")  # type: ignore[arg-type]  # a draft of groups
+        ClassicRebalance(group, machine.table.settings_of(group_id), draft, now_ms).rebalance("a test asked for it")
     elif isinstance(group, ConsumerGroup):
         draft.changes.append(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
     shard.apply(machine, draft.outcome())
     return str(group.state.value)  # type: ignore[attr-defined]  # of either kind
 
 
-async def move_leader(broker: Broker, topic: str, partition: int) -> int:
-    """Let a partition be led anew, by the next replica in sync if there is another; returns the new leader epoch."""
+async def move_leader(broker: BrokerContext, topic: str, partition: int) -> int:
+    """Elect a partition's leader anew, the next in-sync replica if there is another; returns the new leader epoch."""
     moved = (await broker.controller.move_leader(topic, partition))[topic]
     if isinstance(moved, ApiError):
         raise InvalidFault(f"the leader of {topic}-{partition} cannot be moved: {moved}")
@@ -76,24 +77,24 @@ async def settle(connections: Collection[Connection]) -> bool:
     return True
 
 
-async def expire(broker: Broker, topic: str | None, ahead_ms: int) -> int:
-    """Do what retention would do so many milliseconds from now; returns how many segments were removed."""
+async def expire(broker: BrokerContext, topic: str | None, ahead_ms: int) -> int:
+    """Apply retention as of `ahead_ms` milliseconds from now; returns how many segments were removed."""
     logs, now_ms = _logs(broker, topic), broker.clock.now_ms() + ahead_ms
     return await asyncio.get_running_loop().run_in_executor(broker.executor, _expire, broker, logs, now_ms)
 
 
-def log_starts(broker: Broker, topic: str | None) -> dict[str, int]:
+def log_starts(broker: BrokerContext, topic: str | None) -> dict[str, int]:
     """Where the logs of one topic, or all logs, begin on this broker."""
     return {str(log.tp): log.log_start_offset for log in _logs(broker, topic)}
 
 
-def _logs(broker: Broker, topic: str | None) -> list[Log]:
+def _logs(broker: BrokerContext, topic: str | None) -> list[Log]:
     if topic is not None and broker.metadata.topic(topic) is None:
         raise InvalidFault(f"there is no topic {topic}")
     return [log for log in broker.logs.logs() if topic in (None, log.tp.topic)]
 
 
-def _expire(broker: Broker, logs: Sequence[Log], now_ms: int) -> int:
+def _expire(broker: BrokerContext, logs: Sequence[Log], now_ms: int) -> int:
     """Runs in a thread."""
     removed = 0
     for log in logs:

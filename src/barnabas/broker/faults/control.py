@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.faults import actions
+from barnabas.broker.tasks import TaskSet
 from barnabas.model.errors import BarnabasError, StartupError
 from barnabas.protocol.faults import LINE_BYTES, InvalidFault, fault_from
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
     from barnabas.broker.faults.interceptor import Interceptor
     from barnabas.net.connection import Connection
 
@@ -34,38 +35,35 @@ Words = "Mapping[str, Any]"
 
 
 class Control:
-    """Takes orders."""
+    """Serves the socket."""
 
-    def __init__(self, path: Path, broker: Broker, interceptor: Interceptor) -> None:
+    def __init__(self, path: Path, broker: BrokerContext, interceptor: Interceptor) -> None:
         self._path = path
         self._broker = broker
         self._interceptor = interceptor
         self._connections: Collection[Connection] = ()
         self._server: asyncio.Server | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._serving = TaskSet()
 
     async def listen(self, connections: Collection[Connection]) -> None:
         """Open the socket; what a broker that was killed left there is replaced."""
         self._connections = connections
         self._server = await asyncio.start_unix_server(self._serve, sock=_bind(self._path), limit=LINE_BYTES)
-        logger.info("faults can be set over %s", self._path)
+        logger.info("Listening for faults on %s", self._path)
 
     async def close(self) -> None:
         """Close the socket."""
         if self._server is None:
             return
         self._server.close()
-        for task in self._asking:
-            task.cancel()
-        if self._asking:
-            await asyncio.wait(self._asking)
+        await self._serving.cancel()
         await self._server.wait_closed()
         self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._asking.add(task)
+        self._serving.keep(task)
         holds = False
         try:
             while line := await reader.readline():
@@ -74,14 +72,13 @@ class Control:
                 writer.write(json.dumps(await self._answer(words)).encode() + b"\n")
                 await writer.drain()
             if holds:
-                logger.info("whoever started this broker is gone")
+                logger.info("The test run that started this broker is gone; stopping.")
                 os.kill(os.getpid(), signal.SIGTERM)
         except (OSError, ValueError) as error:
-            logger.warning("hung up on the socket for faults: %s", error)
+            logger.warning("Closed a connection to the socket for faults: %s", error)
         except asyncio.CancelledError:
             pass  # the broker stops
         finally:
-            self._asking.discard(task)
             writer.close()
 
     async def _answer(self, words: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -90,7 +87,7 @@ class Control:
         except BarnabasError as error:
             return {"error": str(error)}
         except Exception as error:
-            logger.exception("cannot do %r", words)
+            logger.exception("Could not do %r", words)
             return {"error": f"the broker failed at {words.get('do')}: {error!r}"}
 
     async def _do(self, words: Mapping[str, Any]) -> Any:
@@ -123,7 +120,7 @@ class Control:
                 return await actions.settle(self._connections)
             case {"do": "log_starts", "topic": str() | None as topic}:
                 return actions.log_starts(broker, topic)
-        raise InvalidFault(f"this broker does not know how to do {dict(words)}")
+        raise InvalidFault(f"unknown order {dict(words)}")
 
 
 def _bind(path: Path) -> socket.socket:
@@ -137,7 +134,7 @@ def _bind(path: Path) -> socket.socket:
         made.bind(str(path))
     except OSError as error:
         made.close()
-        raise StartupError(f"the socket for faults cannot be opened at {path}: {error}") from error
+        raise StartupError(f"the socket for faults could not be opened at {path}: {error}") from error
     finally:
         os.umask(before)
     made.listen()

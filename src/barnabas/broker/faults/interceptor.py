@@ -1,7 +1,7 @@
-"""What stands before the dispatcher: a request that an active fault is meant for does not reach it unharmed.
+"""Serves in front of the dispatcher, and applies faults to requests.
 
-Faults are looked at in the order in which they were set, and a request meets at most one: the first that is meant for
-it and has not happened often enough. So two faults for the same API that happen once each happen one after the other.
+Faults are checked in the order in which they were set, and a request meets at most one: the first that matches it and
+has not happened often enough. So two faults for the same API that happen once each happen one after the other.
 A fault is for a whole request, whatever else is in it.
 """
 
@@ -11,18 +11,17 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.faults.asked import GROUP_FIELDS, NAME_TOPICS, Asked
-from barnabas.broker.faults.held import Held, give_up, lost
+from barnabas.broker.faults.delayed_request import DelayedRequest, give_up, lost
+from barnabas.broker.faults.intercepted_request import GROUP_FIELDS, NAME_TOPICS, InterceptedRequest
 from barnabas.broker.faults.refusals import refuse
-from barnabas.broker.registry import APIS, BY_KEY, RAW
+from barnabas.broker.serving.registry import APIS, BY_KEY
 from barnabas.model.errors import ErrorCode
 from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.error_responses import has_place
-from barnabas.protocol.faults import Fault, InvalidFault
+from barnabas.protocol.faults import FaultRule, InvalidFault
 
 if TYPE_CHECKING:
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
     from barnabas.net.connection import Connection
 
 Serve = Callable[["Connection", memoryview], "Answer | Parked"]
@@ -31,33 +30,33 @@ Serve = Callable[["Connection", memoryview], "Answer | Parked"]
 class ActiveFault:
     """A fault, and how often it has happened."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: FaultRule) -> None:
         self.fault = fault
         self.fired = 0
-        self.held: set[Held] = set()
-        """What waits because of it."""
+        self.held: set[DelayedRequest] = set()
+        """The requests and answers that it delays."""
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
-    def is_meant_for(self, connection: Connection, asked: Asked) -> bool:
-        """Whether it is to happen to this request."""
+    def is_meant_for(self, connection: Connection, intercepted: InterceptedRequest) -> bool:
+        """Whether the fault applies to this request."""
         fault = self.fault
         return (
             (fault.times is None or self.fired < fault.times)
-            and (fault.api is None or fault.api is asked.api.key)
-            and (fault.client_id is None or fault.client_id == asked.client_id)
-            and (fault.topic is None or asked.is_about_topic(fault.topic))
-            and (fault.group is None or asked.is_about_group(fault.group))
+            and (fault.api is None or fault.api is intercepted.api.key)
+            and (fault.client_id is None or fault.client_id == intercepted.client_id)
+            and (fault.topic is None or intercepted.is_about_topic(fault.topic))
+            and (fault.group is None or intercepted.is_about_group(fault.group))
         )
 
     def happens(self, connection: Connection) -> None:
-        """Count it."""
+        """Count one more request that it was applied to."""
         self.fired += 1
         for times, future in self._waiting:
             if self.fired >= times and not future.done():
                 future.set_result(None)
 
     async def has_happened(self, times: int, seconds: float) -> bool:
-        """Wait until it has happened so often; False if the time was over first."""
+        """Wait until it was applied this many times; False if the time was over first."""
         if self.fired < times:
             waiting = times, asyncio.get_running_loop().create_future()
             self._waiting.append(waiting)
@@ -66,37 +65,39 @@ class ActiveFault:
         return self.fired >= times
 
     def end(self) -> None:
-        """Nothing waits because of it any more."""
+        """End all delays of this fault."""
         for held in list(self.held):
             held.let_go()
 
 
 class MovedLeader(ActiveFault):
-    """Producers that were connected when a leader moved: each is told once that it asked the wrong broker."""
+    """A leader moved: each producer that was connected gets NOT_LEADER_OR_FOLLOWER once."""
 
     def __init__(self, topic: str, partition: int, connections: Collection[Connection]) -> None:
-        super().__init__(Fault(kind="fail", api=ApiKey.PRODUCE, error=ErrorCode.not_leader_or_follower, topic=topic))
+        super().__init__(
+            FaultRule(kind="fail", api=ApiKey.PRODUCE, error=ErrorCode.not_leader_or_follower, topic=topic)
+        )
         self._partition = partition
         self._connections = set(connections)
 
-    def is_meant_for(self, connection: Connection, asked: Asked) -> bool:
+    def is_meant_for(self, connection: Connection, intercepted: InterceptedRequest) -> bool:
         """Whether the request is the first of its connection to the partition since."""
         return (
             connection in self._connections
-            and super().is_meant_for(connection, asked)
-            and any(index == self._partition for _, index, _ in asked.request.partitions)
+            and super().is_meant_for(connection, intercepted)
+            and any(index == self._partition for _, index, _ in intercepted.request.partitions)
         )
 
     def happens(self, connection: Connection) -> None:
-        """This client knows now."""
+        """The producer of this connection has had its error."""
         self._connections.discard(connection)
         super().happens(connection)
 
 
 class Interceptor:
-    """Serves requests with `serve`, except for those that a fault is meant for."""
+    """Serves requests with `serve`, except for those that a fault applies to."""
 
-    def __init__(self, broker: Broker, serve: Serve) -> None:
+    def __init__(self, broker: BrokerContext, serve: Serve) -> None:
         self._broker = broker
         self._serve = serve
         self._last_number = 0
@@ -104,19 +105,19 @@ class Interceptor:
         self._active: list[ActiveFault] = []
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | Parked:
-        """Answer one request, if it comes to that."""
+        """Serve one request, or apply a fault to it."""
         if not self._active:
             return self._serve(connection, frame)
-        asked = Asked.of(self._broker, frame)
-        if asked is not None:
+        intercepted = InterceptedRequest.of(self._broker, frame)
+        if intercepted is not None:
             for active in self._active:
-                if active.is_meant_for(connection, asked):
+                if active.is_meant_for(connection, intercepted):
                     active.happens(connection)
-                    return self._happen(active, connection, asked)
+                    return self._happen(active, connection, intercepted)
         return self._serve(connection, frame)
 
-    def add(self, fault: Fault) -> int:
-        """Let a fault happen from now on; returns its number. Raises InvalidFault for one that never could."""
+    def add(self, fault: FaultRule) -> int:
+        """Activate a fault; returns its number. Raises InvalidFault for one that could never apply."""
         _check(fault)
         self._last_number += 1
         active = self._numbered[self._last_number] = ActiveFault(fault)
@@ -124,7 +125,7 @@ class Interceptor:
         return self._last_number
 
     def add_move(self, topic: str, partition: int, connections: Collection[Connection]) -> None:
-        """Let connected producers notice that a leader moved."""
+        """Have connected producers find that a leader moved."""
         self._active.append(MovedLeader(topic, partition, connections))
 
     def find(self, number: int) -> ActiveFault:
@@ -132,10 +133,10 @@ class Interceptor:
         try:
             return self._numbered[number]
         except KeyError:
-            raise InvalidFault(f"no fault has the number {number}: was the broker started again since?") from None
+            raise InvalidFault(f"there is no fault {number}: was the broker restarted?") from None
 
     def remove(self, number: int) -> ActiveFault:
-        """Let a fault happen no more, and everything go on that waits because of it. It may be removed before."""
+        """Deactivate a fault and end its delays; it may have been removed before."""
         active = self.find(number)
         self._active = [one for one in self._active if one is not active]
         active.end()
@@ -149,42 +150,44 @@ class Interceptor:
         return sum(not isinstance(one, MovedLeader) for one in active)
 
     def close(self) -> None:
-        """Remove all faults, and hang up on whoever waits: the broker stops."""
+        """Remove all faults, and close delayed connections: the broker stops."""
         for active in self._active:
             for held in list(active.held):
                 held.hang_up()
         self._active = []
 
-    def _happen(self, active: ActiveFault, connection: Connection, asked: Asked) -> Answer | Parked:
+    def _happen(self, active: ActiveFault, connection: Connection, intercepted: InterceptedRequest) -> Answer | Parked:
         fault = active.fault
         if fault.kind == "fail":
-            return refuse(self._broker, connection, asked, fault.error)
+            return refuse(self._broker, connection, intercepted, fault.error)
         if fault.kind == "drop":
-            return HANG_UP if fault.when == "before" else lost(self._serve(connection, asked.frame))
+            return HANG_UP if fault.when == "before" else lost(self._serve(connection, intercepted.frame))
         if fault.when == "before":
-            frame = memoryview(bytearray(asked.frame))  # the buffer that it came in is used for others meanwhile
-            held = Held(
+            frame = memoryview(bytearray(intercepted.frame))  # the buffer that it came in is used for others meanwhile
+            held = DelayedRequest(
                 fault.seconds,
                 lambda: self._serve(connection, frame),
                 give_up=lambda: None,
                 done=active.held.discard,
             )
         else:
-            answer = self._serve(connection, asked.frame)
-            held = Held(fault.seconds, lambda: answer, give_up=lambda: give_up(answer), done=active.held.discard)
+            answer = self._serve(connection, intercepted.frame)
+            held = DelayedRequest(
+                fault.seconds, lambda: answer, give_up=lambda: give_up(answer), done=active.held.discard
+            )
         active.held.add(held)
         return held.parked
 
 
-def _check(fault: Fault) -> None:
-    """Refuse what could never happen: a test that waits for it would wait in vain."""
+def _check(fault: FaultRule) -> None:
+    """Refuse a fault that could never apply: a test would wait for it in vain."""
     if fault.api is None:
         return
     api: Any = BY_KEY.get(fault.api.value)
     if api is None:
         served = ", ".join(sorted(each.key.name for each in APIS))
         raise InvalidFault(f"this broker does not serve {fault.api.name}; it serves {served}")
-    if fault.kind == "fail" and fault.api not in RAW and not has_place(fault.api, api.newest):
+    if fault.kind == "fail" and not api.raw and api.format.errors is None:
         raise InvalidFault(f"answers of {fault.api.name} have no place for an error; drop or delay its requests")
     if fault.topic is not None and fault.api not in NAME_TOPICS:
         raise InvalidFault(f"requests of {fault.api.name} name no topics, so they cannot be told apart by topic")

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.api_versions.v4.response import (
@@ -20,21 +21,21 @@ from kio.schema.api_versions.v4.response import (
 )
 from kio.static.primitive import i16, i64
 
-from barnabas.broker.registry import APIS, BY_KEY, Api
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.serving.registry import APIS, BY_KEY, Api
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ApiKey
 
 if TYPE_CHECKING:
     from kio.schema.api_versions.v4.request import ApiVersionsRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
 
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(broker: Broker, request: ApiVersionsRequest, caller: Caller) -> ApiVersionsResponse:
+def api_versions(broker: BrokerContext, request: ApiVersionsRequest, caller: Caller) -> ApiVersionsResponse:
     """List what is served."""
     name, version = request.client_software_name, request.client_software_version
     if (name or version) and not (SOFTWARE_NAME.fullmatch(name) and SOFTWARE_NAME.fullmatch(version)):
@@ -43,7 +44,7 @@ def api_versions(broker: Broker, request: ApiVersionsRequest, caller: Caller) ->
     own = image.brokers.get(broker.broker_id)
     return ApiVersionsResponse(
         error_code=ErrorCode.none,
-        api_keys=tuple(_entry(api) for api in APIS if not api.internal),
+        api_keys=_advertised(),
         throttle_time=NO_THROTTLE,
         supported_features=tuple(
             SupportedFeatureKey(name=feature, min_version=i16(lowest), max_version=i16(highest))
@@ -65,6 +66,12 @@ def unsupported_version() -> ApiVersionsResponse:
         api_keys=(_entry(BY_KEY[ApiKey.API_VERSIONS]),),
         throttle_time=NO_THROTTLE,
     )
+
+
+@cache
+def _advertised() -> tuple[ApiVersion, ...]:
+    """Every API that clients may ask for; made once, since every client asks when it connects."""
+    return tuple(_entry(api) for api in APIS if not api.is_internal)
 
 
 def _entry(api: Api) -> ApiVersion:

@@ -1,18 +1,16 @@
-"""DescribeCluster v0–2: the brokers, the controller and the cluster's id. UnregisterBroker v0: forget a broker.
+"""DescribeCluster v0–2: the brokers, the controller and the cluster's id. UnregisterBroker v0: remove a broker.
 
 DescribeCluster
 
-- Brokers are told by the address of the listener that the caller came in on.
+- A broker's address is the one of the listener that the caller is connected to.
 - v1+: asked for controllers instead of brokers, it answers MISMATCHED_ENDPOINT_TYPE: every broker can be the
   controller, and none is only that.
-- v2: fenced brokers can be asked for: those that are away and not forgotten, as the metadata tree has them.
+- v2: a request can include fenced brokers: those that are down and were not unregistered.
 
 UnregisterBroker
-- Only the controller answers; other brokers hand the request on to it.
-- A broker that is up is refused (INVALID_REQUEST), since it would register again; one that nobody knows has
-  BROKER_ID_NOT_REGISTERED. Replicas that a forgotten broker has stay assigned to it until they are moved.
-
-Not implemented: access control (everything is authorized).
+- Only the controller answers; other brokers forward the request to it.
+- A broker that is up is refused (INVALID_REQUEST), since it would register again; an unknown one has
+  BROKER_ID_NOT_REGISTERED. Replicas of an unregistered broker stay assigned to it until they are reassigned.
 """
 
 from __future__ import annotations
@@ -24,14 +22,14 @@ from kio.schema.types import BrokerId
 from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
 from kio.static.primitive import i32
 
-from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.machines.acls import CLUSTER_OPERATIONS
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.controller.image import NO_LEADER
 from barnabas.machines.controller.requests import ForgetBroker
-from barnabas.metadata.loading import load_known_brokers
-from barnabas.metadata.store import StoreError
+from barnabas.machines.security.acls import CLUSTER_OPERATIONS
+from barnabas.metadata.images.loading import load_known_brokers
+from barnabas.metadata.stores.store import StoreError
 from barnabas.model.errors import ApiError, ErrorCode, RequestTimedOut
-from barnabas.protocol.metadata import NOT_ASKED
+from barnabas.protocol.messages.metadata import NOT_ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,16 +37,18 @@ if TYPE_CHECKING:
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
     from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import BrokerImage
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
 
 
-async def describe_cluster(broker: Broker, request: DescribeClusterRequest, caller: Caller) -> DescribeClusterResponse:
-    """Tell who is there."""
+async def describe_cluster(
+    broker: BrokerContext, request: DescribeClusterRequest, caller: Caller
+) -> DescribeClusterResponse:
+    """Describe the brokers and the controller."""
     if request.endpoint_type == CONTROLLERS:
         return _refusal(
             ErrorCode.mismatched_endpoint_type,
@@ -57,7 +57,7 @@ async def describe_cluster(broker: Broker, request: DescribeClusterRequest, call
     if request.endpoint_type != BROKERS:
         return _refusal(ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {request.endpoint_type}")
     image = broker.metadata.image
-    known = {**await _known(broker), **image.brokers} if request.include_fenced_brokers else image.brokers
+    known = {**await _load_known_brokers(broker), **image.brokers} if request.include_fenced_brokers else image.brokers
     brokers = tuple(
         DescribeClusterBroker(
             broker_id=BrokerId(broker_id),
@@ -69,12 +69,12 @@ async def describe_cluster(broker: Broker, request: DescribeClusterRequest, call
         for broker_id, each in sorted(known.items())
         if (endpoint := each.endpoints.get(caller.listener)) is not None
     )
-    told = {each.broker_id for each in brokers}
+    listed = {each.broker_id for each in brokers}
     return DescribeClusterResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         cluster_id=image.cluster_id,
-        controller_id=BrokerId(image.controller_id if image.controller_id in told else NO_LEADER),
+        controller_id=BrokerId(image.controller_id if image.controller_id in listed else NO_LEADER),
         brokers=brokers,
         cluster_authorized_operations=(
             i32(CLUSTER_OPERATIONS) if request.include_cluster_authorized_operations else NOT_ASKED
@@ -82,17 +82,17 @@ async def describe_cluster(broker: Broker, request: DescribeClusterRequest, call
     )
 
 
-async def _known(broker: Broker) -> Mapping[int, BrokerImage]:
+async def _load_known_brokers(broker: BrokerContext) -> Mapping[int, BrokerImage]:
     try:
-        return await load_known_brokers(broker.controller.store)
+        return await load_known_brokers(broker.membership.store)
     except StoreError as error:
-        raise RequestTimedOut(f"the metadata store does not tell which brokers are known: {error}") from error
+        raise RequestTimedOut(f"The known brokers could not be read from the metadata store: {error}") from error
 
 
 async def unregister_broker(
-    broker: Broker, request: UnregisterBrokerRequest, caller: Caller
+    broker: BrokerContext, request: UnregisterBrokerRequest, caller: Caller
 ) -> UnregisterBrokerResponse:
-    """Forget a broker that is away."""
+    """Remove a broker that is down from the cluster."""
     answer = (await broker.controller.decide(ForgetBroker(request.broker_id)))[request.broker_id]
     return UnregisterBrokerResponse(
         throttle_time=NO_THROTTLE,

@@ -1,15 +1,16 @@
-"""Configuration over the wire: what is set, where it comes from, and changes to it while brokers run.
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources: configuration over the wire.
 
 - DescribeConfigs v1–4: topics, this broker, all brokers (an empty name), this broker's loggers, and groups, whether
   they are there or not. Each value comes with its source; with `include_synonyms`, with every other place that it could
   have come from, strongest first.
-  Secrets, and keys that nobody knows, are shown without a value. Documentation is one sentence of our own.
+  Secrets and unknown keys are shown without a value. Documentation is one sentence of our own. A resource that is named
+  twice alike is described once.
 - AlterConfigs v0–2: replaces everything that was set dynamically for a resource.
 - IncrementalAlterConfigs v0–1: sets and deletes keys, and adds items to lists or takes them out. Loggers' levels too.
 - ListConfigResources v0–1: what can be described. v0 knows client metrics only, of which there are none.
 
-A change is checked with Kafka's rules and words, then handed to the controller, which writes it to the metadata tree.
-Of a resource, either all changes are made or none. Client metrics have no configuration here.
+A change is checked with Kafka's rules and words, then sent to the controller, which writes it to the metadata tree.
+Either all changes of a resource are made, or none. Not implemented: client metrics.
 """
 
 from __future__ import annotations
@@ -28,14 +29,16 @@ from kio.schema.list_config_resources.v1.response import ConfigResource as Liste
 from kio.schema.list_config_resources.v1.response import ListConfigResourcesResponse
 from kio.static.primitive import i8
 
-from barnabas.broker import loggers
-from barnabas.broker.config_entries import Describer, ResourceType, unsupported
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.serving import log_levels
+from barnabas.broker.serving.config_entries import Describer, unsupported
+from barnabas.broker.serving.long_answers import portions
+from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.broker.settings import is_secret
 from barnabas.machines.controller.image import ALL_BROKERS, ConfigResource
 from barnabas.machines.controller.names import check_name
 from barnabas.model.config.definition import Type
 from barnabas.model.config.group import check_settings as check_group_settings
-from barnabas.model.config.keys import BROKER_KEYS, TOPIC_KEYS
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, TOPIC_KEYS
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -44,6 +47,7 @@ from barnabas.model.errors import (
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
+from barnabas.protocol.apis import ResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,23 +57,28 @@ if TYPE_CHECKING:
     from kio.schema.incremental_alter_configs.v1.request import IncrementalAlterConfigsRequest
     from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
     from barnabas.model.config.definition import Key
 
+ENTRIES: Final = 50
+"""About as many keys has a resource."""
 OPERATIONS: Final = ("SET", "DELETE", "APPEND", "SUBTRACT")
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def describe_configs(broker: Broker, request: DescribeConfigsRequest, caller: Caller) -> DescribeConfigsResponse:
-    """Tell the configuration of each resource, or why it cannot be told."""
+async def describe_configs(
+    broker: BrokerContext, request: DescribeConfigsRequest, caller: Caller
+) -> DescribeConfigsResponse:
+    """Describe the configuration of each resource."""
     describer = Describer(broker, request.include_synonyms, request.include_documentation)
-    return DescribeConfigsResponse(
-        throttle_time=NO_THROTTLE, results=tuple(_described(describer, resource) for resource in request.resources)
+    results = await broker.long_answers.each(
+        dict.fromkeys(request.resources), lambda resource: _describe(describer, resource), lambda _: ENTRIES
     )
+    return DescribeConfigsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
 
 
-def _described(describer: Describer, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+def _describe(describer: Describer, resource: DescribeConfigsResource) -> DescribeConfigsResult:
     code, message, entries = ErrorCode.none, None, tuple[DescribeConfigsResourceResult, ...]()
     wanted = resource.configuration_keys
     try:
@@ -86,7 +95,7 @@ def _described(describer: Describer, resource: DescribeConfigsResource) -> Descr
     )
 
 
-class Operation(NamedTuple):
+class ConfigOperation(NamedTuple):
     """One change of one key."""
 
     name: str
@@ -95,22 +104,24 @@ class Operation(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """What is asked for one resource."""
+    """The changes of one resource."""
 
     kind: int
     name: str
-    operations: tuple[Operation, ...]
+    operations: tuple[ConfigOperation, ...]
     replaces: bool
-    """Whether everything that is not named goes."""
+    """Whether keys that are not named are removed."""
 
 
-async def alter_configs(broker: Broker, request: AlterConfigsRequest, caller: Caller) -> full.AlterConfigsResponse:
+async def alter_configs(
+    broker: BrokerContext, request: AlterConfigsRequest, caller: Caller
+) -> full.AlterConfigsResponse:
     """Replace the dynamic settings of each resource."""
     alterations = [
         Alteration(
             resource.resource_type,
             resource.resource_name,
-            tuple(Operation(config.name, SET, config.value) for config in resource.configs),
+            tuple(ConfigOperation(config.name, SET, config.value) for config in resource.configs),
             replaces=True,
         )
         for resource in request.resources
@@ -131,14 +142,14 @@ async def alter_configs(broker: Broker, request: AlterConfigsRequest, caller: Ca
 
 
 async def incremental_alter_configs(
-    broker: Broker, request: IncrementalAlterConfigsRequest, caller: Caller
+    broker: BrokerContext, request: IncrementalAlterConfigsRequest, caller: Caller
 ) -> incremental.IncrementalAlterConfigsResponse:
     """Change some settings of each resource."""
     alterations = [
         Alteration(
             resource.resource_type,
             resource.resource_name,
-            tuple(Operation(config.name, config.config_operation, config.value) for config in resource.configs),
+            tuple(ConfigOperation(config.name, config.config_operation, config.value) for config in resource.configs),
             replaces=False,
         )
         for resource in request.resources
@@ -158,14 +169,17 @@ async def incremental_alter_configs(
     )
 
 
-async def _alter(broker: Broker, alterations: Sequence[Alteration], validate_only: bool) -> list[ApiError | None]:
+async def _alter(
+    broker: BrokerContext, alterations: Sequence[Alteration], validate_only: bool
+) -> list[ApiError | None]:
     """Check and make every alteration; gives what went wrong with each."""
     errors: list[ApiError | None] = []
     times = Counter((alteration.kind, alteration.name) for alteration in alterations)
     async with broker.settings.writing:
         planned: dict[ConfigResource, dict[str, str]] = {}
         places: dict[ConfigResource, int] = {}
-        for place, alteration in enumerate(alterations):
+
+        def plan(alteration: Alteration) -> None:
             try:
                 if times[alteration.kind, alteration.name] > 1:
                     raise InvalidRequest("Each resource must appear at most once.")
@@ -175,13 +189,22 @@ async def _alter(broker: Broker, alterations: Sequence[Alteration], validate_onl
                 else:
                     resource, settings = _plan(broker, alteration)
                     planned[resource] = settings
-                    places[resource] = place
+                    places[resource] = len(errors)
                 errors.append(None)
             except ApiError as error:
                 errors.append(error)
+
+        await broker.long_answers.each(alterations, plan, lambda alteration: 5 + 5 * len(alteration.operations))
+        for resource in [each for each in planned if each.kind == "brokers"]:
+            try:
+                await broker.certificates.check(planned[resource], all_brokers=resource == ALL_BROKERS)
+            except ApiError as error:
+                errors[places[resource]] = error
+                del planned[resource]
         if planned and not validate_only:
-            for resource, failure in (await broker.controller.alter_configs(planned)).items():
-                errors[places[resource]] = failure
+            for some in portions(list(planned.items())):
+                for resource, failure in (await broker.controller.alter_configs(dict(some))).items():
+                    errors[places[resource]] = failure
     return errors
 
 
@@ -199,7 +222,7 @@ def _check_operations(alteration: Alteration) -> None:
             raise InvalidRequest(f"Unknown operations type {operation.kind}")
 
 
-def _plan(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+def _plan(broker: BrokerContext, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
     """The resource and all its dynamic settings as they shall be; raises when they cannot."""
     match alteration.kind:
         case ResourceType.TOPIC:
@@ -212,7 +235,7 @@ def _plan(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[
             raise unsupported(alteration.kind)
 
 
-def _plan_topic(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+def _plan_topic(broker: BrokerContext, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
     topic = alteration.name
     if not topic:
         raise InvalidRequest("Default topic resources are not allowed.")
@@ -224,7 +247,7 @@ def _plan_topic(broker: Broker, alteration: Alteration) -> tuple[ConfigResource,
     return ConfigResource.topic(topic), settings
 
 
-def _plan_group(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+def _plan_group(broker: BrokerContext, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
     if not alteration.name:
         raise InvalidRequest("Default group resources are not allowed.")
     resource = ConfigResource("groups", alteration.name)
@@ -233,7 +256,7 @@ def _plan_group(broker: Broker, alteration: Alteration) -> tuple[ConfigResource,
     return resource, settings
 
 
-def _plan_broker(broker: Broker, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
+def _plan_broker(broker: BrokerContext, alteration: Alteration) -> tuple[ConfigResource, dict[str, str]]:
     if alteration.name:
         _check_node_id(alteration.name, broker.broker_id)
         resource, usable = ConfigResource.broker(broker.broker_id), broker.settings.dynamic
@@ -241,7 +264,11 @@ def _plan_broker(broker: Broker, alteration: Alteration) -> tuple[ConfigResource
         resource, usable = ALL_BROKERS, broker.settings.dynamic_default
     checked = _applied(alteration, usable, _broker_list)
     broker.settings.check_broker(checked, all_brokers=resource == ALL_BROKERS)
-    return resource, _applied(alteration, broker.metadata.image.config(resource), _broker_list)
+    stored = _applied(alteration, broker.metadata.image.config(resource), _broker_list)
+    for operation in alteration.operations:
+        if operation.name in stored and is_secret(operation.name):
+            stored[operation.name] = broker.settings.passwords.encode(stored[operation.name])
+    return resource, stored
 
 
 def _check_node_id(name: str, own_id: int) -> None:
@@ -251,7 +278,9 @@ def _check_node_id(name: str, own_id: int) -> None:
         raise InvalidRequest(f"Unexpected broker id, expected {own_id}, but received {name}")
 
 
-def _applied(alteration: Alteration, before: Mapping[str, str], list_key: Callable[[Operation], Key]) -> dict[str, str]:
+def _applied(
+    alteration: Alteration, before: Mapping[str, str], list_key: Callable[[ConfigOperation], Key]
+) -> dict[str, str]:
     """The settings after the operations; `list_key` gives the key of a list, or refuses."""
     settings = {} if alteration.replaces else dict(before)
     for operation in alteration.operations:
@@ -275,16 +304,16 @@ def _items(text: str) -> list[str]:
     return [item for item in text.split(",") if item]
 
 
-def _topic_list(operation: Operation) -> Key:
+def _topic_list(operation: ConfigOperation) -> Key:
     key = TOPIC_KEYS.get(operation.name)
     return _no_list(operation) if key is None or key.type is not Type.LIST else key
 
 
-def _no_list(operation: Operation) -> Key:
+def _no_list(operation: ConfigOperation) -> Key:
     raise InvalidConfig(f"Can't {OPERATIONS[operation.kind]} to key {operation.name} because its type is not LIST.")
 
 
-def _broker_list(operation: Operation) -> Key:
+def _broker_list(operation: ConfigOperation) -> Key:
     key = BROKER_KEYS.get(operation.name)
     if key is None:
         raise InvalidConfig(f"Unknown config name: {operation.name}")
@@ -294,8 +323,8 @@ def _broker_list(operation: Operation) -> Key:
     return key
 
 
-def _alter_loggers(broker: Broker, alteration: Alteration, validate_only: bool) -> None:
-    """Levels are this process's own and are not written to the metadata tree."""
+def _alter_loggers(broker: BrokerContext, alteration: Alteration, validate_only: bool) -> None:
+    """Set log levels, which belong to this process and are not written to the metadata tree."""
     _check_node_id(alteration.name, broker.broker_id)
     levels = {
         operation.name: None if operation.kind == DELETE else operation.value for operation in alteration.operations
@@ -304,19 +333,21 @@ def _alter_loggers(broker: Broker, alteration: Alteration, validate_only: bool) 
         if operation.kind in (APPEND, SUBTRACT):
             manner = OPERATIONS[operation.kind]
             raise InvalidRequest(f"{manner} operation is not allowed for the BROKER_LOGGER resource")
-        loggers.check_level(operation.name, levels[operation.name])
+        log_levels.check_level(operation.name, levels[operation.name])
     if not validate_only:
         for name, level in levels.items():
-            loggers.set_level(name, level)
+            log_levels.set_level(name, level)
 
 
-def list_config_resources(
-    broker: Broker, request: ListConfigResourcesRequest, caller: Caller
+async def list_config_resources(
+    broker: BrokerContext, request: ListConfigResourcesRequest, caller: Caller
 ) -> ListConfigResourcesResponse:
-    """Name everything that has a configuration, or that of some kinds."""
+    """List the resources that have a configuration, of all or of some types."""
     kinds = set(request.resource_types or ResourceType)
     if not kinds <= set(ResourceType):
-        raise UnsupportedVersion(f"Resource types are {', '.join(map(str, ResourceType))}; asked for was {kinds}")
+        raise UnsupportedVersion(
+            f"Valid resource types are {', '.join(map(str, ResourceType))}; the request has {kinds}"
+        )
     image = broker.metadata.image
     brokers = [str(broker_id) for broker_id in sorted(image.brokers)]
     names = {
@@ -331,9 +362,9 @@ def list_config_resources(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         config_resources=tuple(
-            ListedResource(resource_name=name, resource_type=i8(kind))
-            for kind, known in names.items()
-            if kind in kinds
-            for name in known
+            await broker.long_answers.each(
+                ((kind, name) for kind, known in names.items() if kind in kinds for name in known),
+                lambda each: ListedResource(resource_name=each[1], resource_type=i8(each[0])),
+            )
         ),
     )

@@ -5,6 +5,8 @@
   then; Apache Kafka answers COORDINATOR_NOT_AVAILABLE and lets the client come again.
 - Any other kind of key (share groups are one) is an INVALID_REQUEST.
 - Up to v3 a request has one key, from v4 on a list of them.
+
+Not implemented: share groups.
 """
 
 from __future__ import annotations
@@ -15,18 +17,19 @@ from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinator
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
-from barnabas.broker import internal_topics
-from barnabas.broker.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.coordinators import internal_topics
+from barnabas.broker.serving.long_answers import PART
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode, InvalidRequest
+from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -34,40 +37,47 @@ TOPICS: Final = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
 
 
 def find_coordinator(
-    broker: Broker, request: FindCoordinatorRequest, caller: Caller
+    broker: BrokerContext, request: FindCoordinatorRequest, caller: Caller
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
-    """Name the coordinators; a coroutine when their topic must be made first."""
+    """Name the coordinators; a coroutine when their topic must be created first, or when there are many."""
     topic = TOPICS.get(request.key_type)
     if topic is not None and broker.metadata.topic(topic) is None:
-        return _make_first(broker, topic, request, caller)
-    return _answer(broker, request, caller)
+        return _create_topic_first(broker, topic, request, caller)
+    if len(request.coordinator_keys) > PART:
+        return _answer_in_parts(broker, request, caller)
+    return _response([_find_or_failure(broker, request.key_type, key, caller) for key in request.coordinator_keys])
 
 
-async def _make_first(
-    broker: Broker, topic: str, request: FindCoordinatorRequest, caller: Caller
+async def _create_topic_first(
+    broker: BrokerContext, topic: str, request: FindCoordinatorRequest, caller: Caller
 ) -> FindCoordinatorResponse:
     try:
         await internal_topics.make(broker, topic)
     except ApiError as error:
-        failure = CoordinatorNotAvailable(f"{topic} cannot be made: {error}")
-        return _response([_failed(key, failure) for key in request.coordinator_keys])
-    return _answer(broker, request, caller)
+        failure = CoordinatorNotAvailable(f"{topic} cannot be created: {error}")
+        return _response([_failure(key, failure) for key in request.coordinator_keys])
+    return await _answer_in_parts(broker, request, caller)
 
 
-def _answer(broker: Broker, request: FindCoordinatorRequest, caller: Caller) -> FindCoordinatorResponse:
-    found = []
-    for key in request.coordinator_keys:
-        try:
-            found.append(_find(broker, request.key_type, key, caller))
-        except ApiError as error:
-            found.append(_failed(key, error))
-    return _response(found)
+async def _answer_in_parts(
+    broker: BrokerContext, request: FindCoordinatorRequest, caller: Caller
+) -> FindCoordinatorResponse:
+    kind = request.key_type
+    each = broker.long_answers.each
+    return _response(await each(request.coordinator_keys, lambda key: _find_or_failure(broker, kind, key, caller)))
 
 
-def _find(broker: Broker, kind: int, key: str, caller: Caller) -> Coordinator:
+def _find_or_failure(broker: BrokerContext, kind: int, key: str, caller: Caller) -> Coordinator:
+    try:
+        return _find(broker, kind, key, caller)
+    except ApiError as error:
+        return _failure(key, error)
+
+
+def _find(broker: BrokerContext, kind: int, key: str, caller: Caller) -> Coordinator:
     topic = TOPICS.get(kind)
     if topic is None:
-        raise InvalidRequest(f"coordinators of kind {kind} are not known here")
+        raise InvalidRequest(f"There is no coordinator for key type {kind}; it should be 0 (group) or 1 (transaction).")
     image = broker.metadata.image
     runtime = broker.groups.runtime if kind == GROUP else broker.transactions.runtime
     number = runtime.partition_for(key)
@@ -75,7 +85,7 @@ def _find(broker: Broker, kind: int, key: str, caller: Caller) -> Coordinator:
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None else leader.endpoints.get(caller.listener)
     if leader is None or endpoint is None:
-        raise CoordinatorNotAvailable(f"{topic}-{number} has no leader that can be reached: try again")
+        raise CoordinatorNotAvailable(f"{topic}-{number} has no leader on this listener. Try again.")
     return Coordinator(
         key=key,
         node_id=BrokerId(leader.broker_id),
@@ -86,7 +96,7 @@ def _find(broker: Broker, kind: int, key: str, caller: Caller) -> Coordinator:
     )
 
 
-def _failed(key: str, error: ApiError) -> Coordinator:
+def _failure(key: str, error: ApiError) -> Coordinator:
     return Coordinator(
         key=key, node_id=BrokerId(-1), host="", port=i32(-1), error_code=error.code, error_message=str(error)
     )

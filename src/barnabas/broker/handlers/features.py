@@ -1,15 +1,13 @@
-"""UpdateFeatures v0–2: the levels of behaviour that all brokers have together, such as group.version.
+"""UpdateFeatures v0–2: the finalized levels of the cluster's features, such as group.version.
 
-- Only the controller answers; other brokers hand the request on to it.
-- All levels are set, or, if one cannot be, none: the error at the top says which and why.
-- v0 only tells whether a level may fall; v1+ tell a direction. Unsafe downgrades are done like safe ones, since no
+- Only the controller answers; other brokers forward the request to it.
+- All levels are set or none. The error at the top says which feature cannot be set, and why.
+- v0 says only whether a level may be lowered; v1+ give a direction. Unsafe downgrades are done like safe ones, since no
   level here has data that a lower one could not read. v1+: `validate_only` changes nothing.
 - v0–1: a result for each feature, when all is well.
 
 What a level does: without group.version 1, ConsumerGroupHeartbeat and ConsumerGroupDescribe are refused, so that groups
 use the classic protocol; by transaction.version, clients choose the versions in which they speak of transactions.
-
-Not implemented: access control.
 """
 
 from __future__ import annotations
@@ -19,22 +17,22 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from kio.schema.update_features.v1 import response as listed
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.controller.requests import LevelChange, UpdateFeatures
 from barnabas.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
 
 DIRECTIONS: Final[dict[int, Literal["upgrade", "downgrade"]]] = {1: "upgrade", 2: "downgrade", 3: "downgrade"}
 LISTS_RESULTS_UNTIL: Final = 1
 
 
-async def update_features(broker: Broker, request: UpdateFeaturesRequest, caller: Caller, version: int) -> Any:
-    """Set levels."""
+async def update_features(broker: BrokerContext, request: UpdateFeaturesRequest, caller: Caller, version: int) -> Any:
+    """Set the finalized levels of features."""
     updates = {
         update.feature: LevelChange(update.max_version_level, DIRECTIONS.get(update.upgrade_type))
         for update in request.feature_updates

@@ -10,11 +10,16 @@
 - v12+: a fetcher that names the epoch of its last record is told where its log leaves ours. v13+: topics by id.
 
 - Followers, which say which replica they are, get everything there is, and what they ask for tells how far they are.
-  One that has not proved to be that broker gets TOPIC_AUTHORIZATION_FAILED. That records were deleted they are told at
-  once.
-  While batches come one after the other, they wait for a lull (`broker/lull`) and get them together.
+  One that has not proved to be that broker gets TOPIC_AUTHORIZATION_FAILED. Followers are told of deleted records at
+  once. While batches come one after the other, followers wait and get several together
+  (`broker/replication/fetch_batching`).
 - v11+: with replica.selector.class, a consumer that names its rack is sent from the leader to a replica in sync in that
   rack. Any replica is read from, up to the high watermark that it knows.
+
+- With an authorizer, each topic needs Read, and another one has TOPIC_AUTHORIZATION_FAILED; followers need
+  ClusterAction. What a session fetches is judged again when the rules have changed, and so is a fetch that waits.
+
+Not implemented: client quotas, tiered storage.
 """
 
 from __future__ import annotations
@@ -22,40 +27,48 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import UUID
 
-from barnabas.broker.cold_logs import open_all
+from barnabas.broker.replication.cold_logs import open_all
 from barnabas.machines.fetch_session import UNKNOWN, without_session
+from barnabas.machines.security.acls import Operation
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
     OffsetOutOfRange,
     StorageFailed,
     TopicAuthorizationFailed,
+    UnknownTopicId,
 )
 from barnabas.net.reply import HANG_UP, Answer, Parked
-from barnabas.protocol import fetch as wire
-from barnabas.protocol.fetch_request import FetchRequest, unpack
+from barnabas.protocol.messages import fetch_response as wire
+from barnabas.protocol.messages.fetch_request import FetchRequest, unpack
 from barnabas.storage.files import ColdRead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
-    from barnabas.broker.follower import Follower
-    from barnabas.broker.partition import Partition
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.permissions.access import Access, Permissions
+    from barnabas.broker.replication.follower_partition import FollowerPartition
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.serving.caller import Caller
     from barnabas.machines.fetch_session import FetchContext, SessionPartition
-    from barnabas.storage.log import Log
-    from barnabas.storage.segment import FileSlice
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.segments.segment import FileSlice
 
 logger = logging.getLogger(__name__)
 
 CURRENT_LEADER_ERRORS: Final = frozenset({ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch})
+NOT_LOOKED_FOR: Final = frozenset(
+    {ErrorCode.topic_authorization_failed, ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id}
+)
+"""Errors of partitions that Kafka answers without looking at a log, and with an empty list of aborted transactions."""
 
 Fetched: TypeAlias = "wire.FetchedPartition[SessionPartition, FileSlice]"
 
 
-class Cold(Exception):
+class DiskReadNeeded(Exception):
     """A log must read from disk before it can answer; `look` does so, in a thread, and leaves it in memory."""
 
     def __init__(self, wanted: SessionPartition, look: Callable[[], object]) -> None:
@@ -65,13 +78,21 @@ class Cold(Exception):
 
 
 def fetch(
-    broker: Broker, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
+    broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
 ) -> Answer | Parked:
     """Answer with what there is, or wait for more."""
     request = unpack(frame, body, version)
+    if request.replica_id >= 0 and broker.permissions is not None:
+        access = broker.permissions.of(caller, "FETCH")
+        if not access.allows_cluster(Operation.CLUSTER_ACTION):
+            return Fetch(broker, caller, request, without_session(request.partitions), version, correlation_id).refuse()
     if request.replica_id >= 0 and request.replica_id != caller.broker_id:
-        logger.warning("%s at %s fetches as broker %d: refused", *caller.named, request.replica_id)
-        return Fetch(broker, request, without_session(request.partitions), version, correlation_id).refuse()
+        logger.warning(
+            "Denied a Fetch of client %s at %s: it did not prove to be broker %d, whose replica id it sent.",
+            *caller.named,
+            request.replica_id,
+        )
+        return Fetch(broker, caller, request, without_session(request.partitions), version, correlation_id).refuse()
     context = broker.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
@@ -81,7 +102,7 @@ def fetch(
         follower=request.replica_id >= 0,
         now_ms=broker.clock.now_ms(),
     )
-    return Fetch(broker, request, context, version, correlation_id).start()
+    return Fetch(broker, caller, request, context, version, correlation_id).start()
 
 
 class Fetch:
@@ -89,6 +110,7 @@ class Fetch:
 
     __slots__ = (
         "_broker",
+        "_caller",
         "_context",
         "_correlation_id",
         "_deferred",
@@ -105,35 +127,42 @@ class Fetch:
     )
 
     def __init__(
-        self, broker: Broker, request: FetchRequest, context: FetchContext, version: int, correlation_id: int
+        self,
+        broker: BrokerContext,
+        caller: Caller,
+        request: FetchRequest,
+        context: FetchContext,
+        version: int,
+        correlation_id: int,
     ) -> None:
         self._broker = broker
+        self._caller = caller
         self._request = request
         self._context = context
         self._version = version
         self._correlation_id = correlation_id
         self._limit = min(request.max_bytes, broker.settings.number("fetch.max.bytes"))
         self._defers = False
-        """Whether records are left for the next lull."""
+        """Whether records may be left for the next batch of fetches (`broker/replication/fetch_batching`)."""
         self._deferred = False
-        """Whether some were."""
+        """Whether some records were left for it."""
         self._now = 0.0
         """When the fetch last looked, on the event loop's clock; for followers alone."""
         self._parked: Parked | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._throttled: frozenset[object] = frozenset()
-        """Partitions whose copying is slowed down, by their key."""
+        """Partitions whose replication is throttled, by their key."""
         self._unreadable: dict[object, ApiError] = {}
-        """Partitions that could not be read from disk, by their key."""
-        self._watched: list[Partition | Follower] = []
+        """Partitions that could not be read from disk, or may not be read by the caller, by their key."""
+        self._watched: list[LeaderPartition | FollowerPartition] = []
         """Partitions that wake this fetch."""
 
     def start(self) -> Answer | Parked:
-        """The first look; a follower that can wait is given what there is in the next lull."""
+        """Read for the first time; a follower that can wait is answered with the next batch of fetches."""
         self._defers = self._request.replica_id >= 0 and self._request.max_wait_ms > 0
         try:
             results, size, urgent = self._read()
-        except Cold as cold:
+        except DiskReadNeeded as cold:
             self._defers = False
             self._parked = Parked(on_abandon=self._forget)
             self._warm_up(cold)
@@ -145,16 +174,16 @@ class Fetch:
         self._parked = Parked(on_abandon=self._forget)
         self._watch()
         if self._deferred:
-            self._broker.replicas.lull.arrived(self)
+            self._broker.replicas.fetch_batching.arrived(self)
         return self._parked
 
     def refuse(self) -> Answer:
-        """Tell somebody who only claims to be a broker nothing."""
-        error = TopicAuthorizationFailed("only brokers follow, on the listener that they use")
+        """Refuse all partitions to a caller that only claims to be a broker."""
+        error = TopicAuthorizationFailed("Only a broker may fetch with a replica id.")
         return self._answer([self._failed(wanted, error) for wanted in self._context.partitions])
 
     def wake(self) -> None:
-        """A partition has more, or has gone."""
+        """Look again, because a partition has more records or another leader."""
         self._look_again(False)
 
     def _look_again(self, at_last: bool) -> None:
@@ -168,11 +197,11 @@ class Fetch:
                 self._parked.resolve(self._answer(results))
             else:
                 self._watch()
-        except Cold as cold:
+        except DiskReadNeeded as cold:
             self._forget()
             self._warm_up(cold)
         except Exception:
-            logger.exception("FETCH failed while it was parked")
+            logger.exception("FETCH failed while it waited for records; closed the connection.")
             self._forget()
             self._parked.resolve(HANG_UP)
 
@@ -193,7 +222,7 @@ class Fetch:
         for partition in partitions:
             partition.add_watcher(self, follower=self._request.replica_id >= 0)
 
-    def _partitions(self) -> list[Partition | Follower]:
+    def _partitions(self) -> list[LeaderPartition | FollowerPartition]:
         replicas = self._broker.replicas
         found = [
             replicas.led(one.topic, one.partition) or replicas.followed(one.topic, one.partition)
@@ -207,13 +236,13 @@ class Fetch:
         for partition in self._watched:
             partition.remove_watcher(self)
 
-    def _warm_up(self, cold: Cold) -> None:
+    def _warm_up(self, cold: DiskReadNeeded) -> None:
         """Let a thread read what is needed, then answer with it."""
 
         def looked(done: asyncio.Future[object]) -> None:
             if (error := done.exception()) is not None:
-                logger.error("cannot read %r: %s", cold.wanted, error)
-                failure = error if isinstance(error, ApiError) else StorageFailed(f"reading the log failed: {error}")
+                logger.error("Could not read %r from disk: %s", cold.wanted, error)
+                failure = error if isinstance(error, ApiError) else StorageFailed(f"Reading the log failed: {error}")
                 self._unreadable[cold.wanted.key] = failure
             self._look_again(True)
 
@@ -221,7 +250,7 @@ class Fetch:
         loop.run_in_executor(self._broker.executor, cold.look).add_done_callback(looked)
 
     def _read(self) -> tuple[list[Fetched], int, bool]:
-        """What every partition has now, its size in all, and whether it must be told at once."""
+        """What every partition has now, the total size, and whether the response must be sent at once."""
         results: list[Fetched] = []
         left = self._limit
         total = 0
@@ -229,19 +258,68 @@ class Fetch:
         follows = self._request.replica_id >= 0
         if follows:
             self._now = asyncio.get_running_loop().time()
+        elif self._broker.permissions is not None:
+            self._check_permissions(self._broker.permissions)
         for wanted in self._context.partitions:
             try:
                 result = self._read_one(wanted, left, total == 0)
             except ApiError as error:
                 result = self._failed(wanted, error)
                 urgent = True
+            except OSError as error:  # the others have nothing to do with it
+                logger.error("Could not read %r from disk: %s", wanted, error)
+                result = self._failed(wanted, StorageFailed(f"Reading the log failed: {error}"))
+                urgent = True
             total += result.size
             left -= result.size
             urgent = urgent or result.diverging_epoch is not None or result.preferred_read_replica >= 0
-            if follows and UNKNOWN < wanted.told_log_start_offset < result.log_start_offset:
+            if follows and UNKNOWN < wanted.sent_log_start_offset < result.log_start_offset:
                 urgent = True  # somebody waits for the records to be gone everywhere
             results.append(result)
         return results, total, urgent
+
+    def _check_permissions(self, permissions: Permissions) -> None:
+        """Note which partitions the caller may not read, by the rules of now: a session, or a wait, outlasts rules.
+
+        Where it may read all of them, the next fetch of the same topics costs a look into a set, and the next one in
+        the same session not even that.
+        """
+        session, partitions = self._caller.session, self._context.partitions
+        memo, principal = session.memo, session.principal
+        if memo.fetched is partitions and memo.fetched_by == principal:
+            return
+        readable = memo.readable
+        for wanted in partitions:
+            if (principal, wanted.topic) not in readable:
+                break
+        else:
+            if readable:  # else this may be the memo of those that were never asked
+                memo.fetched, memo.fetched_by = partitions, principal
+            return
+        self._ask_for_permissions(permissions)
+
+    def _ask_for_permissions(self, permissions: Permissions) -> None:
+        access, session = permissions.of(self._caller, "FETCH"), self._caller.session
+        answers: dict[str | bytes, bool | None] = {}
+        for wanted in self._context.partitions:
+            topic = wanted.topic
+            if topic not in answers:
+                answers[topic] = self._may_read(access, topic)
+            if answers[topic] is False:
+                self._unreadable[wanted.key] = TopicAuthorizationFailed("Topic authorization failed.")
+            elif answers[topic] is None:
+                self._unreadable[wanted.key] = UnknownTopicId("No topic has this id.")
+        there = self._broker.metadata.image.topics
+        known = [topic for topic, answer in answers.items() if answer and (isinstance(topic, bytes) or topic in there)]
+        if known:  # nothing is remembered of names that a client has made up
+            permissions.memo(session).readable.update((session.principal, topic) for topic in known)
+
+    def _may_read(self, access: Access, topic: str | bytes) -> bool | None:
+        """Whether the caller may read a topic; None if no topic has this id, so that nothing can be read."""
+        if isinstance(topic, str):
+            return access.allows_topic(Operation.READ, topic)
+        found = self._broker.metadata.topic_by_id(UUID(bytes=topic))
+        return None if found is None else access.allows_topic(Operation.READ, found.name)
 
     def _read_one(self, wanted: SessionPartition, left: int, first: bool) -> Fetched:
         request = self._request
@@ -263,7 +341,7 @@ class Fetch:
             return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, log_start, preferred_read_replica=nearer)
         return self._read_committed_part(wanted, partition, leader.high_watermark, left, first)
 
-    def _nearer_replica(self, wanted: SessionPartition, partition: Partition) -> int | None:
+    def _nearer_replica(self, wanted: SessionPartition, partition: LeaderPartition) -> int | None:
         """A replica in sync in the consumer's rack that has what it asks for; None if the leader is as good."""
         if not self._broker.settings.text_or_none("replica.selector.class"):
             return None
@@ -275,7 +353,12 @@ class Fetch:
         return max(near, key=leader.end_of, default=None)
 
     def _read_committed_part(
-        self, wanted: SessionPartition, partition: Partition | Follower, high_watermark: int, left: int, first: bool
+        self,
+        wanted: SessionPartition,
+        partition: LeaderPartition | FollowerPartition,
+        high_watermark: int,
+        left: int,
+        first: bool,
     ) -> Fetched:
         """What a consumer may see."""
         log = partition.log
@@ -290,7 +373,7 @@ class Fetch:
             return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, diverging_epoch=diverging)
         if offset >= visible or offset < start:
             if not start <= offset <= log.log_end_offset:
-                raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {log.log_end_offset}, not {offset}")
+                raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {log.log_end_offset}, not {offset}.")
             return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted)
         most = min(wanted.max_bytes, left)
         if most <= 0 and not first:
@@ -300,12 +383,16 @@ class Fetch:
                 offset, most, visible, first, may_block=False, committed=read_committed
             )
         except ColdRead:
-            raise Cold(wanted, lambda: log.read(offset, most, visible, first, committed=read_committed)) from None
+            raise DiskReadNeeded(
+                wanted, lambda: log.read(offset, most, visible, first, committed=read_committed)
+            ) from None
         if transactions:
             aborted = [(one.producer_id, one.first_offset) for one in transactions]
         return wire.FetchedPartition(wanted, 0, high_watermark, stable, start, aborted, size, slices)
 
-    def _read_for_follower(self, wanted: SessionPartition, partition: Partition, left: int, first: bool) -> Fetched:
+    def _read_for_follower(
+        self, wanted: SessionPartition, partition: LeaderPartition, left: int, first: bool
+    ) -> Fetched:
         """Everything from the follower's end on; that it asks there says that it has what is before."""
         leader, log, offset = partition.leader, partition.log, wanted.fetch_offset
         if not log.is_open:
@@ -317,7 +404,7 @@ class Fetch:
             if diverging is not None:
                 return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, diverging_epoch=diverging)
         if not start <= offset <= end:
-            raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {end}, not {offset}")
+            raise OffsetOutOfRange(f"{partition.tp} has offsets {start} to {end}, not {offset}.")
         if is_first_look:
             partition.fetched_by(
                 self._request.replica_id, self._request.replica_epoch, wanted.log_start_offset, offset, self._now
@@ -331,18 +418,18 @@ class Fetch:
         try:
             slices, size, _ = log.read(offset, most, end, first, may_block=False)
         except ColdRead:
-            raise Cold(wanted, lambda: log.read(offset, most, end, first)) from None
+            raise DiskReadNeeded(wanted, lambda: log.read(offset, most, end, first)) from None
         return wire.FetchedPartition(wanted, 0, leader.high_watermark, -1, start, None, size, slices)
 
-    def _holds_back(self, wanted: SessionPartition, partition: Partition) -> bool:
-        """Whether a follower that is not in sync must wait, because others are to have their share first."""
-        throttle = self._broker.cluster.leader_throttle
+    def _holds_back(self, wanted: SessionPartition, partition: LeaderPartition) -> bool:
+        """Whether a follower that is not in sync must wait, because replication is throttled."""
+        throttle = self._broker.leader_throttle
         if not throttle.is_for(partition.log, wanted.partition):
             return False
         self._throttled |= {wanted.key}
         return self._request.replica_id not in partition.leader.isr and throttle.is_exhausted(self._now)
 
-    def _closed(self, wanted: SessionPartition, log: Log) -> Cold:
+    def _closed(self, wanted: SessionPartition, log: Log) -> DiskReadNeeded:
         """The log is not loaded yet: load it, and while a thread is at it the others that were asked for."""
         others = [partition.log for partition in self._partitions() if not partition.log.is_open]
 
@@ -350,14 +437,14 @@ class Fetch:
             open_all(others)
             log.open()
 
-        return Cold(wanted, look)
+        return DiskReadNeeded(wanted, look)
 
     @staticmethod
-    def _diverges(wanted: SessionPartition, partition: Partition | Follower) -> tuple[int, int] | None:
-        """Where the fetcher's log leaves ours, if it does."""
+    def _diverges(wanted: SessionPartition, partition: LeaderPartition | FollowerPartition) -> tuple[int, int] | None:
+        """The epoch and end offset where the fetcher's log diverges from ours, if it does."""
         end = partition.log.offset_for_epoch(wanted.last_fetched_epoch)
         if end.end_offset < 0:
-            raise OffsetOutOfRange(f"{partition.tp} knows nothing of leader epoch {wanted.last_fetched_epoch}")
+            raise OffsetOutOfRange(f"{partition.tp} has no leader epoch {wanted.last_fetched_epoch}.")
         if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.fetch_offset:
             return end.epoch, end.end_offset
         return None
@@ -366,7 +453,7 @@ class Fetch:
         leader = None
         if error.code in CURRENT_LEADER_ERRORS:
             leader = self._broker.replicas.current_leader(wanted.topic, wanted.partition)
-        aborted = () if self._request.read_committed else None
+        aborted = () if self._request.read_committed or error.code in NOT_LOOKED_FOR else None
         return wire.FetchedPartition(wanted, int(error.code), aborted=aborted, leader=leader)
 
     def _answer(self, results: list[Fetched]) -> Answer:
@@ -374,7 +461,7 @@ class Fetch:
         told = self._lease(told)
         if self._throttled:
             copied = sum(one.size for one in told if one.partition.key in self._throttled)
-            self._broker.cluster.leader_throttle.record(copied, asyncio.get_running_loop().time())
+            self._broker.leader_throttle.record(copied, asyncio.get_running_loop().time())
         return wire.pack(self._correlation_id, self._version, error, session_id, told)
 
     def _lease(self, results: Sequence[Fetched]) -> Sequence[Fetched]:
@@ -391,7 +478,11 @@ class Fetch:
         code = 0 if some else int(ErrorCode.kafka_storage_error)
         for number in lacking:
             left[number] = left[number]._replace(error=code, size=0, slices=())
-        logger.warning("%d of %d partitions of a fetch wait for file descriptors", len(lacking), len(results))
+        logger.warning(
+            "%d of %d partitions of a Fetch were left out: no free file descriptors. Raise the limit (ulimit -n).",
+            len(lacking),
+            len(results),
+        )
         return left
 
 
@@ -406,7 +497,7 @@ def _leased(result: Fetched) -> bool:
         else:
             return True
     except OSError as error:
-        logger.error("cannot open a file of %r: %s", result.partition, error)
+        logger.error("Could not open a file of %r: %s", result.partition, error)
     for piece in held:
         piece.file.release()
     return False

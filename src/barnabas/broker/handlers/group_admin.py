@@ -1,21 +1,22 @@
 """ListGroups v0–5, DescribeGroups v0–6, ConsumerGroupDescribe v0–1 and DeleteGroups v0–2: groups seen from outside.
 
-- ListGroups lists the groups that this broker coordinates; v4+ by state, v5 by type (classic, consumer), both without
-  regard to case. If one of its coordinators cannot answer, there is its error and no list; one that has just gone to
-  another broker is left out, because that broker lists its groups.
+- ListGroups lists the groups that this broker coordinates, each as it is at its moment; v4+ by state, v5 by type
+  (classic, consumer), both without regard to case. If one of its coordinators cannot answer, there is its error and no
+  list; one that has just gone to another broker is left out, because that broker lists its groups.
 - DescribeGroups is for classic groups. Any other, and one that does not exist, is described as Dead; from v6 on it has
   GROUP_ID_NOT_FOUND as well. v3+: authorized operations, when asked for.
 - ConsumerGroupDescribe is for groups whose partitions the coordinator assigns; others are GROUP_ID_NOT_FOUND.
   UNSUPPORTED_VERSION while the feature group.version is 0.
 - DeleteGroups deletes empty groups with all their offsets.
 
-Each group has its own error. Not implemented: access control (everything is authorized).
+Each group has its own error, and is described once, however often it is named.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.consumer_group_describe.v1 import response as consumer
@@ -24,11 +25,12 @@ from kio.schema.describe_groups.v6 import response as classic
 from kio.schema.list_groups.v5.response import ListGroupsResponse
 from kio.static.primitive import i32
 
-from barnabas.broker.calls import Call
-from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.machines.acls import GROUP_OPERATIONS
+from barnabas.broker.coordinators.calls import Call
+from barnabas.broker.serving.long_answers import PART
+from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.machines.security.acls import GROUP_OPERATIONS
 from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, NotCoordinator
-from barnabas.protocol.conversion import zero
+from barnabas.protocol.wire.conversion import zero
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -39,25 +41,32 @@ if TYPE_CHECKING:
     from kio.schema.list_groups.v5.request import ListGroupsRequest
     from kio.schema.list_groups.v5.response import ListedGroup
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
-    from barnabas.broker.shard import Shard
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.coordinators.shard import Shard
+    from barnabas.broker.serving.caller import Caller
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.machines.outcome import Response
 
 DEAD: Final = "Dead"
 SAYS_NOT_FOUND: Final = 6
 """From this version on DescribeGroups says that a group does not exist."""
 
 
-async def list_groups(broker: Broker, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
+async def list_groups(broker: BrokerContext, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
     """List groups."""
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    calls = [_ask_for_groups(shard, states, types) for shard in broker.groups.runtime.shards()]
+    calls: list[Call[list[ListedGroup] | ApiError]] = []
+    for shard in broker.groups.runtime.shards():
+        ids = [] if shard.machine is None else list(shard.machine.table.groups)
+        parts = [ids[start : start + PART] for start in range(0, len(ids) or 1, PART)]
+        ask = partial(_ask_for_groups, shard, states, types)
+        calls += await broker.long_answers.each(parts, ask, len)
     groups: list[ListedGroup] = []
     code = ErrorCode.none
-    for answer in await _all([call.result() for call in calls]):
+    answers: list[list[ListedGroup] | ApiError] = await _all([call.result() for call in calls])
+    for answer in answers:
         if not isinstance(answer, ApiError):
             groups += answer
         elif not isinstance(answer, NotCoordinator):  # else another broker lists them
@@ -66,14 +75,16 @@ async def list_groups(broker: Broker, request: ListGroupsRequest, caller: Caller
     return ListGroupsResponse(throttle_time=NO_THROTTLE, error_code=code, groups=listed)
 
 
-def _ask_for_groups(shard: Shard[GroupCoordinator], states: Collection[str], types: Collection[str]) -> Call:
-    call = Call("", "", 0, lambda error: error)
-    shard.read(lambda machine, now_ms: machine.list_groups(states, types, call, now_ms), call)
+def _ask_for_groups(
+    shard: Shard[GroupCoordinator], states: Collection[str], types: Collection[str], group_ids: Iterable[str]
+) -> Call[list[ListedGroup] | ApiError]:
+    call: Call[list[ListedGroup] | ApiError] = Call("", "", 0, lambda error: error)
+    shard.read(lambda machine, call, now_ms: machine.list_groups(group_ids, states, types, call, now_ms), call)
     return call
 
 
 async def describe_groups(
-    broker: Broker, request: DescribeGroupsRequest, caller: Caller, version: int
+    broker: BrokerContext, request: DescribeGroupsRequest, caller: Caller, version: int
 ) -> classic.DescribeGroupsResponse:
     """Describe classic groups."""
 
@@ -89,18 +100,18 @@ async def describe_groups(
 
     described = await _ask_each(
         broker,
-        request.groups,
+        dict.fromkeys(request.groups),
         lambda machine, group_id, call, now_ms: machine.describe_classic(group_id, call, now_ms),
         caller,
         failure,
         only_reads=True,
     )
-    groups = _authorized(described, request.include_authorized_operations)
+    groups = await _authorized(broker, described, request.include_authorized_operations)
     return classic.DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=groups)
 
 
 async def consumer_group_describe(
-    broker: Broker, request: ConsumerGroupDescribeRequest, caller: Caller
+    broker: BrokerContext, request: ConsumerGroupDescribeRequest, caller: Caller
 ) -> consumer.ConsumerGroupDescribeResponse:
     """Describe groups whose partitions the coordinator assigns."""
     broker.groups.check_consumer_protocol()
@@ -111,17 +122,17 @@ async def consumer_group_describe(
 
     described = await _ask_each(
         broker,
-        request.group_ids,
+        dict.fromkeys(request.group_ids),
         lambda machine, group_id, call, now_ms: machine.describe_consumer(group_id, call, now_ms),
         caller,
         failure,
         only_reads=True,
     )
-    groups = _authorized(described, request.include_authorized_operations)
+    groups = await _authorized(broker, described, request.include_authorized_operations)
     return consumer.ConsumerGroupDescribeResponse(throttle_time=NO_THROTTLE, groups=groups)
 
 
-async def delete_groups(broker: Broker, request: DeleteGroupsRequest, caller: Caller) -> DeleteGroupsResponse:
+async def delete_groups(broker: BrokerContext, request: DeleteGroupsRequest, caller: Caller) -> DeleteGroupsResponse:
     """Delete groups."""
     group_ids = tuple(dict.fromkeys(request.groups_names))
     codes = await _ask_each(
@@ -141,17 +152,17 @@ async def delete_groups(broker: Broker, request: DeleteGroupsRequest, caller: Ca
 
 
 async def _ask_each(
-    broker: Broker,
+    broker: BrokerContext,
     group_ids: Iterable[str],
-    question: Callable[[GroupCoordinator, str, Call, int], GroupOutcome],
+    question: Callable[[GroupCoordinator, str, Call[Response], int], GroupOutcome],
     caller: Caller,
-    failure: Callable[[str, ApiError], Any],
+    failure: Callable[[str, ApiError], Response],
     *,
     only_reads: bool = False,
-) -> list[Any]:
+) -> list[Response]:
     """Ask the coordinator of each group the same; answers come in the order of the groups."""
 
-    def ask(group_id: str) -> Any:
+    def ask(group_id: str) -> Response | asyncio.Future[Response]:
         return broker.groups.ask(
             group_id,
             lambda machine, call, now_ms: question(machine, group_id, call, now_ms),
@@ -161,18 +172,21 @@ async def _ask_each(
             only_reads=only_reads,
         )
 
-    return await _all([ask(group_id) for group_id in group_ids])
+    return await _all(await broker.long_answers.each(group_ids, ask))
 
 
-async def _all(answers: Iterable[Any]) -> list[Any]:
+async def _all(answers: Iterable[Response | asyncio.Future[Response]]) -> list[Response]:
     """All answers, those that are there and those that come."""
     return [await answer if asyncio.isfuture(answer) else answer for answer in answers]
 
 
-def _authorized(groups: list[Any], asked: bool) -> tuple[Any, ...]:
+async def _authorized(broker: BrokerContext, groups: list[Any], asked: bool) -> tuple[Any, ...]:
     if not asked:
         return tuple(groups)
-    return tuple(
-        replace(group, authorized_operations=i32(GROUP_OPERATIONS)) if group.error_code is ErrorCode.none else group
-        for group in groups
-    )
+    return tuple(await broker.long_answers.each(groups, _with_operations))
+
+
+def _with_operations(group: Any) -> Any:
+    if group.error_code is not ErrorCode.none:
+        return group
+    return replace(group, authorized_operations=i32(GROUP_OPERATIONS))

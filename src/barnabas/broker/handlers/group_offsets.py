@@ -2,12 +2,12 @@
 
 OffsetCommit
 - Topics by name, from v10 on by id. One that does not exist is refused with UNKNOWN_TOPIC_OR_PARTITION (by id:
-  UNKNOWN_TOPIC_ID); the others are committed, in one batch.
+  UNKNOWN_TOPIC_ID); the others are committed, in one batch, or where they are more than a thousand in several.
 - v2–4 may ask for a retention time of their own.
 
 OffsetFetch
 - From v8 on for many groups, each with its own error; of given topics, or (null) of all that a group has. v10: topics
-  by id, and those whose id nobody knows are left out.
+  by id, and those with an unknown id have UNKNOWN_TOPIC_ID. A group that is named twice alike is answered once.
 - v9+: a member may say who it is, and is refused if it is behind. v7+: offsets that a transaction is about to change
   can be waited for (UNSTABLE_OFFSET_COMMIT).
 
@@ -21,14 +21,17 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.serving.long_answers import DECISION, PART, divided, merged
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.model.errors import ErrorCode
-from barnabas.protocol.group_offsets import (
+from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -41,13 +44,17 @@ from barnabas.protocol.group_offsets import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+    from kio.schema.offset_delete.v0.request import OffsetDeleteRequest, OffsetDeleteRequestPartition
     from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import ClusterImage
+    from barnabas.machines.groups.offsets.rules import GroupOffsets
     from barnabas.model.errors import ApiError
+
+    Copied = GroupOffsets | OffsetFetchResponseGroup
+    """The offsets of a group, or a response with an error."""
 
 BY_ID = 10
 """From this version on topics are named by their ids."""
@@ -56,11 +63,12 @@ BY_ID = 10
 # OffsetCommit
 
 
-def offset_commit(broker: Broker, request: OffsetCommitRequest, caller: Caller, version: int) -> Any:
+def offset_commit(broker: BrokerContext, request: OffsetCommitRequest, caller: Caller, version: int) -> Any:
     """Store offsets; the request is completed by names and ids of topics, and keeps only what there is."""
     image = broker.metadata.image
     known: list[OffsetCommitRequestTopic] = []
     refused: list[OffsetCommitResponseTopic] = []
+    offsets = 0
     for topic in request.topics:
         found = image.topic_by_id(topic.topic_id) if version >= BY_ID and topic.topic_id else image.topic(topic.name)
         if found is None:
@@ -77,10 +85,38 @@ def offset_commit(broker: Broker, request: OffsetCommitRequest, caller: Caller, 
                 continue
             topic.partitions = present
         known.append(topic)
+        offsets += len(present)
     if not known:
-        return OffsetCommitResponse(topics=_merged(refused))
+        return OffsetCommitResponse(topics=merged(refused, _commit_key))
     request.topics = tuple(known)
-    answer = broker.groups.ask(
+    if offsets > DECISION:
+        return _commit_in_parts(broker, request, refused, caller, version)
+    answer = _commit(broker, request, caller, version)
+    if not refused:
+        return answer
+    return _then(answer, lambda response: replace(response, topics=merged([*refused, *response.topics], _commit_key)))
+
+
+async def _commit_in_parts(
+    broker: BrokerContext,
+    request: OffsetCommitRequest,
+    refused: list[OffsetCommitResponseTopic],
+    caller: Caller,
+    version: int,
+) -> OffsetCommitResponse:
+    """Store some offsets in each turn of the event loop. Each of them has its own result."""
+    parts = (replace(request, topics=topics) for topics in divided(request.topics))
+    answers = await broker.long_answers.each(
+        parts, lambda part: _commit(broker, part, caller, version), lambda _: DECISION
+    )
+    topics = refused
+    for answer in answers:
+        topics += (await answer if asyncio.isfuture(answer) else answer).topics
+    return OffsetCommitResponse(topics=merged(topics, _commit_key))
+
+
+def _commit(broker: BrokerContext, request: OffsetCommitRequest, caller: Caller, version: int) -> Any:
+    return broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.offset_commit(request, call, now_ms),
         caller,
@@ -88,9 +124,6 @@ def offset_commit(broker: Broker, request: OffsetCommitRequest, caller: Caller, 
         lambda error: _commit_failed(request, error),
         may_be_empty=True,
     )
-    if not refused:
-        return answer
-    return _then(answer, lambda response: replace(response, topics=_merged([*refused, *response.topics])))
 
 
 def _commit_refused(topic: OffsetCommitRequestTopic, code: ErrorCode) -> OffsetCommitResponseTopic:
@@ -108,21 +141,19 @@ def _commit_failed(request: OffsetCommitRequest, error: ApiError) -> OffsetCommi
     return OffsetCommitResponse(topics=tuple(_commit_refused(topic, error.code) for topic in request.topics))
 
 
-def _merged(topics: Sequence[OffsetCommitResponseTopic]) -> tuple[OffsetCommitResponseTopic, ...]:
-    """Each topic once, with all its partitions."""
-    merged: dict[object, OffsetCommitResponseTopic] = {}
-    for topic in topics:
-        key = topic.topic_id or topic.name
-        known = merged.get(key)
-        merged[key] = topic if known is None else replace(known, partitions=(*known.partitions, *topic.partitions))
-    return tuple(merged.values())
+def _commit_key(topic: OffsetCommitResponseTopic) -> object:
+    return topic.topic_id or topic.name
 
 
 # OffsetFetch
 
 
-def offset_fetch(broker: Broker, request: OffsetFetchRequest, caller: Caller, version: int) -> Any:
-    """Tell offsets."""
+def offset_fetch(broker: BrokerContext, request: OffsetFetchRequest, caller: Caller, version: int) -> Any:
+    """Fetch committed offsets; a coroutine where they may be many."""
+    if len(request.groups) > 1:
+        request = replace(request, groups=tuple(dict.fromkeys(request.groups)))
+    if len(request.groups) > PART or any(map(_is_long, request.groups)):
+        return _fetch_in_parts(broker, request, caller, version)
     answers = [_fetch_group(broker, group, request.require_stable, caller, version) for group in request.groups]
     if any(asyncio.isfuture(answer) for answer in answers):
         return _gathered(answers)
@@ -134,11 +165,68 @@ async def _gathered(answers: list[Any]) -> OffsetFetchResponse:
     return OffsetFetchResponse(groups=tuple(groups))
 
 
-def _fetch_group(
-    broker: Broker, group: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, version: int
-) -> Any:
-    """One group's offsets, or a future of them."""
-    image = broker.metadata.image
+def _is_long(group: OffsetFetchRequestGroup) -> bool:
+    """Whether a group's answer may be long."""
+    topics = group.topics
+    return topics is None or len(topics) > PART or sum(len(topic.partition_indexes) for topic in topics) > PART
+
+
+async def _fetch_in_parts(
+    broker: BrokerContext, request: OffsetFetchRequest, caller: Caller, version: int
+) -> OffsetFetchResponse:
+    """Copy each group's offsets at once, and make the response a part at a time."""
+    groups: list[OffsetFetchResponseGroup] = []
+    for start in range(0, len(request.groups), PART):
+        some = request.groups[start : start + PART]
+        copying = await broker.long_answers.each(
+            some, lambda group: _copy_group(broker, group, request.require_stable, caller, version), lambda _: PART // 4
+        )
+        for group, (asked, refused, copied) in zip(some, copying, strict=True):
+            offsets: Copied = await copied if asyncio.isfuture(copied) else copied
+            groups.append(await _answer_group_in_parts(broker, group, asked, refused, offsets, version))
+    return OffsetFetchResponse(groups=tuple(groups))
+
+
+def _copy_group(
+    broker: BrokerContext, group: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, version: int
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics], Copied | asyncio.Future[Copied]]:
+    """The group with its topics completed, those that are not known, and the offsets, or a future of them."""
+    asked, refused = _completed(broker.metadata.image, group, version)
+    copied: Copied | asyncio.Future[Copied] = broker.groups.ask(
+        group.group_id,
+        lambda machine, call, now_ms: machine.copy_offsets(asked, require_stable, call, now_ms),
+        caller,
+        version,
+        lambda error: _fetch_failed(group, error, version),
+        may_be_empty=True,
+        only_reads=True,
+    )
+    return asked, refused, copied
+
+
+async def _answer_group_in_parts(
+    broker: BrokerContext,
+    group: OffsetFetchRequestGroup,
+    asked: OffsetFetchRequestGroup,
+    refused: Sequence[OffsetFetchResponseTopics],
+    offsets: Copied,
+    version: int,
+) -> OffsetFetchResponseGroup:
+    if isinstance(offsets, OffsetFetchResponseGroup):
+        return _fetch_error(group, offsets.error_code, version)
+    each = broker.long_answers.each
+    topics = await each(offsets.asked(asked), offsets.tell, lambda topic: len(topic.partition_indexes))
+    if version >= BY_ID:
+        image = broker.metadata.image
+        known = await each(topics, lambda topic: _with_id(image, topic))
+        topics = [*(topic for topic in known if topic is not None), *refused]
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=tuple(topics))
+
+
+def _completed(
+    image: ClusterImage, group: OffsetFetchRequestGroup, version: int
+) -> tuple[OffsetFetchRequestGroup, list[OffsetFetchResponseTopics]]:
+    """What is asked for, with names and ids of topics, and the answers for topics that are not known."""
     refused: list[OffsetFetchResponseTopics] = []
     asked = group
     if version >= BY_ID and group.topics is not None:
@@ -158,6 +246,15 @@ def _fetch_group(
                 for topic in group.topics
             ),
         )
+    return asked, refused
+
+
+def _fetch_group(
+    broker: BrokerContext, group: OffsetFetchRequestGroup, require_stable: bool, caller: Caller, version: int
+) -> Any:
+    """One group's offsets, or a future of them."""
+    image = broker.metadata.image
+    asked, refused = _completed(image, group, version)
     answer = broker.groups.ask(
         group.group_id,
         lambda machine, call, now_ms: machine.offset_fetch(asked, require_stable, call, now_ms),
@@ -172,24 +269,18 @@ def _fetch_group(
         if response.error_code is not ErrorCode.none:
             return _fetch_error(group, response.error_code, version)
         if version >= BY_ID:
-            topics = (*_with_ids(image, response.topics), *refused)
-            return replace(response, topics=topics)
+            known = (_with_id(image, topic) for topic in response.topics)
+            return replace(response, topics=(*(topic for topic in known if topic is not None), *refused))
         return response
 
     return _then(answer, complete)
 
 
-def _with_ids(
-    image: ClusterImage, topics: Sequence[OffsetFetchResponseTopics]
-) -> tuple[OffsetFetchResponseTopics, ...]:
-    """Topics with their ids; those that have none any more cannot be told."""
-    complete = []
-    for topic in topics:
-        found = image.topic(topic.name)
-        topic_id = topic.topic_id or (None if found is None else found.topic_id)
-        if topic_id is not None:
-            complete.append(replace(topic, topic_id=topic_id))
-    return tuple(complete)
+def _with_id(image: ClusterImage, topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopics | None:
+    """A topic with its id; one that has none any more cannot be told."""
+    found = image.topic(topic.name)
+    topic_id = topic.topic_id or (None if found is None else found.topic_id)
+    return None if topic_id is None else replace(topic, topic_id=topic_id)
 
 
 def _fetch_refused(topic: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
@@ -215,8 +306,10 @@ def _fetch_error(group: OffsetFetchRequestGroup, code: ErrorCode, version: int) 
 # OffsetDelete
 
 
-def offset_delete(broker: Broker, request: OffsetDeleteRequest, caller: Caller, version: int) -> Any:
-    """Forget offsets."""
+async def offset_delete(
+    broker: BrokerContext, request: OffsetDeleteRequest, caller: Caller, version: int
+) -> OffsetDeleteResponse:
+    """Delete committed offsets, some in each turn of the event loop."""
     from kio.schema.offset_delete.v0.response import (
         OffsetDeleteResponse,
         OffsetDeleteResponsePartition,
@@ -226,10 +319,12 @@ def offset_delete(broker: Broker, request: OffsetDeleteRequest, caller: Caller, 
     image = broker.metadata.image
     known, refused = [], []
     for topic in request.topics:
-        missing = [each for each in topic.partitions if image.partition(topic.name, each.partition_index) is None]
-        present = tuple(each for each in topic.partitions if each not in missing)
+        missing: list[OffsetDeleteRequestPartition] = []
+        present: list[OffsetDeleteRequestPartition] = []
+        for each in topic.partitions:
+            (missing if image.partition(topic.name, each.partition_index) is None else present).append(each)
         if present:
-            known.append(replace(topic, partitions=present))
+            known.append(replace(topic, partitions=tuple(present)))
         if missing:
             refused.append(
                 OffsetDeleteResponseTopic(
@@ -242,26 +337,27 @@ def offset_delete(broker: Broker, request: OffsetDeleteRequest, caller: Caller, 
                     ),
                 )
             )
-    asked = replace(request, topics=tuple(known))
-    answer = broker.groups.ask(
-        request.group_id,
-        lambda machine, call, now_ms: machine.offset_delete(asked, call, now_ms),
-        caller,
-        version,
-        lambda error: OffsetDeleteResponse(error_code=error.code, throttle_time=NO_THROTTLE, topics=()),
-    )
 
-    def complete(response: OffsetDeleteResponse) -> OffsetDeleteResponse:
-        if response.error_code is not ErrorCode.none or not refused:
+    def ask(asked: OffsetDeleteRequest) -> Any:
+        return broker.groups.ask(
+            request.group_id,
+            lambda machine, call, now_ms: machine.offset_delete(asked, call, now_ms),
+            caller,
+            version,
+            lambda error: OffsetDeleteResponse(error_code=error.code, throttle_time=NO_THROTTLE, topics=()),
+        )
+
+    parts = [replace(request, topics=topics) for topics in divided(known)] or [replace(request, topics=())]
+    answers = await broker.long_answers.each(parts, ask, lambda _: DECISION)
+    deleted = refused
+    for answer in answers:
+        response: OffsetDeleteResponse = await answer if asyncio.isfuture(answer) else answer
+        if response.error_code is not ErrorCode.none:
             return response
-        merged = {each.name: each for each in refused}
-        for each in response.topics:
-            before = merged.get(each.name)
-            partitions = each.partitions if before is None else (*before.partitions, *each.partitions)
-            merged[each.name] = replace(each, partitions=partitions)
-        return replace(response, topics=tuple(merged.values()))
-
-    return _then(answer, complete)
+        deleted += response.topics
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.none, throttle_time=NO_THROTTLE, topics=merged(deleted, lambda topic: topic.name)
+    )
 
 
 def _then(answer: Any, complete: Callable[[Any], Any]) -> Any:

@@ -3,8 +3,8 @@
 The rules are in `machines/groups`; here a request finds the coordinator of its group. JoinGroup and SyncGroup may be
 answered much later, when the other members have come.
 
-A coordinator that is not here, is being loaded or cannot store anything is told as such (NOT_COORDINATOR,
-COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE): clients ask FindCoordinator and come again.
+A coordinator that is not here, is being loaded or cannot store anything has its own error (NOT_COORDINATOR,
+COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE): clients then ask FindCoordinator and try again.
 ConsumerGroupHeartbeat is UNSUPPORTED_VERSION while the feature group.version is 0.
 """
 
@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.broker.registry import BY_KEY
+from barnabas.broker.serving.registry import BY_KEY
+from barnabas.machines.security.acls import Operation
 from barnabas.model.errors import CoordinatorLoadInProgress, ErrorCode, InconsistentGroupProtocol, InvalidRequest
-from barnabas.protocol import codec
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.wire.error_responses import top_level_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from kio.schema.leave_group.v5.request import LeaveGroupRequest
     from kio.schema.sync_group.v5.request import SyncGroupRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
     from barnabas.model.errors import ApiError
 
 NAMES_PROTOCOL: Final = 5
-"""From this version of SyncGroup on a member names the protocol that it was told of."""
+"""From this version of SyncGroup on a member names its protocol."""
 
 
-def join_group(broker: Broker, request: JoinGroupRequest, caller: Caller, version: int) -> Any:
+def join_group(broker: BrokerContext, request: JoinGroupRequest, caller: Caller, version: int) -> Any:
     """Become a member, or take part in a rebalance."""
     return broker.groups.ask(
         request.group_id,
@@ -42,13 +43,14 @@ def join_group(broker: Broker, request: JoinGroupRequest, caller: Caller, versio
         caller,
         version,
         _failure(ApiKey.JOIN_GROUP),
+        may_see=_may_see(broker, caller),
     )
 
 
-def sync_group(broker: Broker, request: SyncGroupRequest, caller: Caller, version: int) -> Any:
+def sync_group(broker: BrokerContext, request: SyncGroupRequest, caller: Caller, version: int) -> Any:
     """Get what the leader assigned; the leader brings it. From v5 on a member says which protocol it means."""
     if version >= NAMES_PROTOCOL and (request.protocol_type is None or request.protocol_name is None):
-        raise InconsistentGroupProtocol("a SyncGroup of this version must name the protocol's type and name")
+        raise InconsistentGroupProtocol("SyncGroup v5 and newer must have a protocol type and a protocol name.")
     return broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.sync_group(request, call, now_ms),
@@ -58,8 +60,8 @@ def sync_group(broker: Broker, request: SyncGroupRequest, caller: Caller, versio
     )
 
 
-def heartbeat(broker: Broker, request: HeartbeatRequest, caller: Caller, version: int) -> Any:
-    """Show that a member lives, and hear of a rebalance."""
+def heartbeat(broker: BrokerContext, request: HeartbeatRequest, caller: Caller, version: int) -> Any:
+    """Keep a member in its group, and tell it of a rebalance."""
     return broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.heartbeat(request, call, now_ms),
@@ -69,8 +71,8 @@ def heartbeat(broker: Broker, request: HeartbeatRequest, caller: Caller, version
     )
 
 
-def leave_group(broker: Broker, request: LeaveGroupRequest, caller: Caller, version: int) -> Any:
-    """Members go."""
+def leave_group(broker: BrokerContext, request: LeaveGroupRequest, caller: Caller, version: int) -> Any:
+    """Remove members from a group."""
     return broker.groups.ask(
         request.group_id,
         lambda machine, call, now_ms: machine.leave_group(request, call, now_ms),
@@ -81,9 +83,9 @@ def leave_group(broker: Broker, request: LeaveGroupRequest, caller: Caller, vers
 
 
 def consumer_group_heartbeat(
-    broker: Broker, request: ConsumerGroupHeartbeatRequest, caller: Caller, version: int
+    broker: BrokerContext, request: ConsumerGroupHeartbeatRequest, caller: Caller, version: int
 ) -> Any:
-    """Join, live in and leave a group whose partitions the coordinator assigns."""
+    """Join a consumer group, stay in it, or leave it."""
     broker.groups.check_consumer_protocol()
     if not request.group_id:
         raise InvalidRequest("GroupId can't be empty.")
@@ -93,15 +95,24 @@ def consumer_group_heartbeat(
         caller,
         version,
         _failure(ApiKey.CONSUMER_GROUP_HEARTBEAT),
+        may_see=_may_see(broker, caller),
     )
+
+
+def _may_see(broker: BrokerContext, caller: Caller) -> Callable[[str], bool] | None:
+    """Whether a member may know of a topic that its pattern matches; None if of all."""
+    if broker.permissions is None:
+        return None
+    access = broker.permissions.of(caller, ApiKey.CONSUMER_GROUP_HEARTBEAT.name)
+    return lambda topic: access.allows_topic(Operation.DESCRIBE, topic, quiet=True)
 
 
 def _heartbeat_failure(error: ApiError) -> Any:
     """While the group is loaded a heartbeat is answered as if all were well: its member has done nothing wrong."""
     code = ErrorCode.none if isinstance(error, CoordinatorLoadInProgress) else error.code
-    return codec.error_response(ApiKey.HEARTBEAT, BY_KEY[ApiKey.HEARTBEAT].newest, code, str(error))
+    return top_level_error(ApiKey.HEARTBEAT, BY_KEY[ApiKey.HEARTBEAT].newest, code, str(error))
 
 
 def _failure(key: ApiKey) -> Callable[[ApiError], Any]:
     """Makes the response that tells nothing but an error."""
-    return lambda error: codec.error_response(key, BY_KEY[key].newest, error.code, str(error))
+    return lambda error: top_level_error(key, BY_KEY[key].newest, error.code, str(error))

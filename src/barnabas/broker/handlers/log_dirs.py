@@ -1,4 +1,4 @@
-"""DescribeLogDirs v1–5 and AlterReplicaLogDirs v1–2: what lies in which log directory, and what shall.
+"""DescribeLogDirs v1–5 and AlterReplicaLogDirs v1–2: the partitions in each log directory, and where new ones are put.
 
 DescribeLogDirs tells each log directory with its partitions, their sizes, and the space that is left.
 - Partitions by name, or all of them (null). A partition that this broker does not have is left out, and so is a topic
@@ -41,7 +41,7 @@ from kio.schema.describe_log_dirs.v5.response import (
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
@@ -58,13 +58,15 @@ if TYPE_CHECKING:
     from kio.schema.alter_replica_log_dirs.v2.request import AlterReplicaLogDirsRequest
     from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
-    from barnabas.storage.log import Log
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
+    from barnabas.storage.log.log import Log
 
 
-async def describe_log_dirs(broker: Broker, request: DescribeLogDirsRequest, caller: Caller) -> DescribeLogDirsResponse:
-    """Tell what lies where."""
+async def describe_log_dirs(
+    broker: BrokerContext, request: DescribeLogDirsRequest, caller: Caller
+) -> DescribeLogDirsResponse:
+    """Describe the log directories."""
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -86,7 +88,7 @@ def _describe(directory: Path, logs: Iterable[Log], failed: Collection[Path]) ->
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     try:
         if directory in failed:
-            raise StorageFailed(f"{directory} has failed")
+            raise StorageFailed(f"{directory} has failed.")
         space = shutil.disk_usage(directory)
         for log in sorted(logs, key=lambda log: log.tp):
             with suppress(UnknownTopicOrPartition):  # deleted meanwhile
@@ -115,21 +117,29 @@ def _partition(log: Log) -> DescribeLogDirsPartition:
     )
 
 
-def alter_replica_log_dirs(
-    broker: Broker, request: AlterReplicaLogDirsRequest, caller: Caller
+async def alter_replica_log_dirs(
+    broker: BrokerContext, request: AlterReplicaLogDirsRequest, caller: Caller
 ) -> AlterReplicaLogDirsResponse:
-    """Choose the directories in which partitions shall be made."""
+    """Choose the directories for partitions that are not here yet."""
     results: dict[TopicName, list[AlterReplicaLogDirPartitionResult]] = {}
-    for directory in request.dirs:
-        for topic in directory.topics:
-            for index in topic.partitions:
-                code = ErrorCode.none
-                try:
-                    _put(broker, TopicPartition(topic.name, index), Path(directory.path))
-                except ApiError as error:
-                    code = error.code
-                result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
-                results.setdefault(topic.name, []).append(result)
+
+    def put(asked: tuple[str, TopicName, i32]) -> None:
+        directory, topic, index = asked
+        code = ErrorCode.none
+        try:
+            _put(broker, TopicPartition(topic, index), Path(directory))
+        except ApiError as error:
+            code = error.code
+        result = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+        results.setdefault(topic, []).append(result)
+
+    places = (
+        (directory.path, topic.name, index)
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    )
+    await broker.long_answers.each(places, put)
     return AlterReplicaLogDirsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
@@ -139,15 +149,15 @@ def alter_replica_log_dirs(
     )
 
 
-def _put(broker: Broker, tp: TopicPartition, directory: Path) -> None:
+def _put(broker: BrokerContext, tp: TopicPartition, directory: Path) -> None:
     """Choose the directory of one partition; raises an ApiError if it is not there then."""
     broker.logs.check_directory(directory)
     topic = broker.metadata.topic(tp.topic)
     if topic is None or broker.metadata.partition(tp.topic, tp.partition) is None:
-        raise UnknownTopicOrPartition(f"There is no partition {tp}.")
+        raise UnknownTopicOrPartition(f"Unknown partition {tp}.")
     log = broker.logs.get(tp)
     if log is None:
         broker.logs.prefer(topic.topic_id, tp.partition, directory)
-        raise ReplicaNotAvailable(f"{tp} is not on this broker; when it comes, it will be in {directory}.")
+        raise ReplicaNotAvailable(f"{tp} is not on this broker; when it is assigned, it will be in {directory}.")
     if log.log_dir != directory:
         raise InvalidRequest(f"{tp} is in {log.log_dir}; moving it to another directory is not implemented.")

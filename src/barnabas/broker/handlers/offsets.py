@@ -9,7 +9,7 @@ ListOffsets
 - A special offset that the request's version does not know is UNSUPPORTED_VERSION; a partition asked for twice in one
   request is INVALID_REQUEST.
 - Searches by time read files, so they run in a thread.
-- Here and in OffsetForLeaderEpoch, who asks as a replica and has not proved to be that broker gets
+- Here and in OffsetForLeaderEpoch, a request with a replica id of a broker that the caller has not proved to be gets
   TOPIC_AUTHORIZATION_FAILED.
 
 OffsetForLeaderEpoch
@@ -17,10 +17,12 @@ OffsetForLeaderEpoch
 
 DeleteRecords
 - Moves the log's start; -1 means up to the high watermark. The space is freed by retention.
-- A topic that is only compacted refuses with POLICY_VIOLATION, one of the brokers' own with INVALID_TOPIC_EXCEPTION.
+- A topic that is only compacted is refused with POLICY_VIOLATION, an internal one with INVALID_TOPIC_EXCEPTION.
 - The answer is the low watermark, the lowest log start over all replicas whose brokers are up. It comes when the low
   watermark has reached what was asked for, or with REQUEST_TIMED_OUT after the request's timeout; the leader's log has
   its new start then all the same. The wait ends with the client's connection.
+
+Not implemented: tiered storage.
 """
 
 from __future__ import annotations
@@ -43,9 +45,9 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
 )
 from kio.static.primitive import i32, i64
 
-from barnabas.broker.cold_logs import open_logs
-from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.machines.controller.image import INTERNAL_TOPICS
+from barnabas.broker.replication.cold_logs import open_logs
+from barnabas.broker.serving.long_answers import PART
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.partition import UNKNOWN_OFFSET
 from barnabas.model.errors import (
     ApiError,
@@ -58,23 +60,35 @@ from barnabas.model.errors import (
     TopicAuthorizationFailed,
     UnsupportedVersion,
 )
-from barnabas.storage.log import TimestampOffset
+from barnabas.model.internal_topics import INTERNAL_TOPICS
+from barnabas.protocol.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
+from barnabas.storage.log.log import TimestampOffset
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest
-    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
-    from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+    from kio.schema.offset_for_leader_epoch.v4.request import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+        OffsetForLeaderTopic,
+    )
+    from kio.schema.types import TopicName
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
-    from barnabas.storage.log import Log
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.serving.caller import Caller
+    from barnabas.storage.log.log import Log
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-TIERED: Final = frozenset({-5, -6})
+TIERED: Final = frozenset({LATEST_TIERED, EARLIEST_PENDING_UPLOAD})
 CONSUMER: Final = -1
 READ_COMMITTED: Final = 1
 HIGH_WATERMARK: Final = -1
@@ -102,8 +116,8 @@ class Search(NamedTuple):
         return NOTHING if found is None or found.offset >= self.up_to else found
 
 
-async def list_offsets(broker: Broker, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
-    """Find offsets."""
+async def list_offsets(broker: BrokerContext, request: ListOffsetsRequest, caller: Caller) -> ListOffsetsResponse:
+    """Find offsets by timestamp."""
     await open_logs(
         broker,
         (
@@ -116,36 +130,44 @@ async def list_offsets(broker: Broker, request: ListOffsetsRequest, caller: Call
     asked = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     found: dict[tuple[str, int], TimestampOffset | ApiError] = {}
     searches: dict[tuple[str, int], Search] = {}
-    for topic in request.topics:
-        for part in topic.partitions:
-            key = (topic.name, part.partition_index)
-            try:
-                if asked[key] > 1:
-                    raise InvalidRequest(f"partition {key[1]} of {key[0]} is asked for {asked[key]} times")
-                _check_replica(request.replica_id, caller)
-                known = _look_up(broker, request, topic.name, part)
-            except ApiError as error:
-                found[key] = error
-                continue
-            if isinstance(known, Search):
-                searches[key] = known
-            else:
-                found[key] = known
+
+    def look_up(place: tuple[TopicName, ListOffsetsPartition]) -> None:
+        topic, part = place
+        key = (topic, part.partition_index)
+        try:
+            if asked[key] > 1:
+                raise InvalidRequest(f"Partition {key[1]} of {key[0]} is in the request {asked[key]} times.")
+            _check_replica(request.replica_id, caller)
+            known = _look_up(broker, request, topic, part)
+        except ApiError as error:
+            found[key] = error
+            return
+        if isinstance(known, Search):
+            searches[key] = known
+        else:
+            found[key] = known
+
+    each = broker.long_answers.each
+    await each(((topic.name, part) for topic in request.topics for part in topic.partitions), look_up)
     if searches:
         found |= await asyncio.get_running_loop().run_in_executor(broker.executor, _search_all, searches)
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
-        topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _told(index, found[topic.name, index])
-                    for index in dict.fromkeys(part.partition_index for part in topic.partitions)
-                ),
-            )
-            for topic in request.topics
-        ),
+        topics=tuple(await each(request.topics, lambda topic: _topic_response(topic, found), _partitions_of)),
     )
+
+
+def _topic_response(
+    topic: ListOffsetsTopic, found: Mapping[tuple[str, int], TimestampOffset | ApiError]
+) -> ListOffsetsTopicResponse:
+    indexes = dict.fromkeys(part.partition_index for part in topic.partitions)
+    return ListOffsetsTopicResponse(
+        name=topic.name, partitions=tuple(_partition_response(index, found[topic.name, index]) for index in indexes)
+    )
+
+
+def _partitions_of(topic: ListOffsetsTopic | OffsetForLeaderTopic) -> int:
+    return len(topic.partitions)
 
 
 def _search_all(searches: dict[tuple[str, int], Search]) -> dict[tuple[str, int], TimestampOffset | ApiError]:
@@ -153,12 +175,12 @@ def _search_all(searches: dict[tuple[str, int], Search]) -> dict[tuple[str, int]
 
 
 def _look_up(
-    broker: Broker, request: ListOffsetsRequest, topic: str, part: ListOffsetsPartition
+    broker: BrokerContext, request: ListOffsetsRequest, topic: str, part: ListOffsetsPartition
 ) -> TimestampOffset | Search:
     """What is asked for, if memory has it, or else how to find it."""
     timestamp = part.timestamp
     if timestamp < EARLIEST_LOCAL and timestamp not in TIERED:
-        raise UnsupportedVersion(f"{timestamp} stands for no offset in this version of ListOffsets")
+        raise UnsupportedVersion(f"Timestamp {timestamp} has no meaning in this version of ListOffsets.")
     partition = broker.replicas.find(topic, part.partition_index)
     partition.leader.check_epoch(part.current_leader_epoch)
     if timestamp in TIERED:
@@ -172,14 +194,14 @@ def _look_up(
     return Search(log, timestamp, end)
 
 
-def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
+def _readable_end(partition: LeaderPartition, request: ListOffsetsRequest) -> int:
     leader, log = partition.leader, partition.log
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     if not leader.knows_high_watermark:
         raise OffsetNotAvailable(
-            f"the high watermark of {partition.tp} is {leader.high_watermark}, "
-            f"not yet at the start of leader epoch {leader.leader_epoch} ({leader.epoch_start_offset}): try again"
+            f"The high watermark of {partition.tp} is {leader.high_watermark}, "
+            f"not yet at the start of leader epoch {leader.leader_epoch} ({leader.epoch_start_offset}). Try again."
         )
     if request.isolation_level != READ_COMMITTED:
         return leader.high_watermark
@@ -187,7 +209,7 @@ def _readable_end(partition: Partition, request: ListOffsetsRequest) -> int:
     return log.last_stable_offset(leader.high_watermark)
 
 
-def _told(index: i32, found: TimestampOffset | ApiError) -> ListOffsetsPartitionResponse:
+def _partition_response(index: i32, found: TimestampOffset | ApiError) -> ListOffsetsPartitionResponse:
     if isinstance(found, ApiError):
         return ListOffsetsPartitionResponse(partition_index=index, error_code=found.code)
     return ListOffsetsPartitionResponse(
@@ -200,32 +222,28 @@ def _told(index: i32, found: TimestampOffset | ApiError) -> ListOffsetsPartition
 
 
 async def offset_for_leader_epoch(
-    broker: Broker, request: OffsetForLeaderEpochRequest, caller: Caller
+    broker: BrokerContext, request: OffsetForLeaderEpochRequest, caller: Caller
 ) -> OffsetForLeaderEpochResponse:
-    """Tell where epochs end."""
+    """Find where leader epochs end."""
     await open_logs(broker, ((topic.topic, part.partition) for topic in request.topics for part in topic.partitions))
+
+    def tell(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+        ends = (_epoch_end(broker, topic.topic, part, request.replica_id, caller) for part in topic.partitions)
+        return OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(ends))
+
     return OffsetForLeaderEpochResponse(
-        throttle_time=NO_THROTTLE,
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(
-                    _epoch_end(broker, topic.topic, part, request.replica_id, caller) for part in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
+        throttle_time=NO_THROTTLE, topics=tuple(await broker.long_answers.each(request.topics, tell, _partitions_of))
     )
 
 
 def _check_replica(replica_id: int, caller: Caller) -> None:
-    """Raise TopicAuthorizationFailed for who asks as a replica and has not proved to be that broker."""
+    """Raise TopicAuthorizationFailed if the replica id is that of a broker that the caller has not proved to be."""
     if replica_id >= 0 and replica_id != caller.broker_id:
-        raise TopicAuthorizationFailed(f"only broker {replica_id} may ask as this replica")
+        raise TopicAuthorizationFailed(f"Only broker {replica_id} may use replica id {replica_id}.")
 
 
 def _epoch_end(
-    broker: Broker, topic: str, part: OffsetForLeaderPartition, replica_id: int, caller: Caller
+    broker: BrokerContext, topic: str, part: OffsetForLeaderPartition, replica_id: int, caller: Caller
 ) -> EpochEndOffset:
     try:
         _check_replica(replica_id, caller)
@@ -243,30 +261,29 @@ def _epoch_end(
 
 
 async def delete_records(
-    broker: Broker, request: DeleteRecordsRequest, caller: Caller
+    broker: BrokerContext, request: DeleteRecordsRequest, caller: Caller
 ) -> deleting.DeleteRecordsResponse:
     """Move the start of logs, and wait for the other replicas to do the same."""
     await open_logs(
         broker, ((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     )
     wanted = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-    moved = [_delete_before(broker, topic, part) for topic, part in wanted]
+    each = broker.long_answers.each
+    moved = await each(wanted, lambda place: _delete_before(broker, *place))
     deadline = asyncio.get_running_loop().time() + request.timeout.total_seconds()
-    results = [
-        await _result(broker, topic, part.partition_index, offset, deadline)
-        for (topic, part), offset in zip(wanted, moved, strict=True)
-    ]
-    told = iter(results)
+    results_in_order = iter(await _results(broker, wanted, moved, deadline))
     return deleting.DeleteRecordsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            deleting.DeleteRecordsTopicResult(name=topic.name, partitions=tuple(islice(told, len(topic.partitions))))
+            deleting.DeleteRecordsTopicResult(
+                name=topic.name, partitions=tuple(islice(results_in_order, len(topic.partitions)))
+            )
             for topic in request.topics
         ),
     )
 
 
-def _delete_before(broker: Broker, topic: str, part: DeleteRecordsPartition) -> int | ApiError:
+def _delete_before(broker: BrokerContext, topic: str, part: DeleteRecordsPartition) -> int | ApiError:
     """Where the partition is to begin."""
     try:
         return _new_start(broker, topic, part)
@@ -274,8 +291,23 @@ def _delete_before(broker: Broker, topic: str, part: DeleteRecordsPartition) -> 
         return refusal
 
 
+async def _results(
+    broker: BrokerContext,
+    wanted: Sequence[tuple[str, DeleteRecordsPartition]],
+    moved: Sequence[int | ApiError],
+    deadline: float,
+) -> list[deleting.DeleteRecordsPartitionResult]:
+    """What has become of each, when all of them are done or the time is over."""
+    results = []
+    for number, ((topic, part), offset) in enumerate(zip(wanted, moved, strict=True), 1):
+        results.append(await _result(broker, topic, part.partition_index, offset, deadline))
+        if number % PART == 0:
+            await asyncio.sleep(0)
+    return results
+
+
 async def _result(
-    broker: Broker, topic: str, index: i32, offset: int | ApiError, deadline: float
+    broker: BrokerContext, topic: str, index: i32, offset: int | ApiError, deadline: float
 ) -> deleting.DeleteRecordsPartitionResult:
     low_watermark, error = UNKNOWN_OFFSET, ErrorCode.none
     try:
@@ -293,15 +325,17 @@ async def _result(
     )
 
 
-def _new_start(broker: Broker, topic: str, part: DeleteRecordsPartition) -> int:
+def _new_start(broker: BrokerContext, topic: str, part: DeleteRecordsPartition) -> int:
     partition = broker.replicas.find(topic, part.partition_index)
     if topic in INTERNAL_TOPICS:
-        raise InvalidTopic(f"records of {topic} are the brokers' own state: they are not deleted by hand")
+        raise InvalidTopic(f"Records of the internal topic {topic} cannot be deleted.")
     log, high_watermark = partition.log, partition.leader.high_watermark
     if not log.config.delete:
-        raise PolicyViolation(f"{topic} is compacted and not deleted (cleanup.policy): its records stay")
+        raise PolicyViolation(f"Records of {topic} cannot be deleted: its cleanup.policy does not have delete.")
     offset = high_watermark if part.offset == HIGH_WATERMARK else part.offset
     if not 0 <= offset <= high_watermark:
-        raise OffsetOutOfRange(f"{partition.tp} can start at 0 to {high_watermark}, not at {offset}")
+        raise OffsetOutOfRange(
+            f"{partition.tp} has records up to offset {high_watermark}; records before {offset} cannot be deleted."
+        )
     partition.delete_before(offset)
     return offset

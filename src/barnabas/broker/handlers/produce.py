@@ -11,9 +11,14 @@
   first time.
 - v8+: a batch that is refused because of some of its records is answered with which, and why.
 - v13: topics by id. A repeated idempotent batch is answered with the offset of the first, once that is committed.
-  That a batch is out of order is said by a leader whose followers show that it was not replaced meanwhile.
+  OUT_OF_ORDER_SEQUENCE_NUMBER is returned only after a follower has fetched, since a leader that was replaced
+  meanwhile may lack the batches before.
 - The first batch of a transaction in a partition is stored after the transaction's coordinator has noted the partition:
   by this request (v12+), or before, which is verified. The connection waits meanwhile.
+- With an authorizer, each topic needs Write; another one has TOPIC_AUTHORIZATION_FAILED. A request with a transactional
+  id needs Write on that, too, or all of it has TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+
+Not implemented: client quotas.
 """
 
 from __future__ import annotations
@@ -23,43 +28,49 @@ import contextlib
 import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 
-from barnabas.broker.opening import breathe
-from barnabas.broker.partition import ACKS_ALL
+from barnabas.broker.serving.validation_pool import yield_interpreter
+from barnabas.machines.partition import ACKS_ALL
+from barnabas.machines.security.acls import AclResourceType, Operation
 from barnabas.model.errors import (
     ApiError,
     InvalidRecord,
-    InvalidRequiredAcks,
     NotEnoughReplicas,
     OutOfOrderSequence,
     RecordsRefused,
     RequestTimedOut,
+    TopicAuthorizationFailed,
     TransactionalIdAuthorizationFailed,
+    UnknownTopicId,
 )
 from barnabas.net.reply import HANG_UP, Answer, Parked
-from barnabas.protocol import produce as wire
+from barnabas.protocol.messages import produce as wire
 from barnabas.protocol.records.batch import TRANSACTIONAL
-from barnabas.storage.recall import MustRecall
-from barnabas.storage.validation import ZSTD_SINCE, Allowance, is_sound, rewrite
+from barnabas.storage.log.validation import ZSTD_SINCE, Allowance, is_sound, rewrite
+from barnabas.storage.producers.recall import ReadBackNeeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
-    from barnabas.broker.partition import Partition
-    from barnabas.broker.verification import Verification
-    from barnabas.storage.log import AppendInfo
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.coordinators.verification import Verification
+    from barnabas.broker.permissions.access import Permissions
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.serving.caller import Caller
+    from barnabas.storage.log.log import AppendInfo
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NOT_THE_TOPIC: Final = "Topic authorization failed."
+NOT_THE_ID: Final = "Transactional Id authorization failed."
 _CONFIRMATION: Final = -1
 """Instead of an offset: what is waited for is that this broker still leads."""
 
 
-class First(Enum):
+class Preparation(Enum):
     """What must happen in a thread before a batch can be appended."""
 
     FILES = "the log's files are made"
@@ -68,7 +79,7 @@ class First(Enum):
 
 
 def produce(
-    broker: Broker, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
+    broker: BrokerContext, caller: Caller, version: int, correlation_id: int, frame: memoryview, body: int
 ) -> Answer | Parked:
     """Store the request's batches.
 
@@ -79,13 +90,17 @@ def produce(
     if one is not None:
         acks, timeout_ms, topic, index, records = one
         partition = broker.replicas.led(topic, index)
-        if partition is not None and acks != 0:
+        if (
+            partition is not None
+            and acks != 0
+            and (broker.permissions is None or (caller.session.principal, topic) in caller.session.memo.writable)
+        ):
             try:
                 info = partition.append_plain(records, acks, broker.clock.now_ms())
             except OutOfOrderSequence:
                 info = None
             except ApiError as error:
-                caller.peer.turned_away.note(topic, index, records, error)
+                caller.session.retried_batches.note(topic, index, records, error)
                 return wire.pack(correlation_id, version, [wire.failure(topic, index, error.code, str(error))])
             if info is not None:
                 base_offset, last_offset, append_time, log_start_offset, _ = info
@@ -100,27 +115,24 @@ def produce(
 
 
 def _store(
-    partition: Partition,
+    partition: LeaderPartition,
     acks: int,
     records: bytes | memoryview,
     now_ms: int,
     version: int,
     verification: Verification | None,
     place: int,
-    done: First | None,
-) -> AppendInfo | First:
+    done: Preparation | None,
+) -> AppendInfo | Preparation:
     """Check and append one batch, or say what must happen first; `done` is what has happened already."""
-    if acks == ACKS_ALL:
-        partition.check_enough_replicas()
-    elif acks != 1 and acks != 0:
-        raise InvalidRequiredAcks(f"acks is {acks}; it should be 0, 1 or -1 (all)")
+    partition.check_acks(acks)
     header = partition.check(records, now_ms, version)
     if header.attributes & TRANSACTIONAL and verification is None:
-        raise TransactionalIdAuthorizationFailed("a batch of a transaction needs a request with a transactional id")
+        raise TransactionalIdAuthorizationFailed("A transactional batch needs a transactional id in its request.")
     if done is None and not partition.log.is_ready:
-        return First.FILES
-    if done is not First.OPENING and not is_sound(records, header, partition.log.config, now_ms):
-        return First.OPENING
+        return Preparation.FILES
+    if done is not Preparation.OPENING and not is_sound(records, header, partition.log.config, now_ms):
+        return Preparation.OPENING
     if verification is not None:
         verification.admit(place, partition, header)
     return partition.append(records, header, now_ms)
@@ -138,27 +150,32 @@ class Produce:
 
     __slots__ = (
         "_broker",
+        "_caller",
         "_correlation_id",
+        "_denied",
         "_parked",
         "_request",
         "_results",
+        "_retried_batches",
         "_timer",
-        "_turned_away",
         "_verification",
         "_version",
         "_waiting",
     )
 
     def __init__(
-        self, broker: Broker, caller: Caller, version: int, correlation_id: int, request: wire.ProduceRequest
+        self, broker: BrokerContext, caller: Caller, version: int, correlation_id: int, request: wire.ProduceRequest
     ) -> None:
         self._broker = broker
-        self._turned_away = caller.peer.turned_away
+        self._caller = caller
+        self._retried_batches = caller.session.retried_batches
         self._version = version
         self._correlation_id = correlation_id
         self._request = request
         self._results: list[wire.Result] = []
-        self._waiting: dict[int, tuple[Partition, int]] = {}
+        self._denied: list[wire.Result] = []
+        """Results of what the caller may not write; they come after the others."""
+        self._waiting: dict[int, tuple[LeaderPartition, int]] = {}
         """Results that wait, by their place: the partition, and the offset that must be passed to be safe."""
         self._verification: Verification | None = None
         """For a transactional producer: which of its batches may be stored."""
@@ -167,13 +184,62 @@ class Produce:
 
     def run(self) -> Answer | Parked:
         """Append everything; answers at once if there is nothing to wait for."""
-        if self._request.transactional_id is not None:
-            from barnabas.broker.verification import Verification
+        if self._broker.permissions is not None and not self._may_write_all():
+            self._leave_out_denied(self._broker.permissions)
+        if self._request.partitions and self._request.transactional_id is not None:
+            from barnabas.broker.coordinators.verification import Verification
 
             self._verification = Verification(self._broker, self._version, self._request)
             if self._verification.is_needed and not self._verification.run_at_once():
                 return self._verify(self._verification)
         return self._append_all()
+
+    def _may_write_all(self) -> bool:
+        """Whether the caller is known to be allowed all of the request."""
+        request, memo, principal = self._request, self._caller.session.memo, self._caller.session.principal
+        if request.transactional_id is not None:
+            asked = principal, Operation.WRITE, AclResourceType.TRANSACTIONAL_ID, request.transactional_id
+            if not memo.decisions.get(asked):
+                return False
+        return all((principal, topic) in memo.writable for topic, _, _ in request.partitions)
+
+    def _leave_out_denied(self, permissions: Permissions) -> None:
+        """Keep of the request what the caller may write."""
+        request, session = self._request, self._caller.session
+        access = permissions.of(self._caller, "PRODUCE")
+        topics = dict.fromkeys(topic for topic, _, _ in request.partitions)
+        transactional_id = request.transactional_id
+        if transactional_id is not None and not access.allows(
+            Operation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id
+        ):
+            self._refuse(set(), dict.fromkeys(topics, TransactionalIdAuthorizationFailed(NOT_THE_ID)))
+            return
+        names = {topic: self._topic_name(topic) for topic in topics}
+        writable = access.topics(Operation.WRITE, (name for name in names.values() if name is not None))
+        allowed = {topic for topic, name in names.items() if name in writable}
+        there = self._broker.metadata.image.topics
+        known = [topic for topic in allowed if names[topic] in there]
+        if known:  # nothing is remembered of names that a client has made up
+            permissions.memo(session).writable.update((session.principal, topic) for topic in known)
+        unknown = {topic: UnknownTopicId("No topic has this id.") for topic, name in names.items() if name is None}
+        self._refuse(allowed, {**dict.fromkeys(topics, TopicAuthorizationFailed(NOT_THE_TOPIC)), **unknown})
+
+    def _refuse(self, allowed: Collection[wire.Topic], refusals: Mapping[wire.Topic, ApiError]) -> None:
+        """Leave out of the request what is not allowed."""
+        partitions = self._request.partitions
+        self._request = self._request._replace(partitions=[one for one in partitions if one[0] in allowed])
+        self._denied = [
+            wire.failure(topic, index, refusals[topic].code, str(refusals[topic]))
+            for topic, index, _ in partitions
+            if topic not in allowed
+        ]
+
+    def _topic_name(self, topic: wire.Topic) -> str | None:
+        """A topic's name; None if no topic has this id."""
+        if isinstance(topic, str):
+            return topic
+        found = self._broker.metadata.topic_by_id(UUID(bytes=topic))
+        return None if found is None else found.name
 
     def _verify(self, verification: Verification) -> Parked:
         """Ask the transaction's coordinator, then append; the connection waits meanwhile."""
@@ -188,7 +254,7 @@ class Produce:
                 parked.resolve(HANG_UP)
                 raise
             except Exception:
-                logger.exception("PRODUCE failed when its transaction was verified")
+                logger.exception("PRODUCE failed while its transaction was verified; closed the connection.")
                 parked.resolve(HANG_UP)
 
         self._broker.transactions.spawn(verify())
@@ -197,14 +263,14 @@ class Produce:
     def _append_all(self) -> Answer | Parked:
         return self._append_these(self._request.partitions)
 
-    def _append_these(self, partitions: list[wire.Records], done: First | None = None) -> Answer | Parked:
+    def _append_these(self, partitions: list[wire.Records], done: Preparation | None = None) -> Answer | Parked:
         """Append what is left of the request; `done` is what has happened for all of it already."""
         now_ms = self._broker.clock.now_ms()
         acks = self._request.acks
         results, led = self._results, self._broker.replicas.led
         may_be_plain = self._verification is None and self._version >= ZSTD_SINCE
         for place, (topic, index, records) in enumerate(partitions):
-            result: wire.Result | First
+            result: wire.Result | Preparation
             try:
                 partition = led(topic, index)
                 if (
@@ -216,20 +282,20 @@ class Produce:
                     result = self._stored(partition, topic, index, info)
                 else:
                     result = self._append(topic, index, records, now_ms, done)
-            except MustRecall:
-                result = First.RECALL
+            except ReadBackNeeded:
+                result = Preparation.RECALL
             except ApiError as error:
                 result = self._refused(topic, index, error, records)
-            if result is First.FILES:
+            if result is Preparation.FILES:
                 return self._make_files(partitions[place:])
-            if result is First.RECALL:
+            if result is Preparation.RECALL:
                 return self._recall(partitions[place:])
-            if result is First.OPENING:
+            if result is Preparation.OPENING:
                 return self._open(partitions[place:])
             results.append(result)
         return self._respond()
 
-    def _stored(self, partition: Partition, topic: wire.Topic, index: int, info: AppendInfo) -> wire.Result:
+    def _stored(self, partition: LeaderPartition, topic: wire.Topic, index: int, info: AppendInfo) -> wire.Result:
         """The result of a batch that is in its log; if that is not enough for its acks, the response waits."""
         base_offset, last_offset, append_time, log_start_offset, _ = info
         if partition.leader.high_watermark <= last_offset and partition.must_wait(self._request.acks):
@@ -243,12 +309,12 @@ class Produce:
 
         A leader that was replaced without knowing it misses batches, and would end a producer for good by saying that
         its next one is out of order. So that is said when a follower has fetched here, and otherwise never. Nor is it
-        said of a batch behind one that was turned away (`turned_away`).
+        said of a batch behind one that was turned away (`retried_batches`).
         """
         if isinstance(error, OutOfOrderSequence):
             partition = self._broker.replicas.led(topic, index)
             if partition is not None and records is not None:
-                error = self._turned_away.reason(topic, index, records, partition.log) or error
+                error = self._retried_batches.reason(topic, index, records, partition.log) or error
             if (
                 isinstance(error, OutOfOrderSequence)
                 and self._request.acks == ACKS_ALL
@@ -257,24 +323,24 @@ class Produce:
             ):
                 self._waiting[len(self._results)] = partition, _CONFIRMATION
         if records is not None:
-            self._turned_away.note(topic, index, records, error)
+            self._retried_batches.note(topic, index, records, error)
         refusals = error.records if isinstance(error, RecordsRefused) else ()
         return wire.failure(topic, index, error.code, str(error), refusals)
 
     def _append(
-        self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, done: First | None
-    ) -> wire.Result | First:
+        self, topic: wire.Topic, index: int, records: bytes | memoryview | None, now_ms: int, done: Preparation | None
+    ) -> wire.Result | Preparation:
         """Append one batch, or say what must happen in a thread first."""
         verification, place = self._verification, len(self._results)
         partition = self._broker.replicas.find(topic, index)
         if records is None:
-            raise InvalidRecord("the request has no records for this partition")
+            raise InvalidRecord("The request has no records for this partition.")
         if verification is not None:
             verification.check(place)
         info = _store(partition, self._request.acks, records, now_ms, self._version, verification, place, done)
-        return info if isinstance(info, First) else self._stored(partition, topic, index, info)
+        return info if isinstance(info, Preparation) else self._stored(partition, topic, index, info)
 
-    def wait(self, result: wire.Result, partition: Partition, end_offset: int) -> Answer | Parked:
+    def wait(self, result: wire.Result, partition: LeaderPartition, end_offset: int) -> Answer | Parked:
         """Answer with this one result once everything before `end_offset` is as safe as its acks want it."""
         self._results.append(result)
         self._waiting[0] = partition, end_offset
@@ -282,9 +348,9 @@ class Produce:
 
     def _respond(self) -> Answer | Parked:
         if self._request.acks == 0:
-            return HANG_UP if any(result[2] for result in self._results) else None
+            return HANG_UP if self._denied or any(result[2] for result in self._results) else None
         if not self._waiting:
-            return wire.pack(self._correlation_id, self._version, self._results)
+            return wire.pack(self._correlation_id, self._version, self._results + self._denied)
         self._request = self._request._replace(partitions=[])  # they are views of a buffer that others need now
         self._parked = Parked(overtakable=True, on_abandon=self._abandoned)
         self._timer = asyncio.get_running_loop().call_later(self._request.timeout_ms / 1000, self._timed_out)
@@ -311,14 +377,14 @@ class Produce:
                         partition.log.prepare()
 
         running = asyncio.get_running_loop().run_in_executor(self._broker.executor, prepare_all)
-        return self._after(running, lambda _: self._append_these(owned, First.FILES))
+        return self._after(running, lambda _: self._append_these(owned, Preparation.FILES))
 
     def _recall(self, rest: list[wire.Records]) -> Parked:
         """Read back the last batches of the first log's producers, then go on; the connection waits meanwhile."""
         owned = _owned(rest)
         log = self._broker.replicas.find(*owned[0][:2]).log
-        running = asyncio.get_running_loop().run_in_executor(self._broker.executor, log.recall)
-        return self._after(running, lambda _: self._append_these(owned, First.FILES))
+        running = asyncio.get_running_loop().run_in_executor(self._broker.executor, log.producers.recall)
+        return self._after(running, lambda _: self._append_these(owned, Preparation.FILES))
 
     def _open(self, rest: list[wire.Records]) -> Answer | Parked:
         """Open what is left in a thread, then append it; the connection waits meanwhile."""
@@ -335,9 +401,11 @@ class Produce:
                 self._results.append(self._append_opened(topic, index, records, outcome))
             return self._respond()
 
-        running = self._broker.opening.start(size, open_all)
+        running = self._broker.validation_pool.start(size, open_all)
         if running is None:
-            logger.warning("Closed the connection of a PRODUCE of %d bytes: too many wait to be opened", size)
+            logger.warning(
+                "Closed the connection of a PRODUCE of %d bytes: too many batches wait to be validated.", size
+            )
             return HANG_UP
         return self._after(running, append_all)
 
@@ -351,7 +419,7 @@ class Produce:
             except asyncio.CancelledError:  # the broker stops
                 parked.resolve(HANG_UP)
             except Exception:
-                logger.exception("PRODUCE failed after what it did in a thread")
+                logger.exception("PRODUCE failed after its work in a thread; closed the connection.")
                 parked.resolve(HANG_UP)
 
         running.add_done_callback(done)
@@ -366,8 +434,8 @@ class Produce:
         try:
             partition = self._broker.replicas.find(topic, index)
             partition.log.prepare()
-            partition.log.recall_for(partition.check(records, now_ms, self._version))
-            return rewrite(records, partition.log.config, now_ms, allowance, breathe)
+            partition.log.producers.recall_for(partition.check(records, now_ms, self._version))
+            return rewrite(records, partition.log.config, now_ms, allowance, yield_interpreter)
         except ApiError as error:
             return error
 
@@ -381,11 +449,11 @@ class Produce:
         try:
             if isinstance(outcome, ApiError):
                 raise outcome
-            result = self._append(topic, index, outcome, self._broker.clock.now_ms(), First.OPENING)
-            assert not isinstance(result, First)
+            result = self._append(topic, index, outcome, self._broker.clock.now_ms(), Preparation.OPENING)
+            assert not isinstance(result, Preparation)
             return result
-        except MustRecall:
-            error: ApiError = NotEnoughReplicas("the last batches of this producer have to be read back: try again")
+        except ReadBackNeeded:
+            error: ApiError = NotEnoughReplicas("The state of this producer is being read from disk. Try again.")
             return self._refused(topic, index, error, records)
         except ApiError as error:
             return self._refused(topic, index, error, records)
@@ -409,7 +477,7 @@ class Produce:
 
     def _timed_out(self) -> None:
         for place in self._waiting:
-            self._fail(place, RequestTimedOut("the followers, or the disk, did not confirm it in time"))
+            self._fail(place, RequestTimedOut("The followers or the disk did not confirm the records in time."))
         self._waiting.clear()
         self._finish()
 
@@ -427,4 +495,4 @@ class Produce:
         if self._timer is not None:
             self._timer.cancel()
         if self._parked is not None:
-            self._parked.resolve(wire.pack(self._correlation_id, self._version, self._results))
+            self._parked.resolve(wire.pack(self._correlation_id, self._version, self._results + self._denied))

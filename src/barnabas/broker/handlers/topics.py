@@ -1,9 +1,9 @@
-"""CreateTopics v2–7, DeleteTopics v1–6 and CreatePartitions v0–3: topics come, grow and go.
+"""CreateTopics v2–7, DeleteTopics v1–6 and CreatePartitions v0–3: topics are created, deleted and extended.
 
 CreateTopics
 - With counts (-1: num.partitions, default.replication.factor) or with an assignment of every partition, and with
-  configuration overrides. Each topic is made or refused on its own; one named twice is refused.
-- validate_only tells what would happen. v5+: the answer has the counts and the whole configuration; v7: the topic's id.
+  configuration overrides. Each topic is created or refused on its own; one named twice is refused.
+- validate_only changes nothing. v5+: the response has the counts and the whole configuration; v7: the topic's id.
 
 DeleteTopics
 - By name, or by id (v6). One given twice, by both, or by neither is an INVALID_REQUEST.
@@ -11,20 +11,19 @@ DeleteTopics
 
 CreatePartitions
 - Up to a count, placed by the controller or by an assignment of the new partitions. validate_only as above.
-- Topics of brokers themselves keep their number: groups are found by it, and would lose their offsets. (Apache Kafka
-  takes more, and looks at another partition for old offsets after its next start.)
+- Internal topics keep their number of partitions: groups are found by it, and would lose their offsets. (Apache Kafka
+  allows more, and looks at another partition for old offsets after its next start.)
 
-An answer is sent when the change is written and this broker acts by it, so the timeouts that requests carry are not
-waited for.
+A response is sent when the change is written and applied by this broker, so the timeouts in requests are not used.
 
-Not implemented: access control, mutation quotas, topic policies.
+Not implemented: mutation quotas, topic policies.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
@@ -32,89 +31,107 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.types import TopicName
 from kio.static.primitive import i16, i32
 
-from barnabas.broker.config_entries import Describer
-from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.machines.controller.image import INTERNAL_TOPICS
-from barnabas.machines.controller.names import check_name
-from barnabas.machines.controller.requests import NewPartitions, NewTopic
+from barnabas.broker.serving.config_entries import Describer
+from barnabas.broker.serving.long_answers import portions
+from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.machines.controller.requests import NewPartitions, TopicToCreate
+from barnabas.machines.controller.topics import MAX_PARTITIONS_PER_REQUEST, TopicDefaults, requested_partitions
 from barnabas.model.errors import (
     ApiError,
     ErrorCode,
     InvalidRequest,
-    TopicAlreadyExists,
     TopicDeletionDisabled,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
     from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import TopicImage
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T", TopicToCreate, NewPartitions)
 
-async def create_topics(broker: Broker, request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse:
-    """Make topics."""
-    times = Counter(topic.name for topic in request.topics)
+ENTRIES: Final = 50
+"""About as many keys has a topic."""
+
+
+async def create_topics(broker: BrokerContext, request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse:
+    """Create topics."""
+    topics = await broker.long_answers.each(
+        request.topics, lambda topic: _new_topic(broker, topic), lambda topic: 5 + 5 * len(topic.configs)
+    )
+    defaults = TopicDefaults(partitions=broker.settings.number("num.partitions"))
+    counts = [requested_partitions(topic, defaults) for topic in topics]
     outcomes: dict[str, TopicImage | ApiError] = {}
-    accepted: list[NewTopic] = []
-    for topic in request.topics:
-        try:
-            if times[topic.name] > 1:
-                raise InvalidRequest("Duplicate topic name.")
-            accepted.append(_new_topic(broker, topic))
-        except ApiError as error:
-            outcomes[topic.name] = error
-    if accepted:
-        creating = broker.controller.create_topics(accepted, validate_only=request.validate_only)
-        outcomes |= await _each(creating, [topic.name for topic in accepted])
+    for some in _decisions(topics, counts, validate_only=request.validate_only):
+        creating = broker.controller.create_topics(some, validate_only=request.validate_only)
+        outcomes |= await _outcomes(creating, [topic.name for topic in some])
         await broker.replicas.settled()
-    overrides = {topic.name: topic.configs for topic in accepted}
+    overrides = {topic.name: topic.configs for topic in topics}
     describer = Describer(broker, with_synonyms=False, with_documentation=False)
-    results = []
-    for name in times:
+
+    def tell(name: TopicName) -> CreatableTopicResult:
         outcome = outcomes[name]
         if isinstance(outcome, ApiError):
-            results.append(_not_created(name, outcome))
-            continue
-        results.append(_created(outcome, overrides[name], describer))
+            return _not_created(name, outcome)
         if not request.validate_only:
-            logger.info("created topic %s with %d partitions for %s", name, len(outcome.partitions), caller.client_id)
+            logger.info(
+                "Created topic %s with %d partitions, as client %s asked.",
+                name,
+                len(outcome.partitions),
+                caller.client_id,
+            )
+        return _created(outcome, overrides[name], describer)
+
+    results = await broker.long_answers.each(
+        dict.fromkeys(topic.name for topic in request.topics), tell, lambda _: ENTRIES
+    )
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
-async def _each(
+async def _outcomes(
     request: Awaitable[Mapping[str, TopicImage | ApiError]], names: Iterable[str]
 ) -> Mapping[str, TopicImage | ApiError]:
-    """The controller's answers; if it takes no requests at all, that is the answer for each topic."""
+    """The controller's answer for each topic; if it refuses the whole request, its error for each."""
     try:
         return await request
     except ApiError as error:
         return dict.fromkeys(names, error)
 
 
-def _new_topic(broker: Broker, topic: CreatableTopic) -> NewTopic:
-    """What the controller is asked for; names and configuration are checked here, the rest by its rules."""
-    check_name(topic.name)
-    if broker.metadata.topic(topic.name) is not None:
-        raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+def _decisions(wanted: Sequence[T], partitions: Iterable[int], *, validate_only: bool) -> Iterable[Sequence[T]]:
+    """What the controller is asked at once: all, where its answer for one topic depends on all, or some at a time."""
+    has_repeated = len({topic.name for topic in wanted}) < len(wanted)
+    if validate_only or has_repeated or sum(partitions) > MAX_PARTITIONS_PER_REQUEST:
+        return [wanted] if wanted else []
+    return portions(wanted)
+
+
+def _new_topic(broker: BrokerContext, topic: CreatableTopic) -> TopicToCreate:
+    """What the controller is asked for. Its rules check it (`machines/controller/topics`), but for the configs."""
     configs = {config.name: config.value for config in topic.configs}
-    broker.settings.check_topic(configs)
-    return NewTopic(
+    config_error = None
+    try:
+        broker.settings.check_topic(configs)
+    except ApiError as error:
+        config_error = error
+    return TopicToCreate(
         topic.name,
         topic.num_partitions,
         topic.replication_factor,
         [(assignment.partition_index, assignment.broker_ids) for assignment in topic.assignments],
         {name: text for name, text in configs.items() if text is not None},
+        config_error,
     )
 
 
@@ -143,8 +160,8 @@ def _not_created(name: TopicName, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, topic_id=None, error_code=error.code, error_message=str(error), configs=())
 
 
-async def delete_topics(broker: Broker, request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
-    """Remove topics."""
+async def delete_topics(broker: BrokerContext, request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
+    """Delete topics."""
     if not broker.settings.flag("delete.topic.enable"):
         disabled = TopicDeletionDisabled("Topic deletion is disabled.")
         return _deleted([(state.name, state.topic_id, disabled) for state in request.topics])
@@ -162,17 +179,19 @@ async def delete_topics(broker: Broker, request: DeleteTopicsRequest, caller: Ca
                 by_id[name] = topic_id
         except ApiError as error:
             results.append((state.name, state.topic_id, error))
-    outcomes = await _each(broker.controller.delete_topics(list(chosen), by_id), chosen) if chosen else {}
+    outcomes: dict[str, TopicImage | ApiError] = {}
+    for some in portions(list(chosen)):
+        outcomes |= await _outcomes(broker.controller.delete_topics(some, by_id), some)
     for name, outcome in outcomes.items():
         if isinstance(outcome, ApiError):
             results.append((name, chosen[name], outcome))
         else:
             results.append((name, outcome.topic_id, None))
-            logger.info("deleted topic %s for %s", name, caller.client_id)
+            logger.info("Deleted topic %s, as client %s asked.", name, caller.client_id)
     return _deleted(results)
 
 
-def _find(broker: Broker, state: DeleteTopicState, times: int) -> tuple[str, UUID]:
+def _find(broker: BrokerContext, state: DeleteTopicState, times: int) -> tuple[str, UUID]:
     """The topic that a request means."""
     name, topic_id = state.name, state.topic_id
     if name is not None and topic_id is not None:
@@ -210,10 +229,9 @@ def _deleted(results: list[tuple[str | None, UUID | None, ApiError | None]]) -> 
 
 
 async def create_partitions(
-    broker: Broker, request: CreatePartitionsRequest, caller: Caller
+    broker: BrokerContext, request: CreatePartitionsRequest, caller: Caller
 ) -> CreatePartitionsResponse:
     """Give topics more partitions."""
-    times = Counter(topic.name for topic in request.topics)
     wanted = [
         NewPartitions(
             topic.name,
@@ -221,23 +239,25 @@ async def create_partitions(
             None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments],
         )
         for topic in request.topics
-        if times[topic.name] == 1 and topic.name not in INTERNAL_TOPICS
     ]
-    outcomes: dict[str, TopicImage | ApiError] = {
-        name: InvalidRequest(f"The partitions of {name} cannot become more: what is in which depends on their number.")
-        for name in times
-        if name in INTERNAL_TOPICS
-    }
-    outcomes |= {name: InvalidRequest("Duplicate topic name.") for name, count in times.items() if count > 1}
-    if wanted:
-        extending = broker.controller.create_partitions(wanted, validate_only=request.validate_only)
-        outcomes |= await _each(extending, [topic.name for topic in wanted])
+    names = list(dict.fromkeys(topic.name for topic in request.topics))
+    outcomes: dict[str, TopicImage | ApiError] = {}
+    topics = broker.metadata.image.topics
+    counts = [topic.count - len(topics[topic.name].partitions) for topic in wanted if topic.name in topics]
+    for more in _decisions(wanted, [count for count in counts if count > 0], validate_only=request.validate_only):
+        extending = broker.controller.create_partitions(more, validate_only=request.validate_only)
+        outcomes |= await _outcomes(extending, [topic.name for topic in more])
         await broker.replicas.settled()
     for name, outcome in outcomes.items():
         if not isinstance(outcome, ApiError) and not request.validate_only:
-            logger.info("topic %s has %d partitions now, for %s", name, len(outcome.partitions), caller.client_id)
+            logger.info(
+                "Extended topic %s to %d partitions, as client %s asked.",
+                name,
+                len(outcome.partitions),
+                caller.client_id,
+            )
     return CreatePartitionsResponse(
-        throttle_time=NO_THROTTLE, results=tuple(_extended(name, outcomes[name]) for name in times)
+        throttle_time=NO_THROTTLE, results=tuple(_extended(name, outcomes[name]) for name in names)
     )
 
 

@@ -1,8 +1,8 @@
 """WriteTxnMarkers v1–2: another broker's coordinator ends transactions in partitions that this broker leads.
 
-Also `kafka-transactions.sh --abort` asks this, to end a transaction that no coordinator knows any more. A partition
-that is not led here is told as such, and the coordinator asks whoever leads it. One whose marker is not committed in
-time is told as such too (`asked_markers`).
+- `kafka-transactions.sh --abort` sends it too, to end a transaction that no coordinator knows any more.
+- A partition that this broker does not lead has NOT_LEADER_OR_FOLLOWER, and the coordinator asks its leader.
+- The response waits for a time until the markers are committed; one that is not in time has REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from barnabas.broker.partition import Marker
+from barnabas.broker.replication.leader_partition import Marker
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
 from barnabas.model.ids import TopicPartition
 
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 
     from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
     from barnabas.model.errors import ErrorCode
 
 
-async def write_txn_markers(broker: Broker, request: WriteTxnMarkersRequest, caller: Caller) -> WriteTxnMarkersResponse:
+async def write_txn_markers(
+    broker: BrokerContext, request: WriteTxnMarkersRequest, caller: Caller
+) -> WriteTxnMarkersResponse:
     """Write all markers; the answer waits a while for them to be committed."""
     wanted = [(tp, _marker(asked)) for asked in request.markers for tp in _places(asked)]
-    codes = iter(await broker.transactions.writer.asked.write(wanted))
+    codes = iter(await broker.transactions.writer.remote.write(wanted))
     return WriteTxnMarkersResponse(markers=tuple(_result(asked, codes) for asked in request.markers))
 
 

@@ -1,7 +1,7 @@
 """TxnOffsetCommit v0–5: offsets that count when the transaction is committed.
 
-- They are stored at once, in a batch of the transaction. Until its marker comes they are pending: whoever asks for
-  stable offsets is told to come again (UNSTABLE_OFFSET_COMMIT).
+- They are stored at once, in a batch of the transaction. Until its marker comes they are pending: a fetch of
+  stable offsets is refused (UNSTABLE_OFFSET_COMMIT) and must be tried again.
 - v5+: the group's partition becomes part of the transaction by this request. Before, AddOffsetsToTxn had to come
   first, and that it came is verified.
 - v3+: member id and generation are checked as for OffsetCommit.
@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-from asyncio import isfuture
+from asyncio import isfuture, sleep
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponse,
@@ -19,8 +19,10 @@ from kio.schema.txn_offset_commit.v5.response import (
     TxnOffsetCommitResponseTopic,
 )
 
-from barnabas.broker.calls import Call
-from barnabas.broker.throttle import NO_THROTTLE
+from barnabas.broker.coordinators.calls import Call
+from barnabas.broker.coordinators.groups import check_not_deleted
+from barnabas.broker.serving.long_answers import divided, merged
+from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE
 from barnabas.model.errors import ApiError, ErrorCode, InvalidGroupId, InvalidRequest
 
@@ -29,10 +31,11 @@ if TYPE_CHECKING:
 
     from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.model.ids import TopicPartition
+    from barnabas.protocol.coordinator_records import CoordinatorRecord
 
 ADDS_SINCE: Final = 5
 ABORTABLE_SINCE: Final = 4
@@ -46,20 +49,31 @@ TRY_AGAIN: Final = {
 
 
 async def txn_offset_commit(
-    broker: Broker, request: TxnOffsetCommitRequest, caller: Caller, version: int
+    broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int
 ) -> TxnOffsetCommitResponse:
     """Store offsets of a transaction; those of partitions that do not exist are refused, the others stored."""
     image = broker.metadata.image
     known = _only(request, lambda topic, index: image.partition(topic, index) is not None)
     unknown = _only(request, lambda topic, index: image.partition(topic, index) is None)
-    refused = _refused(unknown, ErrorCode.unknown_topic_or_partition)
+    refused = _refusal(unknown, ErrorCode.unknown_topic_or_partition)
     if not known.topics:
         return refused
+    topics = list(refused.topics)
+    for number, part in enumerate(divided(known.topics)):
+        if number:
+            await sleep(0)
+        topics += (await _commit_part(broker, replace(known, topics=part), caller, version)).topics
+    return replace(refused, topics=merged(topics, lambda topic: topic.name))
+
+
+async def _commit_part(
+    broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int
+) -> TxnOffsetCommitResponse:
+    """Store some of the offsets. They count when the transaction is committed, and it is not if some were refused."""
     try:
-        response = await _commit(broker, known, caller, version)
+        return await _commit(broker, request, caller, version)
     except ApiError as error:
-        response = _refused(known, error.code)
-    return replace(response, topics=(*refused.topics, *response.topics))
+        return _refusal(request, error.code)
 
 
 def _only(request: TxnOffsetCommitRequest, wanted: Callable[[str, int], bool]) -> TxnOffsetCommitRequest:
@@ -71,12 +85,12 @@ def _only(request: TxnOffsetCommitRequest, wanted: Callable[[str, int], bool]) -
 
 
 async def _commit(
-    broker: Broker, request: TxnOffsetCommitRequest, caller: Caller, version: int
+    broker: BrokerContext, request: TxnOffsetCommitRequest, caller: Caller, version: int
 ) -> TxnOffsetCommitResponse:
     if not request.group_id:
-        raise InvalidGroupId("a group's id must not be empty")
+        raise InvalidGroupId("The group id must not be empty.")
     if not request.transactional_id:
-        raise InvalidRequest("a transactional id must not be empty")
+        raise InvalidRequest("The transactional id must not be empty.")
     shard = broker.groups.runtime.find(request.group_id)
     partition = shard.partition
     producer = request.producer_id, request.producer_epoch
@@ -84,22 +98,25 @@ async def _commit(
     if guard is not None:
         code = await _verify(broker, request, partition.tp, version)
         if code is not ErrorCode.none:
-            return _refused(request, code)
+            return _refusal(request, code)
         partition.end_verification(*producer, guard)
-    call = Call(caller.client_id or "", f"/{caller.address[0]}", version, lambda error: _refused(request, error.code))
+    check_not_deleted(shard, request.group_id)
+    call = Call(caller.client_id or "", f"/{caller.address[0]}", version, lambda error: _refusal(request, error.code))
 
-    def replay(machine: GroupCoordinator, record: Any) -> None:
+    def replay(machine: GroupCoordinator, record: CoordinatorRecord) -> None:
         machine.replay_pending(record, request.producer_id)
 
     shard.ask_in_transaction(
-        lambda machine, now_ms: machine.txn_offset_commit(request, call, now_ms), call, producer, replay
+        lambda machine, call, now_ms: machine.txn_offset_commit(request, call, now_ms), call, producer, replay
     )
     result = call.result()
     response: TxnOffsetCommitResponse = await result if isfuture(result) else result
     return response
 
 
-async def _verify(broker: Broker, request: TxnOffsetCommitRequest, tp: TopicPartition, version: int) -> ErrorCode:
+async def _verify(
+    broker: BrokerContext, request: TxnOffsetCommitRequest, tp: TopicPartition, version: int
+) -> ErrorCode:
     codes = await broker.transactions.add_or_verify(
         request.transactional_id,
         (request.producer_id, request.producer_epoch),
@@ -112,7 +129,7 @@ async def _verify(broker: Broker, request: TxnOffsetCommitRequest, tp: TopicPart
     return TRY_AGAIN.get(code, code)
 
 
-def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+def _refusal(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(

@@ -9,6 +9,9 @@ AddPartitionsToTxn
 EndTxn
 - v5+ gets the epoch of the next transaction, and with it the promise that a request that comes late ends nothing.
 
+DescribeTransactions
+- A transactional id that is named twice is described once.
+
 Before v2 clients knew no PRODUCER_FENCED: they are told INVALID_PRODUCER_EPOCH.
 """
 
@@ -33,10 +36,9 @@ from kio.schema.list_transactions.v2.response import TransactionState as Listed
 from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import i16, i32, i32Timedelta
 
-from barnabas.broker import internal_topics
-from barnabas.broker.internal_topics import CONSUMER_OFFSETS
-from barnabas.broker.throttle import NO_THROTTLE
-from barnabas.machines.groups.patterns import compile_pattern
+from barnabas.broker.coordinators import internal_topics
+from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.machines.groups.consumer.patterns import compile_pattern
 from barnabas.machines.transactions.coordinator import BUMPS_IN_END_SINCE
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, state_of
@@ -48,35 +50,42 @@ from barnabas.model.errors import (
     TransactionalIdNotFound,
 )
 from barnabas.model.ids import TopicPartition
-from barnabas.protocol.add_partitions import BATCHED_SINCE
+from barnabas.model.internal_topics import CONSUMER_OFFSETS
+from barnabas.protocol.messages.add_partitions_to_txn import BATCHED_SINCE
 
 if TYPE_CHECKING:
+    from asyncio import Future
     from collections.abc import Callable, Mapping
 
     from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
-    from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
+    from kio.schema.add_partitions_to_txn.v5.request import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
+    )
     from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
     from kio.schema.end_txn.v5.request import EndTxnRequest
     from kio.schema.list_transactions.v2.request import ListTransactionsRequest
     from kio.static.primitive import TZAware
 
-    from barnabas.broker.caller import Caller
-    from barnabas.broker.calls import Call
-    from barnabas.broker.context import Broker
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.coordinators.calls import Call
+    from barnabas.broker.coordinators.transactions import Codes
+    from barnabas.broker.serving.caller import Caller
     from barnabas.machines.transactions.coordinator import TransactionCoordinator, TransactionOutcome
-    from barnabas.protocol.transaction_records import TransactionLogValue
+    from barnabas.protocol.coordinator_records.transaction_state import TransactionLogValue
 
 FENCED_SINCE: Final = 2
 """The version of these APIs from which on clients know PRODUCER_FENCED."""
 NOT_STORED: Final = frozenset({"PrepareEpochFence"})
-"""States that Kafka knows, and here nothing is ever in."""
+"""States that Kafka has and Barnabas never uses."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 
 async def add_partitions_to_txn(
-    broker: Broker, request: AddPartitionsToTxnRequest, caller: Caller, version: int
+    broker: BrokerContext, request: AddPartitionsToTxnRequest, caller: Caller, version: int
 ) -> AddPartitionsToTxnResponse:
-    """Note what transactions write to, or verify that it was noted.
+    """Add partitions to transactions, or verify that they were added.
 
     Other brokers ask for many transactions at once: one whose coordinator's followers hang does not hold back the rest.
     """
@@ -84,13 +93,16 @@ async def add_partitions_to_txn(
     begun = [_add_partitions(broker, each, version) for each in asked]
     if version >= BATCHED_SINCE:
         begun = await broker.transactions.in_time([each.transactional_id for each in asked], begun)
-    results = [_added(each, await _awaited(codes), version) for each, codes in zip(asked, begun, strict=True)]
+    results = [
+        await _add_result(broker, each, await _awaited(codes), version)
+        for each, codes in zip(asked, begun, strict=True)
+    ]
     return AddPartitionsToTxnResponse(
         throttle_time=NO_THROTTLE, error_code=ErrorCode.none, results_by_transaction=tuple(results)
     )
 
 
-def _add_partitions(broker: Broker, asked: AddPartitionsToTxnTransaction, version: int) -> Any:
+def _add_partitions(broker: BrokerContext, asked: AddPartitionsToTxnTransaction, version: int) -> Codes | Future[Codes]:
     """An error code for each partition, one for all of them, or a future of either."""
     partitions = _partitions(asked)
     image = broker.metadata.image
@@ -105,7 +117,7 @@ def _add_partitions(broker: Broker, asked: AddPartitionsToTxnTransaction, versio
         return ErrorCode.invalid_request
     client = EPOCH_BUMPS_SINCE if version >= BATCHED_SINCE else 0
 
-    def decide(machine: TransactionCoordinator, call: Call, now_ms: int) -> TransactionOutcome:
+    def decide(machine: TransactionCoordinator, call: Call[Codes], now_ms: int) -> TransactionOutcome:
         if asked.verify_only:
             return machine.verify_partitions(transactional_id, producer_id, epoch, partitions, call, now_ms)
         return machine.add_partitions(transactional_id, producer_id, epoch, partitions, client, call, now_ms)
@@ -117,34 +129,36 @@ def _partitions(asked: AddPartitionsToTxnTransaction) -> list[TopicPartition]:
     return [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
 
 
-def _added(
-    asked: AddPartitionsToTxnTransaction, answer: Mapping[TopicPartition, ErrorCode] | ErrorCode, version: int
+async def _add_result(
+    broker: BrokerContext,
+    asked: AddPartitionsToTxnTransaction,
+    answer: Mapping[TopicPartition, ErrorCode] | ErrorCode,
+    version: int,
 ) -> AddPartitionsToTxnResult:
-    codes = dict.fromkeys(_partitions(asked), _known_to(answer, version)) if isinstance(answer, ErrorCode) else answer
-    return AddPartitionsToTxnResult(
-        transactional_id=asked.transactional_id,
-        topic_results=tuple(
-            AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=tuple(
-                    AddPartitionsToTxnPartitionResult(
-                        partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
-                    )
-                    for index in topic.partitions
-                ),
-            )
-            for topic in asked.topics
-        ),
-    )
+    codes = dict.fromkeys(_partitions(asked), _code_for(answer, version)) if isinstance(answer, ErrorCode) else answer
+
+    def tell(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:
+        return AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=tuple(
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
+                )
+                for index in topic.partitions
+            ),
+        )
+
+    results = await broker.long_answers.each(asked.topics, tell, lambda topic: len(topic.partitions))
+    return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=tuple(results))
 
 
 async def add_offsets_to_txn(
-    broker: Broker, request: AddOffsetsToTxnRequest, caller: Caller, version: int
+    broker: BrokerContext, request: AddOffsetsToTxnRequest, caller: Caller, version: int
 ) -> AddOffsetsToTxnResponse:
-    """Note that a transaction commits offsets of a group."""
+    """Add a group's partition of __consumer_offsets to a transaction."""
 
     def answer(code: ErrorCode) -> AddOffsetsToTxnResponse:
-        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=_known_to(code, version))
+        return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=_code_for(code, version))
 
     if not request.transactional_id:
         return answer(ErrorCode.invalid_request)
@@ -170,16 +184,16 @@ async def add_offsets_to_txn(
     )
 
 
-def end_txn(broker: Broker, request: EndTxnRequest, caller: Caller, version: int) -> Any:
+def end_txn(broker: BrokerContext, request: EndTxnRequest, caller: Caller, version: int) -> Any:
     """Commit or abort; a coroutine when a new producer id is needed, which only clients get that get epochs."""
     if not request.transactional_id:
-        return _not_ended(InvalidRequest("a transactional id must not be empty"))
+        return _not_ended(InvalidRequest("The transactional id must not be empty."))
     if version >= BUMPS_IN_END_SINCE and _is_used_up(broker, request.transactional_id):
         return _end_with_new_id(broker, request, version)
     return _end(broker, request, -1, version)
 
 
-def _is_used_up(broker: Broker, transactional_id: str) -> bool:
+def _is_used_up(broker: BrokerContext, transactional_id: str) -> bool:
     """Whether a producer has no epochs left; if its coordinator is not here, that is told when it is to decide."""
     try:
         machine = broker.transactions.runtime.find(transactional_id).machine
@@ -188,12 +202,12 @@ def _is_used_up(broker: Broker, transactional_id: str) -> bool:
     return machine is not None and machine.is_used_up(transactional_id)
 
 
-async def _end_with_new_id(broker: Broker, request: EndTxnRequest, version: int) -> EndTxnResponse:
+async def _end_with_new_id(broker: BrokerContext, request: EndTxnRequest, version: int) -> EndTxnResponse:
     response: EndTxnResponse = await _awaited(_end(broker, request, await broker.producer_ids.next(), version))
     return response
 
 
-def _end(broker: Broker, request: EndTxnRequest, fresh_id: int, version: int) -> Any:
+def _end(broker: BrokerContext, request: EndTxnRequest, fresh_id: int, version: int) -> Any:
     return broker.transactions.ask(
         request.transactional_id,
         lambda machine, call, now_ms: machine.end_txn(request, fresh_id, call, now_ms),
@@ -206,7 +220,7 @@ def _not_ended(error: ApiError) -> EndTxnResponse:
     return EndTxnResponse(throttle_time=NO_THROTTLE, error_code=error.code)
 
 
-def _known_to(code: ErrorCode, version: int) -> ErrorCode:
+def _code_for(code: ErrorCode, version: int) -> ErrorCode:
     if version < FENCED_SINCE and code is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     return code
@@ -219,26 +233,25 @@ async def _awaited(answer: Any) -> Any:
 # Transactions seen from outside
 
 
-def describe_transactions(
-    broker: Broker, request: DescribeTransactionsRequest, caller: Caller
+async def describe_transactions(
+    broker: BrokerContext, request: DescribeTransactionsRequest, caller: Caller
 ) -> DescribeTransactionsResponse:
-    """Tell the state of transactional ids."""
-    return DescribeTransactionsResponse(
-        throttle_time=NO_THROTTLE,
-        transaction_states=tuple(_described(broker, each) for each in request.transactional_ids),
-    )
+    """Describe transactional ids."""
+    named = dict.fromkeys(request.transactional_ids)
+    described = await broker.long_answers.each(named, lambda each: _describe(broker, each))
+    return DescribeTransactionsResponse(throttle_time=NO_THROTTLE, transaction_states=tuple(described))
 
 
-def _described(broker: Broker, transactional_id: TransactionalId) -> Described:
+def _describe(broker: BrokerContext, transactional_id: TransactionalId) -> Described:
     try:
         if not transactional_id:
-            raise InvalidRequest("a transactional id must not be empty")
+            raise InvalidRequest("The transactional id must not be empty.")
         shard = broker.transactions.runtime.find(transactional_id)
         if shard.machine is None:
             raise shard.failure
         value = shard.machine.transactions.get(transactional_id)
         if value is None:
-            raise TransactionalIdNotFound(f"no producer has the transactional id {transactional_id}")
+            raise TransactionalIdNotFound(f"The coordinator has no transactional id {transactional_id}.")
     except ApiError as error:
         return Described(
             error_code=error.code,
@@ -270,35 +283,41 @@ def _time(milliseconds: int) -> TZAware:
     return cast("TZAware", _EPOCH + timedelta(milliseconds=milliseconds))
 
 
-def list_transactions(broker: Broker, request: ListTransactionsRequest, caller: Caller) -> ListTransactionsResponse:
-    """Name the transactional ids of this broker's coordinators."""
+async def list_transactions(
+    broker: BrokerContext, request: ListTransactionsRequest, caller: Caller
+) -> ListTransactionsResponse:
+    """List the transactional ids that this broker coordinates."""
     states = {state.label: state for state in TransactionState}
     unknown = tuple(name for name in request.state_filters if name not in states and name not in NOT_STORED)
     try:
         wanted = _filter(request, broker.clock.now_ms())
-        listed = tuple(
-            Listed(
-                transactional_id=TransactionalId(transactional_id),
-                producer_id=ProducerId(value.producer_id),
-                transaction_state=state_of(value).label,
-            )
+        known = [
+            transaction
             for shard in broker.transactions.runtime.shards()
-            for transactional_id, value in _ready(shard.machine).transactions.items()
-            if wanted(transactional_id, value)
-        )
+            for transaction in _ready(shard.machine).transactions.items()
+        ]
     except ApiError as error:
         return ListTransactionsResponse(throttle_time=NO_THROTTLE, error_code=error.code, transaction_states=())
+    listed = await broker.long_answers.each(known, lambda each: _listed(*each) if wanted(*each) else None)
     return ListTransactionsResponse(
         throttle_time=NO_THROTTLE,
         error_code=ErrorCode.none,
         unknown_state_filters=unknown,
-        transaction_states=listed,
+        transaction_states=tuple(each for each in listed if each is not None),
+    )
+
+
+def _listed(transactional_id: str, value: TransactionLogValue) -> Listed:
+    return Listed(
+        transactional_id=TransactionalId(transactional_id),
+        producer_id=ProducerId(value.producer_id),
+        transaction_state=state_of(value).label,
     )
 
 
 def _ready(machine: TransactionCoordinator | None) -> TransactionCoordinator:
     if machine is None:
-        raise CoordinatorLoadInProgress("a part of the transactions is being loaded: try again")
+        raise CoordinatorLoadInProgress("A partition of __transaction_state is being loaded. Try again.")
     return machine
 
 

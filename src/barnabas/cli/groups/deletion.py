@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.output import Style, choose_style, print_json, print_table
 from barnabas.cli.groups.columns import Column, print_columns
 from barnabas.cli.groups.listing import selected
 from barnabas.cli.groups.scope import partitions_of
-from barnabas.cli.output import Style, choose_style, print_json, print_table
 from barnabas.clients.errors import RequestRefused
 from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from barnabas.cli.groups.command import Options
-    from barnabas.clients.groups import Groups
+    from barnabas.cli.groups.options import Options
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.model.ids import TopicPartition
 
 NEXT_STEPS = {
@@ -28,9 +28,9 @@ NEXT_STEPS = {
 }
 
 
-def delete(groups: Groups, options: Options) -> None:
+def delete(cluster: ClusterAdmin, options: Options) -> None:
     """`--delete`: all that can be deleted; then fail for those that could not."""
-    results = groups.delete(selected(groups, options))
+    results = cluster.groups.delete(selected(cluster, options))
     deleted = sorted(group_id for group_id, refusal in results.items() if refusal is None)
     refused = {group_id: refusal for group_id, refusal in sorted(results.items()) if refusal is not None}
     names = ", ".join(f"'{group_id}'" for group_id in deleted)
@@ -51,12 +51,12 @@ def reason(refusal: RequestRefused) -> str:
     return f"{refusal}; {step}" if step else str(refusal)
 
 
-def delete_offsets(groups: Groups, options: Options) -> None:
+def delete_offsets(cluster: ClusterAdmin, options: Options) -> None:
     """`--delete-offsets`: whatever can be deleted; then fail if something could not."""
     (group_id,) = options.group
-    partitions = partitions_of(groups, options.topic)
+    partitions = partitions_of(cluster, options.topic)
     try:
-        results = groups.delete_offsets(group_id, partitions)
+        results = cluster.groups.delete_offsets(group_id, partitions)
     except RequestRefused as error:
         raise Failed(f"{reason(error)}.") from error
     show_results(group_id, results, options)

@@ -7,27 +7,25 @@ to that ZooKeeper.
 
 from __future__ import annotations
 
-import logging
-from importlib.util import find_spec
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from barnabas.cli.connection import connection_options, timeout_option
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.connection import ConnectionOptions, connection_options, timeout_option
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import Style, choose_style, json_option, print_json, print_table, remark
+from barnabas.cli.common.zookeeper import open_zookeeper
 from barnabas.cli.groups.columns import Column, print_columns
-from barnabas.cli.help import Command, option
-from barnabas.cli.output import Style, choose_style, json_option, print_json, print_table, remark
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
 
-    from barnabas.clients.groups import Groups
-    from barnabas.metadata.store import MetadataStore, Node
-
-CONNECT_SECONDS = 5.0
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.metadata.stores.store import MetadataStore, StoredNode
 
 
 class Found(NamedTuple):
@@ -37,80 +35,78 @@ class Found(NamedTuple):
     offsets: dict[TopicPartition, int]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(ConnectionOptions):
+    """The options of `barnabas groups import-zookeeper`."""
+
+    zookeeper: str
+    group: str
+    topic: tuple[str, ...]
+    dry_run: bool
+    timeout: int
+    as_json: bool
+
+
 @click.command(
     "import-zookeeper",
     cls=Command,
-    short_help="Bring over offsets that old consumers kept in ZooKeeper.",
+    short_help="Import offsets that old consumers kept in ZooKeeper.",
     examples=[
-        ("look first", "barnabas groups import-zookeeper --zookeeper zk1:2181/kafka --group billing --dry-run"),
-        ("then do it", "barnabas groups import-zookeeper --zookeeper zk1:2181/kafka --group billing"),
-        ("one topic", "barnabas groups import-zookeeper --zookeeper zk1:2181 --group billing --topic orders"),
+        (
+            "show what would be committed",
+            "barnabas groups import-zookeeper --zookeeper zk1:2181/kafka --group billing --dry-run",
+        ),
+        ("commit it", "barnabas groups import-zookeeper --zookeeper zk1:2181/kafka --group billing"),
+        ("only one topic", "barnabas groups import-zookeeper --zookeeper zk1:2181 --group billing --topic orders"),
     ],
 )
 @option(
     "--zookeeper",
     metavar="HOST:PORT,.../CHROOT",
     required=True,
-    help="The ZooKeeper of the old cluster; only read.",
+    help="The ZooKeeper of the old cluster. It is only read.",
     section="From",
 )
-@option("--group", metavar="ID", required=True, help="The group, there and here.", section="What")
+@option("--group", metavar="ID", required=True, help="The group, in ZooKeeper and in this cluster.", section="What")
 @option(
     "--topic",
     metavar="NAME",
     multiple=True,
-    help="Only this topic; repeatable.  [default: all that the group has offsets of]",
+    help="Only this topic; repeatable.  [default: all topics for which the group has offsets]",
     section="What",
 )
 @option("--dry-run", is_flag=True, help="Show what would be committed, and commit nothing.", section="What")
 @connection_options
 @timeout_option
 @json_option
-def import_zookeeper(
-    zookeeper: str,
-    group: str,
-    topic: tuple[str, ...],
-    dry_run: bool,
-    bootstrap_server: str,
-    command_config: Path | None,
-    timeout: int,
-    as_json: bool,
-) -> None:
-    """Commit the offsets that a group's old consumers kept in ZooKeeper (/consumers/GROUP/offsets) as the group's own.
+@takes(Options)
+def import_zookeeper(options: Options) -> None:
+    """Commit the offsets that a group's consumers of Kafka 0.8 kept in ZooKeeper (/consumers/GROUP/offsets).
 
-    The topics, with their records, must have come over first. The group must have no active members, neither here nor
-    there. An offset outside of its log is moved to the nearer end.
+    Move the topics with their records first. The group must have no active members, neither in this cluster nor in the
+    old one. An offset outside of its log is moved to the nearer end of the log.
     """
     import asyncio
 
-    from barnabas.cli import connection
-
-    found = asyncio.run(read_offsets(zookeeper, group, topic))
+    group, zookeeper = options.group, options.zookeeper
+    found = asyncio.run(read_offsets(zookeeper, group, options.topic))
     if found.running:
-        raise Failed(
-            f"Group {group} has {found.running} running consumers at {zookeeper}, which go on reading there: "
-            "stop them first."
-        )
+        raise Failed(f"{found.running} consumers of group {group} are running at {zookeeper}. Stop them first.")
     if not found.offsets:
         raise Failed(
             f"There are no offsets below /consumers/{group}/offsets at {zookeeper}"
-            f"{' of ' + ', '.join(topic) if topic else ''}. Is a chroot missing (HOST:PORT/CHROOT)?"
+            f"{' of ' + ', '.join(options.topic) if options.topic else ''}. Is a chroot missing (HOST:PORT/CHROOT)?"
         )
-    with connection.open_groups(bootstrap_server, command_config, timeout) as groups:
-        offsets = commit(groups, group, found.offsets, dry_run=dry_run)
-    show(group, found.offsets, offsets, dry_run=dry_run, as_json=as_json)
+    with options.connect(options.timeout) as cluster:
+        offsets = commit(cluster, group, found.offsets, dry_run=options.dry_run)
+    show(group, found.offsets, offsets, dry_run=options.dry_run, as_json=options.as_json)
 
 
 async def read_offsets(zookeeper: str, group: str, topics: Collection[str]) -> Found:
     """Read a group's nodes. The chroot becomes part of the paths, since a store would make one that is not there."""
-    if find_spec("kazoo") is None:
-        raise Failed("this needs kazoo, which is not installed; install it with: pip install 'kazoo[sasl]'")
-    from barnabas.metadata.zookeeper import ZooKeeperStore
-
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # it tells of every attempt; we tell of the outcome
     hosts, slash, chroot = zookeeper.partition("/")
     root = f"{slash}{chroot}".rstrip("/") + f"/consumers/{group}"
-    store = ZooKeeperStore(hosts, connect_timeout=CONNECT_SECONDS)
+    store = open_zookeeper(hosts)
     await store.start()
     try:
         running = len(await below(store, f"{root}/ids"))
@@ -120,12 +116,12 @@ async def read_offsets(zookeeper: str, group: str, topics: Collection[str]) -> F
     return Found(running, parse_nodes(nodes, f"{root}/offsets/", topics))
 
 
-async def below(store: MetadataStore, path: str) -> list[Node]:
+async def below(store: MetadataStore, path: str) -> list[StoredNode]:
     """The nodes below a path, none if it is not there."""
     return [] if await store.find(path) is None else await store.subtree(path)
 
 
-def parse_nodes(nodes: Collection[Node], prefix: str, topics: Collection[str]) -> dict[TopicPartition, int]:
+def parse_nodes(nodes: Collection[StoredNode], prefix: str, topics: Collection[str]) -> dict[TopicPartition, int]:
     """Offsets from nodes named TOPIC/PARTITION; a node that holds something else is an error that names it."""
     offsets = {}
     for node in nodes:
@@ -145,22 +141,22 @@ def parse_nodes(nodes: Collection[Node], prefix: str, topics: Collection[str]) -
 
 
 def commit(
-    groups: Groups, group: str, wanted: dict[TopicPartition, int], *, dry_run: bool
+    cluster: ClusterAdmin, group: str, wanted: dict[TopicPartition, int], *, dry_run: bool
 ) -> dict[TopicPartition, int]:
     """Check the group and the partitions, and commit; returns the offsets as they were committed."""
     from barnabas.cli.groups.reset import is_active, within_logs
     from barnabas.cli.groups.scope import require_led
 
-    described = groups.describe([group])[group]
+    described = cluster.groups.describe([group])[group]
     if is_active(described):
         raise Failed(
             f"Group '{group}' is {described.state}: offsets can only be imported while it has no active members. "
             "Stop its consumers first."
         )
-    require_led(groups, wanted)
-    offsets = within_logs(groups, wanted)
+    require_led(cluster, wanted)
+    offsets = within_logs(cluster, wanted)
     if not dry_run:
-        groups.commit(group, offsets)
+        cluster.groups.commit(group, offsets)
     return offsets
 
 

@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from barnabas.cli.common.output import Style, choose_style, print_json, print_table, remark
 from barnabas.cli.groups.columns import Column, print_columns
-from barnabas.cli.output import Style, choose_style, print_json, print_table, remark
 
 if TYPE_CHECKING:
-    from barnabas.cli.groups.command import Options
-    from barnabas.clients.groups import GroupListing, Groups
+    from barnabas.cli.groups.options import Options
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.admin.groups import GroupListing
 
 STATES = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable", "Empty", "Dead")
 TYPES = ("Classic", "Consumer")
 UNKNOWN = "Unknown"
 
 
-def show_list(groups: Groups, options: Options) -> None:
+def show_list(cluster: ClusterAdmin, options: Options) -> None:
     """Ids; with --state and --type a column for each."""
     states = chosen(options.state, STATES, "--state")
     types = chosen(options.type, TYPES, "--type")
-    found = groups.listing(states, [type_.lower() for type_ in types])
+    found = cluster.groups.listing(states, [type_.lower() for type_ in types])
     match choose_style(as_json=options.as_json):
         case Style.JSON:
             print_json([{"group": one.group_id, "type": type_of(one), "state": state_of(one)} for one in found])
@@ -63,8 +64,8 @@ def state_of(listing: GroupListing) -> str:
     return listing.state or UNKNOWN
 
 
-def selected(groups: Groups, options: Options) -> list[str]:
+def selected(cluster: ClusterAdmin, options: Options) -> list[str]:
     """The ids that --group or --all-groups stands for, sorted."""
     if options.all_groups:
-        return [listing.group_id for listing in groups.listing()]
+        return [listing.group_id for listing in cluster.groups.listing()]
     return sorted(set(options.group))

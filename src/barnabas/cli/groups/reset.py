@@ -14,25 +14,26 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import click
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.files import read_text
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.output import Style, choose_style, print_json, print_table, remark
+from barnabas.cli.common.values.files import read_text
 from barnabas.cli.groups.columns import Column, print_columns
 from barnabas.cli.groups.listing import selected
 from barnabas.cli.groups.scope import partitions_of, require_led
 from barnabas.cli.groups.times import parse_datetime, parse_duration
-from barnabas.cli.output import Style, choose_style, print_json, print_table, remark
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.log_offsets import EARLIEST, LATEST
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.protocol.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from datetime import timedelta
     from pathlib import Path
 
-    from barnabas.cli.groups.command import Options
-    from barnabas.clients.groups import Committed, GroupInfo, Groups
+    from barnabas.cli.groups.options import Options
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.admin.groups import Committed, GroupInfo
 
     Offsets = dict[TopicPartition, int]
     Plan = dict[str, Offsets]
@@ -40,28 +41,28 @@ if TYPE_CHECKING:
 INACTIVE = ("Empty", "Dead")
 
 
-def reset_offsets(groups: Groups, options: Options) -> None:
+def reset_offsets(cluster: ClusterAdmin, options: Options) -> None:
     """Plan, show, and with --execute commit; groups that have members are left alone, and the command fails."""
     moment = target_time(options)
     filed = read_plan(options.from_file, options.group) if options.from_file else {}
-    described = groups.describe(selected(groups, options))
+    described = cluster.groups.describe(selected(cluster, options))
     active = {group_id: group for group_id, group in described.items() if is_active(group)}
     plan: Plan = {}
-    before: dict[str, dict[TopicPartition, Committed]] = groups.committed(
+    before: dict[str, dict[TopicPartition, Committed]] = cluster.groups.committed(
         group_id for group_id in described if group_id not in active
     )
     for group_id, committed in before.items():
         if options.from_file and group_id not in filed:
             raise Failed(f"{options.from_file} has no offsets of group {group_id}.")
-        plan[group_id] = new_offsets(groups, options, committed, filed.get(group_id, {}), moment)
+        plan[group_id] = new_offsets(cluster, options, committed, filed.get(group_id, {}), moment)
         if not plan[group_id]:
-            remark(f"Group {group_id} has committed nothing, so --all-topics leaves nothing to reset: use --topic.")
+            remark(f"Group {group_id} has committed no offsets, so --all-topics selects no topic: use --topic.")
     if options.execute:
         for group_id, offsets in plan.items():
-            groups.commit(group_id, offsets)
+            cluster.groups.commit(group_id, offsets)
     show_plan(plan, before, options)
     if not (options.execute or options.dry_run or options.export):
-        remark("Nothing was changed: add --execute to do it, or --dry-run to say that looking was all you wanted.")
+        remark("Nothing was changed. Add --execute to commit the new offsets, or --dry-run to leave out this line.")
     if active:
         reasons = (f"group '{group_id}' is {group.state}" for group_id, group in sorted(active.items()))
         raise Failed(
@@ -98,7 +99,7 @@ def _milliseconds(duration: timedelta) -> int:
 
 
 def new_offsets(
-    groups: Groups,
+    cluster: ClusterAdmin,
     options: Options,
     committed: Mapping[TopicPartition, Committed],
     filed: Offsets,
@@ -106,22 +107,22 @@ def new_offsets(
 ) -> Offsets:
     """Where one group goes on, by the scenario that was chosen."""
     if options.from_file:
-        require_led(groups, filed)
-        return within_logs(groups, filed)
-    partitions = sorted(committed) if options.all_topics else partitions_of(groups, options.topic)
-    require_led(groups, partitions)
+        require_led(cluster, filed)
+        return within_logs(cluster, filed)
+    partitions = sorted(committed) if options.all_topics else partitions_of(cluster, options.topic)
+    require_led(cluster, partitions)
     if options.to_offset is not None:
-        return within_logs(groups, dict.fromkeys(partitions, options.to_offset))
+        return within_logs(cluster, dict.fromkeys(partitions, options.to_offset))
     if options.shift_by is not None:
-        return within_logs(groups, shifted(partitions, committed, options.shift_by))
+        return within_logs(cluster, shifted(partitions, committed, options.shift_by))
     if options.to_earliest:
-        return groups.offsets(partitions, EARLIEST)
+        return cluster.groups.offsets(partitions, EARLIEST)
     if options.to_latest:
-        return groups.offsets(partitions, LATEST)
+        return cluster.groups.offsets(partitions, LATEST)
     if moment is not None:
-        return at_time(groups, partitions, moment)
+        return at_time(cluster, partitions, moment)
     kept = {partition: committed[partition].offset for partition in partitions if partition in committed}
-    return kept | groups.offsets([partition for partition in partitions if partition not in committed], LATEST)
+    return kept | cluster.groups.offsets([partition for partition in partitions if partition not in committed], LATEST)
 
 
 def shifted(partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed], by: int) -> Offsets:
@@ -129,24 +130,24 @@ def shifted(partitions: Collection[TopicPartition], committed: Mapping[TopicPart
     missing = [str(partition) for partition in partitions if partition not in committed]
     if missing:
         raise Failed(
-            f"The group has committed nothing for {', '.join(missing)}, so there is nothing to shift: "
-            "use --to-earliest, --to-latest or --to-offset there."
+            f"The group has committed no offset for {', '.join(missing)}, so there is nothing to shift: "
+            "use --to-earliest, --to-latest or --to-offset instead."
         )
     return {partition: committed[partition].offset + by for partition in partitions}
 
 
-def at_time(groups: Groups, partitions: Collection[TopicPartition], moment: int) -> Offsets:
+def at_time(cluster: ClusterAdmin, partitions: Collection[TopicPartition], moment: int) -> Offsets:
     """The first records that are not older than a moment; the end where all records are."""
-    found = groups.offsets(partitions, moment)
+    found = cluster.groups.offsets(partitions, moment)
     older = [partition for partition, offset in found.items() if offset < 0]
     for partition in older:
-        remark(f"Warning: {partition} has no record that young; the new offset is its end.")
-    return found | groups.offsets(older, LATEST)
+        remark(f"Warning: {partition} has no record at or after that time: the new offset is the end of its log.")
+    return found | cluster.groups.offsets(older, LATEST)
 
 
-def within_logs(groups: Groups, wanted: Mapping[TopicPartition, int]) -> Offsets:
+def within_logs(cluster: ClusterAdmin, wanted: Mapping[TopicPartition, int]) -> Offsets:
     """Offsets moved into the range of their logs, with a warning for each that was outside."""
-    starts, ends = groups.offsets(wanted, EARLIEST), groups.offsets(wanted, LATEST)
+    starts, ends = cluster.groups.offsets(wanted, EARLIEST), cluster.groups.offsets(wanted, LATEST)
     offsets = {}
     for partition, offset in sorted(wanted.items()):
         offsets[partition] = min(max(offset, starts[partition]), ends[partition])

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from barnabas.clients.groups import Groups
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
 
 
-def partitions_of(groups: Groups, topics: Sequence[str]) -> list[TopicPartition]:
+def partitions_of(cluster: ClusterAdmin, topics: Sequence[str]) -> list[TopicPartition]:
     """The partitions that the values of --topic name, in order; a topic that is not there is an error."""
     whole = [text for text in topics if ":" not in text]
     named = [partition for text in topics if ":" in text for partition in parse_partitions(text)]
-    found = groups.leaders(whole) if whole else {}
+    found = cluster.groups.leaders(whole) if whole else {}
     missing = sorted(set(whole) - {partition.topic for partition in found})
     if missing:
-        raise Failed(f"There is no topic {', '.join(missing)}; `barnabas topics --list` shows those that are there.")
+        raise Failed(f"There is no topic {', '.join(missing)}. `barnabas topics --list` shows all topics.")
     return sorted({*found, *named})
 
 
@@ -34,15 +34,13 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     return [TopicPartition(topic, int(number)) for number in numbers.split(",")]
 
 
-def require_led(groups: Groups, partitions: Iterable[TopicPartition]) -> None:
+def require_led(cluster: ClusterAdmin, partitions: Iterable[TopicPartition]) -> None:
     """Fail for partitions that do not exist, or that no broker leads."""
     wanted = sorted(partitions)
-    leaders = groups.leaders(partition.topic for partition in wanted) if wanted else {}
+    leaders = cluster.groups.leaders(partition.topic for partition in wanted) if wanted else {}
     missing = [str(partition) for partition in wanted if partition not in leaders]
     if missing:
-        raise Failed(
-            f"There is no partition {', '.join(missing)}; `barnabas topics --describe` shows those that are there."
-        )
+        raise Failed(f"There is no partition {', '.join(missing)}. `barnabas topics --describe` shows all partitions.")
     headless = [str(partition) for partition in wanted if leaders[partition] is None]
     if headless:
-        raise Failed(f"Nobody leads {', '.join(headless)}: try again when the brokers that hold it are up.")
+        raise Failed(f"{', '.join(headless)} has no leader: try again when a broker that has a replica is up.")

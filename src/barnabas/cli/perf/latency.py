@@ -5,23 +5,41 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import INT32, MAX_INT32, POSITIVE32, Whole
-from barnabas.cli.output import json_option, print_json, remark
-from barnabas.cli.perf.properties import address_option, from_files, open_perf_client, with_address
-from barnabas.cli.perf.stats import percent, percentiles, sayer
+from barnabas.cli.common import connection
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import json_option, print_json, remark
+from barnabas.cli.common.values.numbers import INT32, POSITIVE32, Whole
+from barnabas.cli.perf.properties import PerfOptions, open_perf_client, perf_options
+from barnabas.cli.perf.stats import line_printer, percent, percentiles
+from barnabas.model.numbers import MAX_INT32
 
 EVERY: Final = 1000
 """Records between two lines."""
 PERCENTILES: Final = (0.5, 0.99, 0.999)
-PATIENCE: Final = 60.0
+TIMEOUT_SECONDS: Final = 60.0
 """Seconds that one record may take."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(PerfOptions):
+    """The options of `barnabas latency`."""
+
+    topic: str
+    num_records: int
+    producer_acks: str
+    record_size: int
+    record_key_size: int
+    num_headers: int
+    record_header_key_size: int
+    record_header_size: int
+    microseconds: bool
 
 
 @click.command(
@@ -29,23 +47,27 @@ PATIENCE: Final = 60.0
     cls=Command,
     examples=[
         (
-            "ten thousand records of 100 bytes, one after the other",
+            "send ten thousand records of 100 bytes, one after the other",
             "barnabas latency --topic probe --num-records 10000",
         ),
         (
-            "as far as all replicas, and in microseconds",
+            "wait for all replicas, and print microseconds",
             "barnabas latency --topic probe --num-records 10000 --producer-acks all --microseconds",
         ),
     ],
 )
-@option("--topic", required=True, metavar="TOPIC", help="The topic; it is made if need be.", section="Load")
-@option("--num-records", required=True, type=POSITIVE32, metavar="N", help="How many records.", section="Load")
+@option(
+    "--topic", required=True, metavar="TOPIC", help="The topic. If it does not exist, it is created.", section="Load"
+)
+@option(
+    "--num-records", required=True, type=POSITIVE32, metavar="N", help="The number of records to send.", section="Load"
+)
 @option(
     "--producer-acks",
     type=click.Choice(["1", "all"]),
     default="1",
     show_default=True,
-    help="What the producer waits for.",
+    help="Which replicas must acknowledge a record.",
     section="Load",
 )
 @option(
@@ -62,16 +84,16 @@ PATIENCE: Final = 60.0
     type=INT32,
     default=0,
     metavar="BYTES",
-    help="The size of its key.",
+    help="The size of a record's key.",
     section="Load",
 )
-@option("--num-headers", type=INT32, default=0, metavar="N", help="How many headers it has.", section="Load")
+@option("--num-headers", type=INT32, default=0, metavar="N", help="The number of headers of a record.", section="Load")
 @option(
     "--record-header-key-size",
     type=INT32,
     default=0,
     metavar="BYTES",
-    help="The size of their keys.",
+    help="The size of each header's key.",
     section="Load",
 )
 @option(
@@ -79,70 +101,57 @@ PATIENCE: Final = 60.0
     type=Whole(-1, MAX_INT32),
     default=0,
     metavar="BYTES",
-    help="The size of their values; -1 for null.",
+    help="The size of each header's value; -1 for null.",
     section="Load",
 )
 @option("--microseconds", is_flag=True, help="Print percentiles in microseconds.", section="Report")
 @json_option
-@address_option
-@option(
-    "--command-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of properties.",
-    section="Connection",
-)
-def command(
-    topic: str,
-    num_records: int,
-    producer_acks: str,
-    record_size: int,
-    record_key_size: int,
-    num_headers: int,
-    record_header_key_size: int,
-    record_header_size: int,
-    microseconds: bool,
-    as_json: bool,
-    bootstrap_server: str | None,
-    command_config: Path | None,
-) -> None:
-    """Measure the way from producer to consumer, record by record. Flags and lines are those of kafka-e2e-latency."""
-    properties = with_address(from_files("", None, command_config), bootstrap_server)
-    message = {
-        "value": random.randbytes(record_size),
-        "key": random.randbytes(record_key_size) if record_key_size else None,
-        "headers": [
-            (
-                random.randbytes(record_header_key_size).hex()[:record_header_key_size],
-                random.randbytes(record_header_size) if record_header_size >= 0 else None,
-            )
-            for _ in range(num_headers)
-        ],
-    }
-    say = sayer(as_json=as_json)
-    probe = Probe(topic, properties, producer_acks)
+@perf_options
+@takes(Options)
+def command(options: Options) -> None:
+    """Measure the time from producer to consumer, record by record. Flags and lines are those of kafka-e2e-latency."""
+    message = random_message(options)
+    say = line_printer(as_json=options.as_json)
+    probe = Probe(options.topic, options.client_properties(["command_config"]), options.producer_acks)
     times: Counter[int] = Counter()
     total = 0.0
-    for number in range(num_records):
+    for number in range(options.num_records):
         taken = probe.send(message)
         if number % EVERY == 0:
             say(f"{number}\t{taken * 1000}")
         total += taken
-        times[int(taken * (1_000_000 if microseconds else 1000))] += 1
+        times[int(taken * (1_000_000 if options.microseconds else 1000))] += 1
     probe.close()
-    average, found = total / num_records * 1000, percentiles(times, PERCENTILES)
-    if as_json:
-        unit = "Us" if microseconds else "Ms"
-        names = map(percent, PERCENTILES)
+    show(options, total / options.num_records * 1000, percentiles(times, PERCENTILES))
+
+
+def random_message(options: Options) -> dict[str, Any]:
+    """A record of the sizes that are wanted."""
+    key_size, header_size = options.record_header_key_size, options.record_header_size
+    return {
+        "value": random.randbytes(options.record_size),
+        "key": random.randbytes(options.record_key_size) if options.record_key_size else None,
+        "headers": [
+            (random.randbytes(key_size).hex()[:key_size], random.randbytes(header_size) if header_size >= 0 else None)
+            for _ in range(options.num_headers)
+        ],
+    }
+
+
+def show(options: Options, average_ms: float, found: list[int]) -> None:
+    """Kafka's lines, or one document."""
+    if options.as_json:
+        unit = "Us" if options.microseconds else "Ms"
         print_json(
             {
-                "records": num_records,
-                "averageLatencyMs": average,
-                f"latencyPercentiles{unit}": dict(zip(names, found, strict=True)),
+                "records": options.num_records,
+                "averageLatencyMs": average_ms,
+                f"latencyPercentiles{unit}": dict(zip(map(percent, PERCENTILES), found, strict=True)),
             }
         )
-    else:
-        click.echo(f"Avg latency: {average:.4f} ms")
-        click.echo("Percentiles: 50th = {}, 99th = {}, 99.9th = {}".format(*found))
+        return
+    click.echo(f"Avg latency: {average_ms:.4f} ms")
+    click.echo("Percentiles: 50th = {}, 99th = {}, 99.9th = {}".format(*found))
 
 
 class Probe:
@@ -178,15 +187,17 @@ class Probe:
         """Send a record and wait until it is read; the seconds that took. Raises Failed."""
         begun = time.perf_counter()
         self._producer.produce(self._topic, **message)
-        self._producer.flush(PATIENCE)
-        found = self._consumer.poll(PATIENCE)
+        self._producer.flush(TIMEOUT_SECONDS)
+        found = self._consumer.poll(TIMEOUT_SECONDS)
         taken = time.perf_counter() - begun
         if found is None:
-            raise Failed(f"A record did not come back within {PATIENCE:g} s.")
+            raise Failed(f"A record did not come back within {TIMEOUT_SECONDS:g} s.")
         if found.error() is not None:
             raise Failed(f"{found.error().str()}.")
         if found.value() != message["value"]:
-            raise Failed("Another record came back than the one that was sent: does someone else write to the topic?")
+            raise Failed(
+                "The consumer read another record than the one that was sent. Does another producer write to the topic?"
+            )
         return taken
 
     def close(self) -> None:
@@ -195,15 +206,14 @@ class Probe:
 
     def _partitions(self, properties: dict[str, Any]) -> list[int]:
         """All partitions of the topic, which is made with one if it is not there."""
-        from barnabas.clients.admin import Admin
-
-        with Admin(properties["bootstrap.servers"], config=properties) as admin:
-            if self._topic not in admin.topic_names():
-                remark(f"Topic {self._topic} is not there: making it with one partition and one replica.")
-                admin.create_topic(self._topic, 1, 1, exist_ok=True)
-        deadline = time.monotonic() + PATIENCE
+        others = {name: value for name, value in properties.items() if name != "bootstrap.servers"}
+        with connection.open_cluster(properties["bootstrap.servers"], others) as cluster:
+            if self._topic not in cluster.topics.topic_names():
+                remark(f"There is no topic {self._topic}: creating it with one partition and one replica.")
+                cluster.topics.create_topic(self._topic, 1, 1, exist_ok=True)
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
-            found = self._producer.list_topics(self._topic, PATIENCE).topics[self._topic]
+            found = self._producer.list_topics(self._topic, TIMEOUT_SECONDS).topics[self._topic]
             if found.error is None:
                 return sorted(found.partitions)
             if time.monotonic() > deadline:

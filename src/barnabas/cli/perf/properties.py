@@ -1,64 +1,52 @@
-"""Client properties as the performance tools take them: in a file, as `name=value`, and by Kafka's older flags.
+"""The cluster and the client of a performance tool: their options, and what they say together.
 
-`--command-property` and `--producer-props` take any number of pairs after them, as in Kafka. Click gives an option one
-value, so the pairs after the first arrive as arguments of the command.
+A tool that measures takes its address from --bootstrap-server, else from the properties, else the usual one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from barnabas.cli.connection import DEFAULT_BOOTSTRAP_SERVER
-from barnabas.cli.files import read_properties
-from barnabas.cli.help import F, option
-from barnabas.cli.output import remark
+from barnabas.cli.common.client_properties import SERIALIZERS, given_properties, require_broker
+from barnabas.cli.common.connection import DEFAULT_BOOTSTRAP_SERVER
+from barnabas.cli.common.help import F, option
+from barnabas.cli.common.options import Options
+from barnabas.cli.common.values.files import FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
-CONNECT_SECONDS: Final = 3.0
-_OF_BYTES: Final = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
-"""Java's classes, which Kafka's tools overrule too: a tool that measures sends and reads bytes."""
+
+@dataclass(frozen=True, kw_only=True)
+class PerfOptions(Options):
+    """The options that all performance tools have."""
+
+    bootstrap_server: str | None
+    command_config: Path | None
+    as_json: bool
+
+    def client_properties(self, files: Sequence[str], pairs: Sequence[str] = ()) -> dict[str, Any]:
+        """What files and pairs say, by the fields of their flags, with the address."""
+        found: dict[str, Any] = given_properties(self, files, pairs)
+        for name in SERIALIZERS:
+            found.pop(name, None)
+        return with_address(found, self.bootstrap_server)
 
 
-def address_option(command: F) -> F:
-    """`--bootstrap-server`, which goes before what properties say."""
+def perf_options(command: F) -> F:
+    """`--bootstrap-server` and `--command-config`."""
+    command = option("--command-config", type=FILE, help="A file with properties of the client.", section="Connection")(
+        command
+    )
     return option(
         "--bootstrap-server",
         metavar="HOST:PORT,...",
-        help="Where to find the cluster; one broker is enough.  [default: that of the properties, or "
+        help="Brokers of the cluster; one of them is enough.  [default: that of the properties, or "
         f"{DEFAULT_BOOTSTRAP_SERVER}]",
         section="Connection",
     )(command)
-
-
-def pairs(given: Iterable[str]) -> dict[str, str]:
-    """`name=value` pairs; raises UsageError for anything else."""
-    found = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"{text!r} is not of the form NAME=VALUE.")
-        found[name] = value
-    return found
-
-
-def from_files(old_flag: str, old_file: Path | None, new_file: Path | None) -> dict[str, Any]:
-    """What the file of --command-config says, or that of Kafka's older flag, which gets a remark."""
-    if old_file is not None:
-        if new_file is not None:
-            raise click.UsageError(f"Give --command-config or {old_flag}, not both.")
-        deprecated(old_flag, "--command-config")
-    file = new_file or old_file
-    if file is None:
-        return {}
-    found: dict[str, Any] = read_properties(file)
-    for name in _OF_BYTES:
-        found.pop(name, None)
-    return found
 
 
 def with_address(properties: dict[str, Any], bootstrap_server: str | None) -> dict[str, Any]:
@@ -70,15 +58,9 @@ def with_address(properties: dict[str, Any], bootstrap_server: str | None) -> di
 
 def open_perf_client(kind: str, properties: dict[str, Any]) -> Any:
     """A client of librdkafka; one that could only wait for a broker that is not there is not made."""
-    from barnabas.clients.addresses import connect
     from barnabas.clients.config import open_client
     from barnabas.clients.library import load_kafka
 
     client = open_client(load_kafka(), kind, properties)
-    connect(properties["bootstrap.servers"], CONNECT_SECONDS).socket.close()
+    require_broker(properties["bootstrap.servers"])
     return client
-
-
-def deprecated(flag: str, instead: str) -> None:
-    """Say that Kafka has another flag now."""
-    remark(f"Option {flag} is deprecated in Kafka: use {instead}.")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from barnabas.cli.output import remark
+from barnabas.cli.common.output import remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +123,7 @@ def percent(share: float) -> str:
     return f"{share * 100:g}"
 
 
-def sayer(*, as_json: bool) -> Callable[[str], None]:
+def line_printer(*, as_json: bool) -> Callable[[str], None]:
     """How to print what is said on the way to a result."""
     return remark if as_json else click.echo
 

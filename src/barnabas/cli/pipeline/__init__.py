@@ -1,1 +1,1 @@
-"""`barnabas pipeline`."""
+"""`barnabas pipeline`: pipelines as files, that are checked, run on Spark and watched."""

@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.files import read_text
-from barnabas.clients.replicas import Replica
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.values.files import read_text
+from barnabas.clients.admin.replicas import Replica
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _refuse_repeated(file: Path, replicas: list[tuple[TopicPartition, tuple[int,
         raise Failed(f"{file}: the list of partitions is empty.")
     twice = _repeated(partition for partition, _ in replicas)
     if twice:
-        raise Failed(f"{file}: {', '.join(map(str, twice))} stands there more than once.")
+        raise Failed(f"{file}: {', '.join(map(str, twice))} is listed more than once.")
     for partition, brokers in replicas:
         if not brokers:
             raise Failed(f"{file}: {partition} has no replicas.")
@@ -88,7 +88,7 @@ def read_topics(file: Path) -> list[str]:
     topics = [str(one["topic"]) for one in _read(file, "topics", '{"topic": "t"}')]
     twice = _repeated(topics)
     if twice:
-        raise Failed(f"{file}: {', '.join(twice)} stands there more than once.")
+        raise Failed(f"{file}: {', '.join(twice)} is listed more than once.")
     return topics
 
 

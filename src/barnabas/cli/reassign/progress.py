@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.clients.log_dirs import describe_log_dirs
-from barnabas.clients.replicas import Replica, layout
+from barnabas.clients.admin.replicas import Replica
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from barnabas.cli.reassign.plans import Plan
-    from barnabas.clients.replicas import Reassignment
-    from barnabas.clients.wire import Cluster
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.admin.replicas import Reassignment
     from barnabas.model.ids import TopicPartition
 
 
@@ -77,10 +76,10 @@ class DirectoryProgress:
 
 
 def partitions_of(
-    cluster: Cluster, plan: Plan, ongoing: Mapping[TopicPartition, Reassignment]
+    cluster: ClusterAdmin, plan: Plan, ongoing: Mapping[TopicPartition, Reassignment]
 ) -> list[PartitionProgress]:
     """How far the partitions of a plan are; one that does not exist has no replicas."""
-    current = layout(cluster, plan.topics).replicas
+    current = cluster.replicas.layout(plan.topics).replicas
     return [
         PartitionProgress(partition, ongoing[partition].replicas, target, True)
         if partition in ongoing
@@ -89,20 +88,20 @@ def partitions_of(
     ]
 
 
-def directories_of(cluster: Cluster, plan: Plan) -> list[DirectoryProgress]:
+def directories_of(cluster: ClusterAdmin, plan: Plan) -> list[DirectoryProgress]:
     """How far the replicas are that have a directory in the plan."""
     wanted = sorted(plan.directories.items())
     current, future = directories(cluster, {replica.broker for replica, _ in wanted})
     return [DirectoryProgress(replica, current.get(replica), target, future.get(replica)) for replica, target in wanted]
 
 
-def directories(cluster: Cluster, brokers: Collection[int]) -> tuple[dict[Replica, str], dict[Replica, str]]:
+def directories(cluster: ClusterAdmin, brokers: Collection[int]) -> tuple[dict[Replica, str], dict[Replica, str]]:
     """Directories of all replicas of brokers that are up: where they are, and where they are being moved to."""
     current: dict[Replica, str] = {}
     future: dict[Replica, str] = {}
-    for node in cluster.nodes() if brokers else ():
+    for node in cluster.brokers.up().values() if brokers else ():
         if node.id in brokers:
-            for directory in describe_log_dirs(cluster, node):
+            for directory in cluster.log_dirs.describe(node):
                 for one in directory.replicas:
                     (future if one.is_future else current)[Replica(node.id, one.partition)] = directory.path
     return current, future

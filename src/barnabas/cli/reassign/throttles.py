@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from barnabas.clients import configs
-from barnabas.clients.configs import EntityType
+from barnabas.clients.admin.configs import EntityType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from barnabas.clients.replicas import Reassignment
-    from barnabas.clients.wire import Cluster
+    from barnabas.cli.reassign.plans import Plan
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.admin.replicas import Reassignment
     from barnabas.model.ids import TopicPartition
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -64,23 +64,28 @@ def throttled_replicas(moving: Mapping[TopicPartition, Move]) -> dict[str, dict[
     }
 
 
-def limit_moves(cluster: Cluster, moving: Mapping[TopicPartition, Move], rate: int) -> None:
+def limit_moves(cluster: ClusterAdmin, moving: Mapping[TopicPartition, Move], rate: int) -> None:
     """Set a rate (bytes per second) for moves between brokers."""
     for topic, settings in throttled_replicas(moving).items():
-        configs.alter(cluster, EntityType.TOPICS, topic, add=settings, delete=())
+        cluster.configs.alter(EntityType.TOPICS, topic, add=settings, delete=())
     for broker in sorted({broker for move in moving.values() for broker in move.sources | move.destinations}):
         _alter_broker(cluster, broker, add=dict.fromkeys(RATES, str(rate)), delete=())
     click.echo(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
-def limit_directories(cluster: Cluster, brokers: Iterable[int], rate: int) -> None:
+def limit_directories(cluster: ClusterAdmin, brokers: Iterable[int], rate: int) -> None:
     """Set a rate for moves between directories of one broker."""
     for broker in sorted(set(brokers)):
         _alter_broker(cluster, broker, add={DIRECTORY_RATE: str(rate)}, delete=())
     click.echo(f"The replica-alter-dir throttle limit was set to {rate} B/s")
 
 
-def clear(cluster: Cluster, brokers: Collection[int], topics: Collection[str], *, quiet: bool = False) -> None:
+def clear_plan(cluster: ClusterAdmin, plan: Plan, *, quiet: bool = False) -> None:
+    """Remove limits from all brokers that could have been part of the moves, and from the topics of the plan."""
+    clear(cluster, cluster.brokers.up().keys() | plan.brokers, plan.topics, quiet=quiet)
+
+
+def clear(cluster: ClusterAdmin, brokers: Collection[int], topics: Collection[str], *, quiet: bool = False) -> None:
     """Remove all limits of brokers and topics, and tell so unless `quiet`."""
     tell = (lambda text: None) if quiet else click.echo
     numbers = ",".join(map(str, sorted(brokers)))
@@ -89,8 +94,8 @@ def clear(cluster: Cluster, brokers: Collection[int], topics: Collection[str], *
         _alter_broker(cluster, broker, add={}, delete=(*RATES, DIRECTORY_RATE))
     tell(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {','.join(sorted(topics))}")
     for topic in sorted(topics):
-        configs.alter(cluster, EntityType.TOPICS, topic, add={}, delete=(LEADERS, FOLLOWERS))
+        cluster.configs.alter(EntityType.TOPICS, topic, add={}, delete=(LEADERS, FOLLOWERS))
 
 
-def _alter_broker(cluster: Cluster, broker: int, *, add: Mapping[str, str], delete: Iterable[str]) -> None:
-    configs.alter(cluster, EntityType.BROKERS, str(broker), add=add, delete=delete)
+def _alter_broker(cluster: ClusterAdmin, broker: int, *, add: Mapping[str, str], delete: Iterable[str]) -> None:
+    cluster.configs.alter(EntityType.BROKERS, str(broker), add=add, delete=delete)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.help import Command, option
-from barnabas.cli.output import remark
+from barnabas.cli.common import options as common
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import remark
+from barnabas.cli.common.values.files import NEW_FOLDER
 from barnabas.cli.shims.scripts import ALL
 
 MARK: Final = "Written by `barnabas shims`"
 """Stands in every shim: a file without it is someone else's, and is left alone."""
-SAMPLES_FOLDER: Final = Path(__file__).parents[1] / "samples"
+SAMPLES_FOLDER: Final = Path(__file__).parent / "samples"
 SAMPLES: Final = (
     "server.properties",
     "kraft/server.properties",
@@ -26,36 +30,45 @@ SAMPLES: Final = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Options(common.Options):
+    """The options of `barnabas shims`."""
+
+    directory: Path
+    samples: Path | None
+
+
 @click.command(
     "shims",
     cls=Command,
     examples=[
-        ("follow a tutorial word by word", "barnabas shims bin --samples config"),
+        ("write the programs and sample files", "barnabas shims bin --samples config"),
         (
-            "as it says",
+            "then follow the tutorial",
             "bin/kafka-server-start.sh -daemon config/server.properties\n"
             "  bin/kafka-topics.sh --create --topic test --bootstrap-server localhost:9092",
         ),
         (
-            "for scripts that expect Kafka in the path",
+            "put them into the path, for scripts that expect Kafka there",
             'barnabas shims ~/.local/kafka-bin; PATH="$HOME/.local/kafka-bin:$PATH"',
         ),
     ],
 )
-@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("directory", metavar="DIR", type=NEW_FOLDER)
 @option(
     "--samples",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_FOLDER,
     metavar="DIR",
-    help="Also write sample files there, server.properties and so on, where there are none yet.",
+    help="Also write sample files (server.properties and others) into this folder, if they do not exist.",
 )
-def command(directory: Path, samples: Path | None) -> None:
-    """Write programs named like Kafka's scripts into DIR, with and without .sh, so that tutorials can be followed.
+@takes(Options)
+def command(options: Options) -> None:
+    """Write programs with the names of Kafka's scripts into DIR, with and without .sh, to follow tutorials.
 
-    They take the flags of all Kafkas since 0.8; flags that are no more, like --zookeeper, get a warning. They talk to
-    localhost:9092 unless --bootstrap-server or the variable BARNABAS_BOOTSTRAP_SERVER says otherwise, and run the
-    Python that wrote them.
+    They take the flags of all Kafkas since 0.8, and warn about flags that no longer exist, such as --zookeeper. They
+    talk to localhost:9092, unless --bootstrap-server or the variable BARNABAS_BOOTSTRAP_SERVER names another address.
     """
+    directory = options.directory
     directory.mkdir(parents=True, exist_ok=True)
     paths = [directory / (name + suffix) for name in ALL for suffix in ("", ".sh")]
     foreign = [path for path in paths if path.exists() and MARK not in path.read_text(errors="replace")]
@@ -65,8 +78,8 @@ def command(directory: Path, samples: Path | None) -> None:
         path.write_text(shim(directory, path.name.removesuffix(".sh")), encoding="utf-8")
         path.chmod(0o755)
     click.echo(f"Wrote {len(paths)} programs to {directory}.")
-    if samples is not None:
-        write_samples(samples)
+    if options.samples is not None:
+        write_samples(options.samples)
 
 
 def shim(directory: Path, script: str) -> str:

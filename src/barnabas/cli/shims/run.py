@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from barnabas import __version__
-from barnabas.cli.failures import Failed, told_in_one_line
-from barnabas.cli.output import remark
+from barnabas.cli.common.failures import Failed, errors_in_one_line
+from barnabas.cli.common.output import remark
 from barnabas.cli.shims import servers
 from barnabas.cli.shims.scripts import ABSENT
 from barnabas.cli.shims.translation import translate
@@ -52,7 +52,7 @@ def main() -> None:
     """Do what the script would do."""
     folder, script, *given = sys.argv[1:]
     try:
-        with told_in_one_line():
+        with errors_in_one_line():
             words = words_for(Path(folder), script, given)
     except click.ClickException as error:
         error.show()

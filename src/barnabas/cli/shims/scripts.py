@@ -100,6 +100,11 @@ SCRIPTS: Final[dict[str, Script]] = {
     "kafka-features": Script(("features",)),
     "kafka-transactions": Script(("transactions",)),
     "kafka-cluster": Script(("cluster",)),
+    "kafka-acls": Script(
+        ("acls",),
+        {"--bootstrap-controller": "--bootstrap-server"},
+        {"--force": _NOTHING_ASKS, "--authorizer": ZOOKEEPER, "--authorizer-properties": ZOOKEEPER},
+    ),
     "kafka-dump-log": Script(("log", "dump")),
 }
 """Scripts that are one command each."""
@@ -127,7 +132,6 @@ ABSENT: Final[dict[str, str]] = {
     "connect-distributed": _NO_CONNECT,
     "connect-mirror-maker": _NO_MIRROR,
     "kafka-mirror-maker": _NO_MIRROR,
-    "kafka-acls": "Barnabas has no access control yet: whoever reaches a broker may do everything.",
 }
 """Scripts that tutorials name and that nothing stands behind: what to do instead."""
 
@@ -142,6 +146,7 @@ CLASSES: Final = {
     "ConsumerGroupCommand": "kafka-consumer-groups",
     "ConsumerOffsetChecker": "kafka-consumer-offset-checker",
     "TopicCommand": "kafka-topics",
+    "AclCommand": "kafka-acls",
 }
 """Classes that kafka-run-class is told to run, by the last part of their names."""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import click
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.output import remark
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.output import remark
 from barnabas.cli.shims import running
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def parse(script: str, given: Sequence[str]) -> ServerWords:
 
 def start_broker(folder: Path, given: Sequence[str]) -> list[str]:
     """kafka-server-start: the words for `barnabas`, after the data directory has been noted."""
-    from barnabas.cli.broker_options import load_config
+    from barnabas.cli.common.broker_options import load_config
 
     words = parse("kafka-server-start", given)
     _remember(folder, BROKER, load_config(words.file, tuple(words.overrides)).log_dirs[0])
@@ -83,7 +83,7 @@ def _remember(folder: Path, kind: str, directory: Path) -> None:
 
 def stop_brokers(folder: Path) -> None:
     """kafka-server-stop: ends all brokers that scripts of this folder started. Raises Failed when there is none."""
-    from barnabas.cli import service
+    from barnabas.cli.start import service
 
     stopped = [(data, service.stop(data, STOP_SECONDS)) for data in running.started(folder, BROKER)]
     _tell(stopped, "broker", "No kafka server to stop.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
 from barnabas.cli.shims.scripts import CLASSES, SCRIPTS
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _script_of_class(given: Sequence[str]) -> tuple[str, Sequence[str]]:
     name = given[0].rpartition(".")[2] if given else ""
     if name not in CLASSES:
         known = ", ".join(sorted(CLASSES))
-        raise Failed(f"{name or 'nothing'} cannot be run: there is no Java here. Known are {known}.")
+        raise Failed(f"{name or 'nothing'} cannot be run, because there is no Java here. These classes work: {known}.")
     if name == "ProducerPerformance" and len(given) > 4 and not given[1].startswith("-"):
         topic, records, size, throughput, *properties = given[1:]
         numbers = ["--num-records", records, "--record-size", size, "--throughput", throughput]

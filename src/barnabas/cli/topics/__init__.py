@@ -1,1 +1,1 @@
-"""`barnabas topics`: kafka-topics with its flags, its rules about which flags go together, and its output."""
+"""`barnabas topics`: kafka-topics, with its rules about which flags go together and its output."""

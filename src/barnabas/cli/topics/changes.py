@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.output import Style, choose_style, print_json, remark
+from barnabas.cli.common.config_names import suggest_config_names
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.output import Style, choose_style, print_json, remark
+from barnabas.cli.common.values.pairs import parse_pairs
 from barnabas.cli.topics.matching import required_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from barnabas.cli.topics.options import Options
-    from barnabas.clients.admin import Admin
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
 
 PARTITIONS_AT_ONCE = 10_000
 """So many are made by one request, here and in Apache Kafka."""
 
 
-def create(admin: Admin, options: Options) -> None:
+def create(cluster: ClusterAdmin, options: Options) -> None:
     """`--create`."""
-    from barnabas.clients.admin import NewTopic
+    from barnabas.clients.admin.admin import NewTopic
     from barnabas.clients.errors import RequestRefused
     from barnabas.model.errors import ErrorCode
 
@@ -33,7 +35,7 @@ def create(admin: Admin, options: Options) -> None:
         partitions=options.partitions,
         replication_factor=options.replication_factor,
         assignment=parse_assignment(options.replica_assignment),
-        configs=parse_configs(options.config),
+        configs=configs_of(options),
     )
     if "." in topic.name or "_" in topic.name:
         remark(
@@ -41,8 +43,8 @@ def create(admin: Admin, options: Options) -> None:
             "collide. To avoid issues it is best to use either, but not both."
         )
     try:
-        with many_at_once(options.partitions):
-            admin.create_topic(topic)
+        with many_at_once(options.partitions), suggest_config_names(topic.configs):
+            cluster.topics.create_topic(topic)
     except RequestRefused as error:
         if error.code != ErrorCode.topic_already_exists or not options.if_not_exists:
             raise
@@ -56,25 +58,32 @@ def create(admin: Admin, options: Options) -> None:
             click.echo(f"Created topic {name}.")
 
 
-def alter(admin: Admin, options: Options) -> None:
+def alter(cluster: ClusterAdmin, options: Options) -> None:
     """`--alter`: partitions first, then configs."""
-    names = required_topics(admin, options)
+    names = required_topics(cluster, options)
     assignment = parse_assignment(options.replica_assignment)
-    configs = parse_configs(options.config)
+    configs = configs_of(options)
     if options.partitions is not None:
-        for topic in admin.describe_topics(names):
+        for topic in cluster.topics.describe_topics(names):
             with many_at_once(options.partitions - len(topic.partitions)):
-                admin.create_partitions(topic.name, options.partitions, assignment[len(topic.partitions) :])
+                cluster.topics.create_partitions(topic.name, options.partitions, assignment[len(topic.partitions) :])
     if configs or options.delete_config:
         for name in names:
-            admin.alter_topic_config(name, set_=configs, delete=options.delete_config)
+            with suggest_config_names((*configs, *options.delete_config)):
+                cluster.topics.alter_topic_config(name, set_=configs, delete=options.delete_config)
     confirm("altered", names, as_json=options.as_json)
 
 
-def delete(admin: Admin, options: Options) -> None:
+def configs_of(options: Options) -> dict[str, str]:
+    """What --config sets."""
+    pairs = parse_pairs(options.config, "--config", "KEY=VALUE")
+    return {key: value.strip() for key, value in pairs.items()}
+
+
+def delete(cluster: ClusterAdmin, options: Options) -> None:
     """`--delete`."""
-    names = required_topics(admin, options)
-    admin.delete_topics(names)
+    names = required_topics(cluster, options)
+    cluster.topics.delete_topics(names)
     confirm("deleted", names, as_json=options.as_json)
 
 
@@ -104,17 +113,6 @@ def confirm(done: str, names: list[str], *, as_json: bool) -> None:
                 click.echo(f"{done.capitalize()} topic {name}.")
         case Style.PLAIN:
             pass
-
-
-def parse_configs(pairs: tuple[str, ...]) -> dict[str, str]:
-    """KEY=VALUE pairs as a dictionary; the last of a key counts."""
-    configs = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise click.UsageError(f"--config {pair} is not of the form KEY=VALUE.")
-        configs[key.strip()] = value.strip()
-    return configs
 
 
 def parse_assignment(text: str | None) -> list[list[int]]:

@@ -6,32 +6,31 @@ What differs from kafka-topics, on purpose: --bootstrap-server has a default, --
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
-from barnabas.cli.connection import connection_options
-from barnabas.cli.help import Command, option
-from barnabas.cli.numbers import POSITIVE32, Whole
-from barnabas.cli.output import json_option
+from barnabas.cli.common.connection import connection_options
+from barnabas.cli.common.help import Command, option
+from barnabas.cli.common.options import takes
+from barnabas.cli.common.output import json_option
+from barnabas.cli.common.values.numbers import POSITIVE32, Whole
 from barnabas.cli.topics.options import Options
 from barnabas.clients.limits import MOST_PARTITIONS, MOST_REPLICAS
-
-if TYPE_CHECKING:
-    from barnabas.clients.admin import Admin
 
 
 @click.command(
     cls=Command,
     examples=[
-        ("make a topic", "barnabas topics --create --topic orders --partitions 6 --config retention.ms=86400000"),
-        ("see what is there", "barnabas topics --list"),
-        ("look at one, or at all whose name matches", "barnabas topics --describe --topic 'orders.*'"),
-        ("more partitions", "barnabas topics --alter --topic orders --partitions 12"),
+        ("create a topic", "barnabas topics --create --topic orders --partitions 6 --config retention.ms=86400000"),
+        ("list topics", "barnabas topics --list"),
+        ("describe all topics whose names match", "barnabas topics --describe --topic 'orders.*'"),
+        ("add partitions", "barnabas topics --alter --topic orders --partitions 12"),
         ("keep records for an hour", "barnabas topics --alter --topic orders --config retention.ms=3600000"),
-        ("go back to the broker's default", "barnabas topics --alter --topic orders --delete-config retention.ms"),
-        ("delete, and do not mind if it is gone", "barnabas topics --delete --topic orders --if-exists"),
-        ("for a script", "barnabas topics --describe --json | jq '.[].partitionCount'"),
+        (
+            "return a config to the broker's default",
+            "barnabas topics --alter --topic orders --delete-config retention.ms",
+        ),
+        ("delete a topic if it exists", "barnabas topics --delete --topic orders --if-exists"),
+        ("print JSON for a script", "barnabas topics --describe --json | jq '.[].partitionCount'"),
     ],
 )
 @option("--create", is_flag=True, help="Create a topic.", section="Actions")
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 @option(
     "--topic",
     metavar="NAME",
-    help="The topic. Except with --create: a regular expression for whole names; commas separate several.",
+    help="The topic. Other actions than --create take a regular expression for whole names; commas separate several.",
     section="Topic",
 )
 @option("--topic-id", metavar="ID", help="The topic with this id (--describe).", section="Topic")
@@ -50,20 +49,20 @@ if TYPE_CHECKING:
     "--partitions",
     type=Whole(1, MOST_PARTITIONS),
     metavar="N",
-    help="How many partitions; default: the broker's.",
+    help="The number of partitions.  [default: num.partitions of the broker]",
     section="Topic",
 )
 @option(
     "--replication-factor",
     type=Whole(1, MOST_REPLICAS),
     metavar="N",
-    help="How many copies of each partition; default: the broker's.",
+    help="The number of replicas of each partition.  [default: default.replication.factor of the broker]",
     section="Topic",
 )
 @option(
     "--replica-assignment",
     metavar="0:1,1:2,...",
-    help="Broker ids of each partition: replicas by colons, partitions by commas.",
+    help="The brokers of each partition: colons separate replicas, commas separate partitions.",
     section="Topic",
 )
 @option("--config", metavar="KEY=VALUE", multiple=True, help="Set a config of the topic; repeatable.", section="Topic")
@@ -74,48 +73,67 @@ if TYPE_CHECKING:
     help="Return a config to the broker's default (--alter); repeatable.",
     section="Topic",
 )
-@option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already (--create).", section="Topic")
+@option("--if-not-exists", is_flag=True, help="Succeed if the topic exists already (--create).", section="Topic")
 @option("--if-exists", is_flag=True, help="Succeed if no topic matches.", section="Topic")
-@option("--exclude-internal", is_flag=True, help="Leave out topics that brokers keep for themselves.", section="Filter")
-@option("--topics-with-overrides", is_flag=True, help="Only topics with configs of their own.", section="Filter")
-@option("--under-replicated-partitions", is_flag=True, help="Only where a replica is out of sync.", section="Filter")
-@option("--unavailable-partitions", is_flag=True, help="Only where no live broker leads.", section="Filter")
-@option("--under-min-isr-partitions", is_flag=True, help="Only below min.insync.replicas.", section="Filter")
-@option("--at-min-isr-partitions", is_flag=True, help="Only exactly at min.insync.replicas.", section="Filter")
+@option(
+    "--exclude-internal", is_flag=True, help="Leave out internal topics, such as __consumer_offsets.", section="Filter"
+)
+@option(
+    "--topics-with-overrides",
+    is_flag=True,
+    help="Only topics with configs that override the broker's.",
+    section="Filter",
+)
+@option(
+    "--under-replicated-partitions",
+    is_flag=True,
+    help="Only partitions with a replica that is out of sync.",
+    section="Filter",
+)
+@option("--unavailable-partitions", is_flag=True, help="Only partitions without a leader that is up.", section="Filter")
+@option(
+    "--under-min-isr-partitions",
+    is_flag=True,
+    help="Only partitions with fewer replicas in sync than min.insync.replicas.",
+    section="Filter",
+)
+@option(
+    "--at-min-isr-partitions",
+    is_flag=True,
+    help="Only partitions with exactly min.insync.replicas in sync.",
+    section="Filter",
+)
 @connection_options
 @option(
     "--partition-size-limit-per-response",
     type=POSITIVE32,
     metavar="N",
-    help="Taken for Kafka's sake; has no effect.",
+    help="Has no effect; accepted for compatibility with Kafka.",
     section="Connection",
 )
 @json_option
-def command(**values: Any) -> None:
+@takes(Options)
+def command(options: Options) -> None:
     """Create, list, describe, alter and delete topics. The flags are those of kafka-topics."""
-    options = Options(**values)
-    options.check()
-    if options.list:
-        from barnabas.cli.topics.listing import listed, show_list
+    with options.connect() as cluster:
+        match options.action:
+            case "list":
+                from barnabas.cli.topics.listing import show_list
 
-        show_list(listed(options), options)
-        return
-    from barnabas.cli.connection import open_admin
+                show_list(cluster, options)
+            case "describe":
+                from barnabas.cli.topics.describe import describe
 
-    with open_admin(options.bootstrap_server, options.command_config) as admin:
-        run(admin, options)
+                describe(cluster, options)
+            case "create":
+                from barnabas.cli.topics.changes import create
 
+                create(cluster, options)
+            case "alter":
+                from barnabas.cli.topics.changes import alter
 
-def run(admin: Admin, options: Options) -> None:
-    """Do what the options ask for."""
-    from barnabas.cli.topics import changes, describe
+                alter(cluster, options)
+            case "delete":
+                from barnabas.cli.topics.changes import delete
 
-    match options.action:
-        case "create":
-            changes.create(admin, options)
-        case "describe":
-            describe.describe(admin, options)
-        case "alter":
-            changes.alter(admin, options)
-        case "delete":
-            changes.delete(admin, options)
+                delete(cluster, options)

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.output import Style, choose_style, print_json, print_table
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.output import Style, choose_style, print_json, print_table
 from barnabas.cli.topics.matching import required_topics
 
 if TYPE_CHECKING:
     from barnabas.cli.topics.options import Options
-    from barnabas.clients.admin import Admin, ConfigValue, PartitionInfo, TopicInfo
+    from barnabas.clients.admin.admin import ConfigValue, PartitionInfo, TopicInfo
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
 
 
-def describe(admin: Admin, options: Options) -> None:
+def describe(cluster: ClusterAdmin, options: Options) -> None:
     """`--describe`."""
-    names = required_topics(admin, options)
-    topics = admin.describe_topics(names)
+    admin = cluster.topics
+    topics = admin.describe_topics(required_topics(cluster, options))
     if options.topic_id:
         topics = [topic for topic in topics if topic.topic_id == options.topic_id]
         if not topics and not options.if_exists:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-import click
-
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.values.topic_patterns import parse_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from barnabas.cli.topics.options import Options
-    from barnabas.clients.admin import Admin
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
 
 
-def required_topics(admin: Admin, options: Options) -> list[str]:
+def required_topics(cluster: ClusterAdmin, options: Options) -> list[str]:
     """Names that match --topic; none is an error unless --if-exists."""
     pattern = None if options.topic_id else options.topic
-    names = matching(admin.topic_names(), pattern, exclude_internal=options.exclude_internal)
+    names = matching(cluster.topics.topic_names(), pattern, exclude_internal=options.exclude_internal)
     if pattern and not names and not options.if_exists:
         raise Failed(f"Topic '{pattern}' does not exist as expected. `barnabas topics --list` shows what is there.")
     return names
@@ -29,13 +27,10 @@ def matching(names: Iterable[str], pattern: str | None, *, exclude_internal: boo
     """Names that a pattern of kafka-topics takes: a regular expression for the whole name, commas for "or"."""
     found = list(names)
     if exclude_internal:
-        from barnabas.clients.admin import INTERNAL_TOPICS
+        from barnabas.model.internal_topics import INTERNAL_TOPICS
 
         found = [name for name in found if name not in INTERNAL_TOPICS]
     if not pattern:
         return found
-    try:
-        expression = re.compile(pattern.replace(" ", "").strip("\"'").replace(",", "|"))
-    except re.error as error:
-        raise click.UsageError(f"--topic {pattern} is not a regular expression: {error}.") from error
+    expression = parse_topics(pattern, "--topic")
     return [name for name in found if expression.fullmatch(name)]

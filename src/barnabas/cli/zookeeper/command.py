@@ -14,15 +14,17 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import click
 
-from barnabas.cli.failures import Failed
-from barnabas.cli.files import read_properties
-from barnabas.cli.help import Command, Group, option
-from barnabas.cli.numbers import Whole
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import Command, CommandGroup, option
+from barnabas.cli.common.options import Options, takes
+from barnabas.cli.common.values.files import FILE, NEW_FOLDER, read_properties
+from barnabas.cli.common.values.numbers import Whole
 from barnabas.cli.zookeeper.servers import MAIN_CLASS, find_server
 
 DEFAULT_PORT: Final = 2181
@@ -34,7 +36,7 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 
 
-class Settings(NamedTuple):
+class ZooKeeperSettings(NamedTuple):
     """What a file of ZooKeeper's says about where it is."""
 
     file: Path
@@ -48,20 +50,24 @@ class Settings(NamedTuple):
         return self.data / PID_FILE
 
 
-def read_settings(file: Path) -> Settings:
+def read_settings(file: Path) -> ZooKeeperSettings:
     """The settings of a file; raises Failed when ZooKeeper could not use it."""
     properties = read_properties(file)
     data = properties.get("dataDir", "").strip()
     port = (properties.get("clientPort") or properties.get("secureClientPort") or "").strip()
     if not data:
-        raise Failed(f"{file} has no dataDir: where is ZooKeeper to keep its data?")
+        raise Failed(f"{file} has no dataDir, the directory for ZooKeeper's data.")
     if not port.isdecimal():
-        raise Failed(f"{file} has no clientPort: where is ZooKeeper to listen? Usual is clientPort={DEFAULT_PORT}.")
+        raise Failed(
+            f"{file} has no clientPort, the port on which ZooKeeper listens; usual is clientPort={DEFAULT_PORT}."
+        )
     host = properties.get("clientPortAddress", "").strip()
-    return Settings(file.absolute(), Path(data), host if host and host != "0.0.0.0" else "localhost", int(port))
+    return ZooKeeperSettings(
+        file.absolute(), Path(data), host if host and host != "0.0.0.0" else "localhost", int(port)
+    )
 
 
-def default_settings(data: Path, port: int) -> Settings:
+def default_settings(data: Path, port: int) -> ZooKeeperSettings:
     """Settings for a machine of one's own, written into the data directory, which is where the server reads them."""
     data = data.absolute()
     data.mkdir(parents=True, exist_ok=True)
@@ -70,19 +76,54 @@ def default_settings(data: Path, port: int) -> Settings:
         f"dataDir={data}\nclientPort={port}\nclientPortAddress=localhost\nmaxClientCnxns=0\nadmin.enableServer=false\n",
         encoding="utf-8",
     )
-    return Settings(file, data, "localhost", port)
+    return ZooKeeperSettings(file, data, "localhost", port)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopOptions(Options):
+    """The options of `barnabas zookeeper stop`."""
+
+    file: Path | None
+    data: Path | None
+
+    def check(self) -> None:
+        """Refuse two data directories."""
+        if self.file is not None and self.data is not None:
+            raise click.UsageError("FILE has the data directory: leave out --data.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(Options):
+    """The options of `barnabas zookeeper start`."""
+
+    file: Path | None
+    data: Path | None
+    port: int | None
+    daemon: bool
+
+    def check(self) -> None:
+        """Refuse settings beside a file that has them."""
+        if self.file is not None and (self.data is not None or self.port is not None):
+            raise click.UsageError("FILE has the data directory and the port: leave out --data and --port.")
+
+    def read(self) -> ZooKeeperSettings:
+        """The settings of FILE, or those for a machine of one's own."""
+        if self.file is not None:
+            return read_settings(self.file)
+        return default_settings(self.data or DEFAULT_DATA, self.port or DEFAULT_PORT)
 
 
 @click.group(
     "zookeeper",
-    cls=Group,
+    cls=CommandGroup,
     examples=[
         ("on localhost:2181, data in ./zookeeper", "barnabas zookeeper start"),
         ("with Kafka's file, in the background", "barnabas zookeeper start config/zookeeper.properties --daemon"),
-        ("and its end", "barnabas zookeeper stop config/zookeeper.properties"),
+        ("and stop it", "barnabas zookeeper stop config/zookeeper.properties"),
     ],
 )
-def command() -> None:
+@takes(Options)
+def command(options: Options) -> None:
     """Run a ZooKeeper for development, if one can be found on this machine."""
 
 
@@ -93,42 +134,46 @@ def command() -> None:
     examples=[
         ("on localhost:2181, data in ./zookeeper", "barnabas zookeeper start"),
         ("with Kafka's file", "barnabas zookeeper start config/zookeeper.properties"),
-        ("that of a release you unpacked", "ZOOKEEPER_HOME=~/apache-zookeeper-3.9.5-bin barnabas zookeeper start"),
+        (
+            "from a release that you have unpacked",
+            "ZOOKEEPER_HOME=~/apache-zookeeper-3.9.5-bin barnabas zookeeper start",
+        ),
     ],
 )
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", required=False, type=FILE)
 @option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_FOLDER,
     metavar="DIR",
-    help="Where data is kept, without FILE.  [default: ./zookeeper]",
+    help="The data directory, if FILE is not given.  [default: ./zookeeper]",
 )
-@option("--port", type=Whole(1, 65535), metavar="N", help="Where to listen, without FILE.  [default: 2181]")
-@option("--daemon", is_flag=True, help="Run in the background: return when it listens; its log is DIR/zookeeper.log.")
-def start(file: Path | None, data: Path | None, port: int | None, daemon: bool) -> None:
-    """Run a ZooKeeper until SIGTERM or Ctrl-C; FILE is one like Kafka's zookeeper.properties.
+@option("--port", type=Whole(1, 65535), metavar="N", help="The port, if FILE is not given.  [default: 2181]")
+@option(
+    "--daemon", is_flag=True, help="Run in the background, and return when it listens. The log is DIR/zookeeper.log."
+)
+@takes(StartOptions)
+def start(options: StartOptions) -> None:
+    """Run a ZooKeeper until SIGTERM or Ctrl-C; FILE has the format of Kafka's zookeeper.properties.
 
-    The server is that of ZOOKEEPER_HOME, of the system's package, or the one inside the Python package pyspark, in
-    this order. All need Java. It is a single server, made for development and tests.
+    The server comes from ZOOKEEPER_HOME, else from the system's package, else from the Python package pyspark. It needs
+    Java. It is a single server, for development and tests.
     """
-    if file is not None and (data is not None or port is not None):
-        raise click.UsageError("FILE says where data and port are: leave out --data and --port.")
     server = find_server()
-    settings = read_settings(file) if file else default_settings(data or DEFAULT_DATA, port or DEFAULT_PORT)
+    settings = options.read()
     words = server.command(settings.file)
     if _listens(settings):
         raise Failed(f"Port {settings.port} is taken, perhaps by another ZooKeeper: stop it, or take another port.")
     settings.data.mkdir(parents=True, exist_ok=True)
     click.echo(f"ZooKeeper of {server.origin} on {settings.host}:{settings.port}; data in {settings.data}")
     sys.stdout.flush()
-    if daemon:
+    if options.daemon:
         _start_in_background(words, settings)
         return
     settings.pid_file.write_text(f"{os.getpid()}\n", encoding="ascii")
     os.execv(words[0], words)
 
 
-def _start_in_background(words: list[str], settings: Settings) -> None:
+def _start_in_background(words: list[str], settings: ZooKeeperSettings) -> None:
     log = settings.data / LOG_FILE
     with log.open("ab") as output:
         child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
@@ -144,7 +189,7 @@ def _start_in_background(words: list[str], settings: Settings) -> None:
     click.echo(f"It is process {child.pid}; its log is {log}")
 
 
-def _listens(settings: Settings) -> bool:
+def _listens(settings: ZooKeeperSettings) -> bool:
     try:
         socket.create_connection((settings.host, settings.port), 1).close()
     except OSError:
@@ -155,24 +200,23 @@ def _listens(settings: Settings) -> bool:
 @command.command(
     "stop",
     cls=Command,
-    short_help="End a ZooKeeper that runs in the background.",
+    short_help="Stop a ZooKeeper that runs in the background.",
     examples=[
         ("the one with its data in ./zookeeper", "barnabas zookeeper stop"),
         ("the one of a file", "barnabas zookeeper stop config/zookeeper.properties"),
     ],
 )
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", required=False, type=FILE)
 @option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=NEW_FOLDER,
     metavar="DIR",
-    help="Its data directory, without FILE.  [default: ./zookeeper]",
+    help="The data directory, if FILE is not given.  [default: ./zookeeper]",
 )
-def stop(file: Path | None, data: Path | None) -> None:
-    """End a ZooKeeper that `barnabas zookeeper start` began, and wait until it has ended."""
-    if file is not None and data is not None:
-        raise click.UsageError("FILE says where its data are: leave out --data.")
-    directory = read_settings(file).data if file else (data or DEFAULT_DATA)
+@takes(StopOptions)
+def stop(options: StopOptions) -> None:
+    """Stop a ZooKeeper that `barnabas zookeeper start` has started, and wait until it has ended."""
+    directory = read_settings(options.file).data if options.file else (options.data or DEFAULT_DATA)
     pid = stop_server(directory)
     if pid is None:
         click.echo(f"No ZooKeeper is running on {directory}.")
@@ -206,5 +250,5 @@ def _is_zookeeper(pid: int) -> bool:
         with suppress(FileNotFoundError, ProcessLookupError):
             return MAIN_CLASS.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
         return False
-    asked = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True)
-    return MAIN_CLASS in asked.stdout
+    listed = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True)
+    return MAIN_CLASS in listed.stdout

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ INSTALL_JAVA: Final = (
 )
 
 
-class Server(NamedTuple):
+class ZooKeeperServer(NamedTuple):
     """A server's class path, who brought it, and JVM flags that it needs to say something."""
 
     origin: str
@@ -48,7 +48,7 @@ class Server(NamedTuple):
         return [find_java(self.java), "-Xmx64m", "-cp", self.class_path, SHELL_CLASS, "-server", address, *words]
 
 
-def find_server() -> Server:
+def find_server() -> ZooKeeperServer:
     """The first server in the order of this module's docstring; raises Failed with what to install."""
     home = os.environ.get("ZOOKEEPER_HOME")
     if home:
@@ -66,28 +66,28 @@ def find_server() -> Server:
     )
 
 
-def _in_home(home: Path) -> Server | None:
+def _in_home(home: Path) -> ZooKeeperServer | None:
     """An unpacked release: jars lie in lib, in older ones beside it, in Kafka's libs."""
     folders = [folder for folder in (home / "lib", home / "libs", home) if any(folder.glob("*.jar"))]
     if not any(any(folder.glob("zookeeper-*.jar")) for folder in folders):
         return None
-    return Server(str(home), os.pathsep.join([str(home / "conf"), *(f"{folder}/*" for folder in folders)]))
+    return ZooKeeperServer(str(home), os.pathsep.join([str(home / "conf"), *(f"{folder}/*" for folder in folders)]))
 
 
-def _of_debian() -> Server | None:
+def _of_debian() -> ZooKeeperServer | None:
     """The package's jar names those that it needs itself; only a logger has to be chosen."""
     jar = DEBIAN_JARS / "zookeeper.jar"
     if not jar.exists():
         return None
-    return Server("the system's package", f"{jar}{os.pathsep}{DEBIAN_JARS / 'slf4j-simple.jar'}")
+    return ZooKeeperServer("the system's package", f"{jar}{os.pathsep}{DEBIAN_JARS / 'slf4j-simple.jar'}")
 
 
-def _in_pyspark() -> Server | None:
+def _in_pyspark() -> ZooKeeperServer | None:
     spec = find_spec("pyspark")
     for folder in () if spec is None else spec.submodule_search_locations or ():
         jars = Path(folder, "jars")
         if any(jars.glob("zookeeper-*.jar")):
-            return Server("pyspark", f"{jars}/*", ("-Dlog4j2.level=INFO",), JAVA_FOR_PYSPARK)
+            return ZooKeeperServer("pyspark", f"{jars}/*", ("-Dlog4j2.level=INFO",), JAVA_FOR_PYSPARK)
     return None
 
 
@@ -105,7 +105,7 @@ def find_java(oldest: int) -> str:
     return java
 
 
-def java_release(told: str) -> int | None:
+def java_release(version_text: str) -> int | None:
     """The release that `java -version` tells: 8 for "1.8.0_412", 17 for "17.0.15"."""
-    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return None if match is None else int(match[1])

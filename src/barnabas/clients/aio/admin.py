@@ -6,14 +6,14 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from barnabas.clients.admin import DEFAULT_TIMEOUT, Admin
+from barnabas.clients.admin.admin import DEFAULT_TIMEOUT, Admin
 from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from barnabas.clients.admin import ConfigValue, NewTopic, TopicInfo
+    from barnabas.clients.admin.admin import ConfigValue, NewTopic, TopicInfo
     from barnabas.model.ids import TopicPartition
 
 __all__ = ["AsyncAdmin"]

@@ -17,19 +17,19 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from barnabas.clients.aio.threads import to_the_end
-from barnabas.clients.consumer import CLOSE_SECONDS, ConsumerBase, as_offsets, to_commit
+from barnabas.clients.consumer.consumer import CLOSE_SECONDS, ConsumerBase, as_offsets, to_commit
+from barnabas.clients.consumer.native import BEGINNING, END
+from barnabas.clients.consumer.reading import SLICE
 from barnabas.clients.errors import noted_in
-from barnabas.clients.reading import SLICE
 from barnabas.clients.records import ConsumerRecord, K, TopicPartition, V, as_milliseconds
-from barnabas.clients.seeking import BEGINNING, END
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
     from datetime import datetime
     from types import TracebackType
 
-    from barnabas.clients.consumer import Offsets
-    from barnabas.clients.subscribing import RebalanceCallback, Start, Topics
+    from barnabas.clients.consumer.consumer import Offsets
+    from barnabas.clients.consumer.subscribing import RebalanceCallback, Start, Topics
 
 __all__ = ["AsyncConsumer"]
 
@@ -43,7 +43,7 @@ class AsyncConsumer(ConsumerBase[K, V]):
     _thread: ThreadPoolExecutor | None = None
     _rebalancing = False
 
-    def _begin(self, topics: Topics | None) -> None:
+    def _subscribe_at_start(self, topics: Topics | None) -> None:
         self._topics = topics
         self._nested = SimpleQueue[Callable[[], None] | None]()
 
@@ -60,8 +60,9 @@ class AsyncConsumer(ConsumerBase[K, V]):
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
         """Records, one by one, without an end; asking for the next says that the last one is done with."""
         reader = self._reader
+        receiver = reader.receiver
         while True:
-            if time.monotonic() >= reader.due:
+            if time.monotonic() >= receiver.due:
                 await self._fetch(0)
             record = reader.take()
             if record is None:
@@ -72,8 +73,9 @@ class AsyncConsumer(ConsumerBase[K, V]):
     async def steps(self) -> AsyncIterator[ConsumerRecord[K, V] | None]:
         """Records, one by one, and None whenever none came for a moment: for loops with something else to do."""
         reader = self._reader
+        receiver = reader.receiver
         while True:
-            if time.monotonic() >= reader.due:
+            if time.monotonic() >= receiver.due:
                 await self._fetch(0)
             record = reader.take()
             if record is not None or not await self._fetch(SLICE):
@@ -86,14 +88,15 @@ class AsyncConsumer(ConsumerBase[K, V]):
         those that come are read up to where they end then. Paused partitions are not waited for.
         """
         reader = self._reader
+        receiver = reader.receiver
         await self._subscribe_first()
-        reader.require_chosen()
+        reader.subscription.require_chosen()
         ends: dict[TopicPartition, int] = {}
         while not (ended := await self._run(reader.at_end, ends)) and not ends:
             await self._fetch(SLICE)
             reader.prepare()  # which raises errors
         while not ended:
-            if time.monotonic() >= reader.due:
+            if time.monotonic() >= receiver.due:
                 await self._fetch(0)
             record = reader.take()
             if record is not None:
@@ -139,52 +142,52 @@ class AsyncConsumer(ConsumerBase[K, V]):
         self._topics = None
         await self._run(
             partial(
-                self._reader.subscribe,
+                self._reader.subscription.subscribe,
                 topics,
-                on_assign=self._in_loop(on_assign),
-                on_revoke=self._in_loop(on_revoke),
-                on_lost=self._in_loop(on_lost),
-                start=self._in_loop(start),
+                on_assign=self._run_in_loop(on_assign),
+                on_revoke=self._run_in_loop(on_revoke),
+                on_lost=self._run_in_loop(on_lost),
+                start=self._run_in_loop(start),
             )
         )
 
     async def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group."""
-        await self._run(self._reader.unsubscribe)
+        await self._run(self._reader.subscription.unsubscribe)
 
     async def assign(self, partitions: Iterable[TopicPartition] | Mapping[TopicPartition, int | None]) -> None:
         """Read exactly these partitions, at these offsets if a mapping says so; no group shares them."""
         self._topics = None
-        await self._run(self._reader.assign, as_offsets(partitions))
+        await self._run(self._reader.subscription.assign, as_offsets(partitions))
 
     async def assignment(self) -> list[TopicPartition]:
         """The partitions that are being read now."""
         await self._subscribe_first()
-        return await self._run(self._reader.assignment)
+        return await self._run(self._reader.native.assignment)
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic. Raises RequestRefused if there is no such topic."""
-        return await self._run(self._reader.partitions, topic)
+        return await self._run(self._reader.native.partitions, topic)
 
     async def commit(self, offsets: Offsets = None) -> None:
         """Commit, and wait until it is done: everything that was handed out, or up to a record, or offsets."""
-        await self._run(partial(self._reader.commit, to_commit(offsets), wait=True))
+        await self._run(partial(self._reader.commits.commit, to_commit(offsets), wait=True))
 
     async def commit_async(self, offsets: Offsets = None) -> None:
         """Commit without waiting; `on_commit` is told how it went, at a later poll and in a thread."""
-        await self._run(partial(self._reader.commit, to_commit(offsets), wait=False))
+        await self._run(partial(self._reader.commits.commit, to_commit(offsets), wait=False))
 
     async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
         """The group's committed offsets; None where there is none. Without arguments: of what is assigned."""
-        return await self._run(self._reader.committed, partitions or await self.assignment())
+        return await self._run(self._reader.native.committed, partitions or await self.assignment())
 
     async def position(self, partition: TopicPartition) -> int | None:
         """The offset of the next record that will be handed out; None if that is not known yet."""
-        return await self._run(self._reader.position, partition)
+        return await self._run(self._reader.positions.position, partition)
 
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on at this offset."""
-        await self._run(self._reader.seek, partition, offset)
+        await self._run(self._reader.positions.seek, partition, offset)
 
     async def seek_to_time(self, when: datetime | int, *partitions: TopicPartition) -> dict[TopicPartition, int]:
         """Read on at the first record at or after a moment (a datetime, or milliseconds), or at the end.
@@ -192,7 +195,7 @@ class AsyncConsumer(ConsumerBase[K, V]):
         Without partitions: in all that are assigned. Returns the offsets.
         """
         wanted = partitions or await self.assignment()
-        offsets = await self._run(self._reader.offsets_at, as_milliseconds(when), wanted)
+        offsets = await self._run(self._reader.native.offsets_at, as_milliseconds(when), wanted)
         for partition, offset in offsets.items():
             await self.seek(partition, offset)
         return offsets
@@ -209,11 +212,11 @@ class AsyncConsumer(ConsumerBase[K, V]):
 
     async def take_back(self) -> None:
         """Go back to before the records that were handed out and not committed: they are handed out again."""
-        await self._run(self._reader.take_back)
+        await self._run(self._reader.positions.take_back)
 
     async def ends(self, partition: TopicPartition) -> tuple[int, int]:
         """The first offset of a partition, and the one after its last."""
-        return await self._run(self._reader.ends, partition)
+        return await self._run(self._reader.native.ends, partition)
 
     async def pause(self, *partitions: TopicPartition) -> None:
         """Hand out nothing of these partitions for now; the consumer keeps them."""
@@ -225,7 +228,7 @@ class AsyncConsumer(ConsumerBase[K, V]):
 
     async def group_metadata(self) -> Any:
         """What a transaction of another client library needs to know of the group."""
-        return await self._run(self._reader.group_metadata)
+        return await self._run(self._reader.native.group_metadata)
 
     async def close(self, timeout: float | None = CLOSE_SECONDS) -> None:  # noqa: ASYNC109  (as in `Consumer`)
         """Leave the group and end; what was handed out and is done with is committed before, if commits are automatic.
@@ -253,14 +256,14 @@ class AsyncConsumer(ConsumerBase[K, V]):
     async def _run(self, call: Callable[..., R], *arguments: Any) -> R:
         if self._rebalancing:
             answer = Future[R]()
-            self._nested.put(partial(_answer, answer, call, arguments))
+            self._nested.put(partial(_run_nested, answer, call, arguments))
             return await to_the_end(asyncio.wrap_future(answer))
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="barnabas-consumer")
         running = asyncio.get_running_loop().run_in_executor(self._thread, partial(call, *arguments))
         return await to_the_end(running)  # nobody else may use the engine while it is being used
 
-    def _in_loop(self, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    def _run_in_loop(self, callback: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
         """A callback for the thread: runs the given one in the event loop, and waits for it."""
         if callback is None:
             return None
@@ -277,14 +280,14 @@ class AsyncConsumer(ConsumerBase[K, V]):
         def in_thread(argument: Any) -> Any:
             called = asyncio.run_coroutine_threadsafe(call(argument), loop)
             called.add_done_callback(lambda _: self._nested.put(None))
-            while (asked := self._nested.get()) is not None:
-                asked()
+            while (nested_call := self._nested.get()) is not None:
+                nested_call()
             return called.result()
 
         return in_thread
 
 
-def _answer(answer: Future[R], call: Callable[..., R], arguments: tuple[Any, ...]) -> None:
+def _run_nested(answer: Future[R], call: Callable[..., R], arguments: tuple[Any, ...]) -> None:
     try:
         answer.set_result(call(*arguments))
     except Exception as error:

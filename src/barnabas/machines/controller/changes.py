@@ -1,7 +1,7 @@
 """What the controller decides: steps from one image to the next, each with what was there before.
 
-A change is at once the write to the tree (conditional on what was there: `metadata/writes.py` turns it into operations)
-and the new image, so what is stored and what clients are told cannot differ.
+A change is at once the write to the tree (conditional on what was there: `metadata/images/writes.py` turns it into
+operations) and the new image, so the metadata tree and the image cannot differ.
 """
 
 from __future__ import annotations

@@ -31,7 +31,8 @@ UNCLEAN = "unclean.leader.election.enable"
 Key = str | ConfigResource | PartitionKey | tuple[UUID, int] | int
 """Whom an answer is for: a topic, a resource, a partition (by its topic's name or id), a broker, a feature."""
 Answer = TopicImage | PartitionImage | tuple[PartitionKey, ...] | ApiError | None
-"""What it is now (what it was, when deleted; what it still leads, when it stops), or why not."""
+"""The topic or partition as it is now (a deleted topic: as it was); the partitions that a stopping broker still leads;
+or why the request was refused."""
 
 
 class Decision:

@@ -5,7 +5,7 @@ the replicas. If none of them is up the partition has no leader, and its ISR sta
 all committed records. Where the topic allows it, any replica that is up then leads (an unclean election), and it alone
 is in sync.
 
-A broker that is about to stop leads nothing, and is in sync nowhere, unless there is nobody else.
+A broker that is about to stop leads nothing, and is in sync nowhere, unless there is no other replica.
 
 Invariants: a leader epoch has one leader, since every change that the controller makes raises it; the partition epoch
 is raised with every change; an ISR only becomes smaller, it is never empty, and it grows by its leader's word alone.
@@ -47,7 +47,7 @@ class Live(NamedTuple):
 def new_partition(index: int, replicas: tuple[int, ...], up: Collection[int]) -> PartitionImage:
     """A partition's first state: everyone that is up is in sync, because there is nothing to have missed.
 
-    If nobody is up it waits for the first replica to come, in no state at all.
+    If none is up it has no state (NO_STATE) until the first replica is.
     """
     isr = tuple(replica for replica in replicas if replica in up)
     if not isr:
@@ -72,7 +72,7 @@ def elect_after_restart(partition: PartitionImage, live: Live, restarted: frozen
     """As `elect`, but some of those that are up were away meanwhile.
 
     They may have lost what they had not synced, and know no longer what they proposed. So others go first; and if there
-    are none they go on in a new epoch, in which nobody mistakes what they write now for what they wrote before.
+    are none they go on in a new epoch, in which their new records cannot be mistaken for those of before.
     """
     if len(partition.replicas) == 1 or partition.leader == NO_LEADER or restarted.isdisjoint(partition.isr):
         return elect(partition, live)
@@ -82,7 +82,7 @@ def elect_after_restart(partition: PartitionImage, live: Live, restarted: frozen
 
 
 def move(partition: PartitionImage, live: Live) -> PartitionImage:
-    """Another replica in sync leads, or the same one anew if there is no other."""
+    """Another replica in sync leads, or the same one in a new leader epoch if there is no other."""
     isr = _in_sync(partition, live)
     order = [*(replica for replica in partition.replicas if replica != partition.leader), partition.leader]
     return replace(
@@ -98,7 +98,7 @@ def settle(before: PartitionImage, wanted: PartitionImage, live: Live, *, by_lea
     """From `before` to the ISR and the replicas that are wanted, with a leader; the same object if that is no change.
 
     A change `by_leader` raises the leader epoch only if it ends a reassignment, and is always one: even the same ISR,
-    proposed anew, voids what its leader proposed earlier.
+    proposed again, voids what its leader proposed earlier.
     """
     wanted = completed(replace(wanted, isr=_in_sync(wanted, live)), live.up)
     leader, clean = _leader(wanted, live)
@@ -114,7 +114,7 @@ def settle(before: PartitionImage, wanted: PartitionImage, live: Live, *, by_lea
 
 
 def _in_sync(partition: PartitionImage, live: Live) -> tuple[int, ...]:
-    """The ISR without whoever is not up, as long as that leaves somebody."""
+    """The ISR without replicas that are not up, as long as one is left."""
     members = tuple(replica for replica in partition.isr if replica in partition.replicas)
     for able in live.best():
         if kept := tuple(replica for replica in members if replica in able):

@@ -1,4 +1,4 @@
-"""A cluster as the controller knows it and as clients are told: immutable images.
+"""A cluster as the controller and the metadata responses see it: immutable images.
 
 An image is never changed; a change makes a new image that shares what stayed the same. So a request handler that took
 an image sees one consistent cluster for as long as it likes, and every lookup is a dictionary access.
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from barnabas.model.internal_topics import INTERNAL_TOPICS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
 NO_LEADER = -1
-"""As a leader or controller id: nobody at the moment."""
-
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""As a leader or controller id: there is none at the moment."""
 
 PartitionKey = tuple[str, int]
 """A partition by its topic's name and its index."""
@@ -86,9 +86,12 @@ class TopicImage:
 
 
 class ConfigResource(NamedTuple):
-    """What a dynamic configuration belongs to. A broker's name is its id in digits; "" stands for all brokers."""
+    """What a dynamic configuration belongs to.
 
-    kind: Literal["topics", "brokers", "groups"]
+    A broker's name is its id in digits; "" stands for all brokers. Of a user, its SCRAM credentials are kept there.
+    """
+
+    kind: Literal["topics", "brokers", "groups", "users"]
     name: str
 
     @staticmethod
@@ -101,6 +104,11 @@ class ConfigResource(NamedTuple):
         """The dynamic settings of one broker."""
         return ConfigResource("brokers", str(broker_id))
 
+    @staticmethod
+    def user(name: str) -> ConfigResource:
+        """What is kept of one user."""
+        return ConfigResource("users", name)
+
 
 ALL_BROKERS = ConfigResource("brokers", "")
 """The dynamic settings that hold for every broker without one of its own."""
@@ -108,7 +116,7 @@ ALL_BROKERS = ConfigResource("brokers", "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterImage:
-    """Everything that clients can be told of a cluster."""
+    """The metadata of a cluster."""
 
     cluster_id: str = ""
     controller_id: int = NO_LEADER

@@ -31,7 +31,7 @@ _ANY_EPOCH = -1
 
 
 def check_broker_epoch(image: ClusterImage, broker_id: int, broker_epoch: int) -> None:
-    """Refuse a broker that has registered anew since, or is not registered."""
+    """Refuse a broker that has registered again since, or is not registered."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise StaleBrokerEpoch(f"Broker {broker_id} is not registered.")
@@ -89,4 +89,4 @@ def _check_members(decision: Decision, topic: str, partition: PartitionImage, ch
         if replica in image.leaving:
             raise IneligibleReplica(f"Broker {replica} is about to stop.")
         if epoch not in (_ANY_EPOCH, image.brokers[replica].epoch):
-            raise IneligibleReplica(f"Broker {replica} has registered anew since it caught up.")
+            raise IneligibleReplica(f"Broker {replica} has registered again since it caught up.")

@@ -1,8 +1,8 @@
 """Elections by hand and for balance.
 
-A preferred election gives a partition back to its first replica. An unclean one gives a partition that nobody leads to
-a replica that is not in sync, which loses what only others have. Balance asks for preferred elections where too many
-partitions that a broker should lead are led by others, for instance after it was away.
+A preferred election gives a partition back to its first replica. An unclean one gives a partition without a leader to
+a replica that is not in sync, which loses the records that only other replicas have. `balance` asks for preferred
+elections where too many partitions of a broker are led by others, for instance after it was down.
 """
 
 from __future__ import annotations

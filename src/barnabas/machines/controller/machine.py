@@ -1,4 +1,4 @@
-"""The controller as a machine: requests and news in, changes and answers out; no I/O, no clock.
+"""The controller as a machine: requests in, changes and answers out; no I/O, no clock.
 
 `handle` never changes anything: the shell stores an outcome's changes and hands them back to `replay`. If the store
 refuses them because someone else wrote, the shell loads the tree, makes a new machine of it, and asks again.
@@ -35,15 +35,16 @@ from barnabas.machines.controller.requests import (
     ForgetBroker,
     LogDirFailed,
     MoveLeader,
-    NewTopic,
     Reassign,
     Registered,
     Request,
     ShutDown,
+    TopicToCreate,
     UpdateFeatures,
 )
 from barnabas.machines.controller.topics import (
     TopicDefaults,
+    check_may_grow,
     check_new_name,
     check_partition_limit,
     more_partitions,
@@ -150,6 +151,8 @@ class ControllerMachine:
                 continue
             try:
                 self._check_name(topic.name, taken)
+                if topic.config_error is not None:
+                    raise topic.config_error
                 made = new_topic(topic, self._new_id(), self._image.assignable, self._up(), self._defaults, turn)
             except ApiError as error:
                 answers[topic.name] = error
@@ -169,7 +172,7 @@ class ControllerMachine:
         if key in taken:
             raise InvalidTopic(f"Topic '{name}' collides with existing topic: {taken[key]}")
 
-    def _creation(self, topic: NewTopic, made: TopicImage) -> list[Change]:
+    def _creation(self, topic: TopicToCreate, made: TopicImage) -> list[Change]:
         """Configuration first: a topic whose creation was cut short by a crash then has its settings."""
         resource = ConfigResource.topic(topic.name)
         settings = ConfigChanged(resource, self._image.configs.get(resource), dict(topic.configs))
@@ -210,6 +213,7 @@ class ControllerMachine:
                 continue
             present = self._image.topics.get(topic.name)
             try:
+                check_may_grow(topic.name)
                 if present is None:
                     raise UnknownTopicOrPartition(f"There is no topic '{topic.name}'.")
                 extended = more_partitions(present, topic, self._image.assignable, self._up())
@@ -222,12 +226,14 @@ class ControllerMachine:
 
     def _alter_configs(self, decision: Decision, request: AlterConfigs) -> None:
         """Settings that allow an unclean election have it held at once."""
+        changes: list[Change] = []
         for resource, settings in request.settings.items():
             if resource.kind == "topics" and resource.name not in self._image.topics:
                 decision.answers[resource] = UnknownTopicOrPartition(f"There is no topic '{resource.name}'.")
                 continue
             decision.answers[resource] = None
-            decision.assume(ConfigChanged(resource, self._image.configs.get(resource), dict(settings)))
+            changes.append(ConfigChanged(resource, self._image.configs.get(resource), dict(settings)))
+        decision.assume(*changes)
         if any(settings.get(UNCLEAN, "").lower() == "true" for settings in request.settings.values()):
             elect_where_allowed(decision)
 

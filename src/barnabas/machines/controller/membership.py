@@ -1,7 +1,8 @@
 """Brokers come, go, are about to stop, or lose a disk: what becomes of the partitions they have.
 
-A topic is deleted whether or not its brokers are up. One that was down then comes back with logs of a topic that is no
-more; as every broker that registers it is told everything, and sets aside the logs that nobody names (strays).
+A topic is deleted whether or not its brokers are up. A broker that was down then comes back with logs of a
+topic that was deleted. Like every broker that registers it gets the whole image, and sets aside the logs that are not
+in it (strays).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def registered(decision: Decision, request: Registered) -> None:
 def shut_down(decision: Decision, request: ShutDown) -> None:
     """Give the partitions of a broker that is about to stop other leaders, and take it out of their ISRs.
 
-    The answer names what it still leads and others have a replica of: nobody else is in sync there.
+    The answer names what it still leads and others have a replica of: no other replica is in sync there.
     """
     image, broker = decision.image, request.broker_id
     try:
@@ -81,7 +82,7 @@ def forget(decision: Decision, request: ForgetBroker) -> None:
 
 
 def log_dir_failed(decision: Decision, request: LogDirFailed) -> None:
-    """Lead without replicas that cannot be used, and where nobody leads, with those that can be used again."""
+    """Lead without replicas that cannot be used, and where there is no leader, with those that can be used again."""
     image, broker = decision.image, request.broker_id
     keys = frozenset(key for key in request.partitions if image.partition(*key) is not None)
     decision.answers[broker] = None

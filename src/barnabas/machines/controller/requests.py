@@ -1,4 +1,4 @@
-"""What the controller is asked to do, and what it is told. Values are checked by the rules, not here."""
+"""Requests to the controller, and events that it acts on. The rules check the values, not these classes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.machines.controller.image import BrokerImage, ConfigResource, PartitionKey
+    from barnabas.model.errors import ApiError
 
 DEFAULT = -1
 """As a number of partitions or a replication factor: what the broker is configured with."""
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class TopicToCreate:
     """A topic to be made: either with counts, or with an assignment of every partition."""
 
     name: str
@@ -26,6 +27,8 @@ class NewTopic:
     """Partition index and its broker ids, as the client listed them (indexes may repeat: then it is refused)."""
     configs: Mapping[str, str] = field(default_factory=dict)
     """Overrides, already validated."""
+    config_error: ApiError | None = None
+    """Why the overrides are not valid; the topic is refused with it, unless another check comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,9 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopics:
-    """Make topics; `validate_only` tells what would happen."""
+    """Create topics; with `validate_only` nothing is changed."""
 
-    topics: Sequence[NewTopic]
+    topics: Sequence[TopicToCreate]
     validate_only: bool = False
 
 
@@ -58,7 +61,7 @@ class DeleteTopics:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """Give topics more partitions; `validate_only` tells what would happen."""
+    """Give topics more partitions; with `validate_only` nothing is changed."""
 
     topics: Sequence[NewPartitions]
     validate_only: bool = False
@@ -75,12 +78,12 @@ class AlterConfigs:
 class Registered:
     """These brokers are registered now: lead without those that went, and use those that came.
 
-    Also what a new controller is told first, since brokers may have come and gone while there was none.
+    Also the first event of a new controller, since brokers may have registered and gone while there was none.
     """
 
     brokers: Mapping[int, BrokerImage]
     restarted: Mapping[PartitionKey, frozenset[int]] = field(default_factory=dict)
-    """Replicas in sync that registered after their partition's state was written: nobody saw them go and come back."""
+    """Replicas in sync that registered after their partition's state was written: no controller saw them restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ class AlterIsr:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Let the preferred replica lead, or, where nobody leads, one that is not in sync; None means every partition.
+    """Elect the preferred replica, or, where there is no leader, one that is not in sync; None means every partition.
 
     When every partition is asked for, those that need no election have no answer.
     """
@@ -145,7 +148,7 @@ class LogDirFailed:
 
 @dataclass(frozen=True, slots=True)
 class MoveLeader:
-    """Let another replica in sync lead a partition, or the same one anew if there is no other."""
+    """Let another replica in sync lead a partition, or the same one in a new leader epoch if there is no other."""
 
     topic: str
     partition: int
@@ -162,7 +165,7 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures:
-    """Set the levels of features; `validate_only` tells what would happen."""
+    """Set the levels of features; with `validate_only` nothing is changed."""
 
     updates: Mapping[str, LevelChange]
     validate_only: bool = False

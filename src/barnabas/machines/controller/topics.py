@@ -1,4 +1,4 @@
-"""Rules for making and extending topics. Each function decides one topic, and raises what its client is told."""
+"""All checks of CreateTopics and CreatePartitions, but for configs. Each function decides one topic, and may raise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.machines.controller.elections import new_partition
 from barnabas.machines.controller.image import TopicImage
 from barnabas.machines.controller.names import check_name
 from barnabas.machines.controller.placement import place, ring
-from barnabas.machines.controller.requests import DEFAULT, NewPartitions, NewTopic
+from barnabas.machines.controller.requests import DEFAULT, NewPartitions, TopicToCreate
 from barnabas.model.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
@@ -17,6 +17,7 @@ from barnabas.model.errors import (
     InvalidRequest,
     PolicyViolation,
 )
+from barnabas.model.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -48,13 +49,22 @@ def check_new_name(name: str) -> None:
         raise InvalidRequest(f"Creation of internal topic {name} is prohibited.")
 
 
+def check_may_grow(name: str) -> None:
+    """Refuse more partitions of an internal topic: the number of partitions decides which one has a key."""
+    if name in INTERNAL_TOPICS:
+        raise InvalidRequest(
+            f"Topic {name} cannot have more partitions: their number decides in which partition a group or a "
+            "transactional id is kept."
+        )
+
+
 def check_partition_limit(partitions: Iterable[int]) -> None:
     """One request may not ask for more partitions than a broker can make in reasonable time."""
     if sum(partitions) > MAX_PARTITIONS_PER_REQUEST:
         raise PolicyViolation("Excessively large number of partitions per request.")
 
 
-def requested_partitions(topic: NewTopic, defaults: TopicDefaults) -> int:
+def requested_partitions(topic: TopicToCreate, defaults: TopicDefaults) -> int:
     """How many partitions a new topic would have; never negative, whatever was asked."""
     if topic.assignments:
         return len(topic.assignments)
@@ -62,7 +72,7 @@ def requested_partitions(topic: NewTopic, defaults: TopicDefaults) -> int:
 
 
 def new_topic(
-    topic: NewTopic,
+    topic: TopicToCreate,
     topic_id: UUID,
     brokers: Mapping[int, BrokerImage],
     up: Collection[int],
@@ -77,7 +87,7 @@ def new_topic(
 
 
 def _placed(
-    topic: NewTopic, brokers: Mapping[int, BrokerImage], up: Collection[int], defaults: TopicDefaults, turn: int
+    topic: TopicToCreate, brokers: Mapping[int, BrokerImage], up: Collection[int], defaults: TopicDefaults, turn: int
 ) -> list[tuple[int, ...]]:
     if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
         raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
@@ -87,7 +97,7 @@ def _placed(
     return place(_racks(brokers), turn, range(requested_partitions(topic, defaults)), factor, up=up)
 
 
-def _manual(topic: NewTopic, brokers: Mapping[int, BrokerImage], up: Collection[int]) -> list[tuple[int, ...]]:
+def _manual(topic: TopicToCreate, brokers: Mapping[int, BrokerImage], up: Collection[int]) -> list[tuple[int, ...]]:
     if topic.replication_factor != DEFAULT:
         raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
     if topic.partitions != DEFAULT:

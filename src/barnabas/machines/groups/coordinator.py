@@ -8,35 +8,49 @@ the rules of the kind that its group is, and a record to the rules that wrote it
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from barnabas.machines.groups import classic_replies
-from barnabas.machines.groups.classic import ClassicRules
-from barnabas.machines.groups.classic_group import ClassicGroup
-from barnabas.machines.groups.consumer import ConsumerRules
-from barnabas.machines.groups.consumer_describe import list_group
-from barnabas.machines.groups.consumer_group import ConsumerGroup
-from barnabas.machines.groups.offsets import OffsetRules
-from barnabas.machines.outcome import Draft, Outcome
-from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound, InvalidRecord
+from barnabas.machines.groups.classic import replies
+from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.classic.rules import ClassicRules
+from barnabas.machines.groups.consumer.describe import list_group
+from barnabas.machines.groups.consumer.group import ConsumerGroup
+from barnabas.machines.groups.consumer.rules import ConsumerRules
+from barnabas.machines.groups.deletion import DELETE_TIMER, GroupDeletions
+from barnabas.machines.groups.offsets.rules import OffsetRules
+from barnabas.machines.outcome import Draft, Outcome, answer
+from barnabas.model.errors import GroupIdNotFound, InvalidRecord
 from barnabas.protocol import coordinator_records
 from barnabas.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
+    from kio.schema.consumer_group_describe.v1 import response as consumer_response
     from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+    from kio.schema.consumer_group_heartbeat.v1.response import ConsumerGroupHeartbeatResponse
+    from kio.schema.describe_groups.v6 import response as classic_response
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
+    from kio.schema.heartbeat.v4.response import HeartbeatResponse
     from kio.schema.join_group.v9.request import JoinGroupRequest
+    from kio.schema.join_group.v9.response import JoinGroupResponse
     from kio.schema.leave_group.v5.request import LeaveGroupRequest
+    from kio.schema.leave_group.v5.response import LeaveGroupResponse
     from kio.schema.list_groups.v5.response import ListedGroup
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
     from kio.schema.sync_group.v5.request import SyncGroupRequest
+    from kio.schema.sync_group.v5.response import SyncGroupResponse
     from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+    from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
 
-    from barnabas.machines.groups.table import Asker, Group, GroupOutcome, GroupTable, TimerKey
+    from barnabas.machines.groups.offsets.rules import GroupOffsets
+    from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable, TimerKey
+    from barnabas.machines.outcome import Asker
+    from barnabas.model.errors import ErrorCode
     from barnabas.protocol.coordinator_records import CoordinatorRecord
-    from barnabas.protocol.group_offsets import OffsetCommitRequest, OffsetFetchRequestGroup
+    from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+    from barnabas.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 
 logger = logging.getLogger(__name__)
 
@@ -49,35 +63,36 @@ class GroupCoordinator:
         self._classic = ClassicRules(table)
         self._consumer = ConsumerRules(table)
         self._offsets = OffsetRules(table)
+        self.deletions = GroupDeletions(table, self._offsets)
 
     # Members
 
-    def join_group(self, request: JoinGroupRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+    def join_group(self, request: JoinGroupRequest, asker: Asker[JoinGroupResponse], now_ms: int) -> GroupOutcome:
         """JoinGroup."""
         if self._is_consumer(request.group_id):
             return self._consumer.classic_join(request, asker, now_ms)
         return self._classic.join_group(request, asker, now_ms)
 
-    def sync_group(self, request: SyncGroupRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+    def sync_group(self, request: SyncGroupRequest, asker: Asker[SyncGroupResponse], now_ms: int) -> GroupOutcome:
         """SyncGroup."""
         if self._is_consumer(request.group_id):
             return self._consumer.classic_sync(request, asker, now_ms)
         return self._classic.sync_group(request, asker, now_ms)
 
-    def heartbeat(self, request: HeartbeatRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+    def heartbeat(self, request: HeartbeatRequest, asker: Asker[HeartbeatResponse], now_ms: int) -> GroupOutcome:
         """Heartbeat."""
         if self._is_consumer(request.group_id):
             return self._consumer.classic_heartbeat(request, asker, now_ms)
         return self._classic.heartbeat(request, asker, now_ms)
 
-    def leave_group(self, request: LeaveGroupRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+    def leave_group(self, request: LeaveGroupRequest, asker: Asker[LeaveGroupResponse], now_ms: int) -> GroupOutcome:
         """LeaveGroup."""
         if self._is_consumer(request.group_id):
             return self._consumer.leave_group(request, asker, now_ms)
         return self._classic.leave_group(request, asker, now_ms)
 
     def consumer_group_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, asker: Asker, now_ms: int
+        self, request: ConsumerGroupHeartbeatRequest, asker: Asker[ConsumerGroupHeartbeatResponse], now_ms: int
     ) -> GroupOutcome:
         """ConsumerGroupHeartbeat; a classic group becomes a consumer group by it, where that is allowed."""
         return self._consumer.heartbeat(request, asker, now_ms)
@@ -87,63 +102,90 @@ class GroupCoordinator:
 
     # Offsets
 
-    def offset_commit(self, request: OffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+    def offset_commit(
+        self, request: OffsetCommitRequest, asker: Asker[OffsetCommitResponse], now_ms: int
+    ) -> GroupOutcome:
         """OffsetCommit."""
         return self._offsets.commit(request, asker, now_ms)
 
-    def txn_offset_commit(self, request: TxnOffsetCommitRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+    def txn_offset_commit(
+        self, request: TxnOffsetCommitRequest, asker: Asker[TxnOffsetCommitResponse], now_ms: int
+    ) -> GroupOutcome:
         """TxnOffsetCommit; its records are replayed as pending ones."""
         return self._offsets.txn_commit(request, asker, now_ms)
 
     def offset_fetch(
-        self, request: OffsetFetchRequestGroup, require_stable: bool, asker: Asker, now_ms: int
+        self,
+        request: OffsetFetchRequestGroup,
+        require_stable: bool,
+        asker: Asker[OffsetFetchResponseGroup],
+        now_ms: int,
     ) -> GroupOutcome:
         """One group of OffsetFetch."""
         return self._offsets.fetch(request, asker, now_ms, require_stable=require_stable)
 
-    def offset_delete(self, request: OffsetDeleteRequest, asker: Asker, now_ms: int) -> GroupOutcome:
+    def copy_offsets(
+        self,
+        request: OffsetFetchRequestGroup,
+        require_stable: bool,
+        asker: Asker[GroupOffsets | OffsetFetchResponseGroup],
+        now_ms: int,
+    ) -> GroupOutcome:
+        """What one group of OffsetFetch asks for, as a `GroupOffsets` to be packed later, or its error."""
+        return self._offsets.copy(request, asker, now_ms, require_stable=require_stable)
+
+    def offset_delete(
+        self, request: OffsetDeleteRequest, asker: Asker[OffsetDeleteResponse], now_ms: int
+    ) -> GroupOutcome:
         """OffsetDelete."""
         return self._offsets.delete(request, asker, now_ms)
 
     # Groups seen from outside; the answers are parts of responses
 
-    def list_groups(self, states: Collection[str], types: Collection[str], asker: Asker, now_ms: int) -> GroupOutcome:
-        """The groups in one of these states and of one of these types, both in small letters; none means any."""
-        listed = [_listed(group) for group in self.table.groups.values()]
+    def list_groups(
+        self,
+        group_ids: Iterable[str],
+        states: Collection[str],
+        types: Collection[str],
+        asker: Asker[list[ListedGroup]],
+        now_ms: int,
+    ) -> GroupOutcome:
+        """These groups, as far as they exist, in one of these states and of one of these types.
+
+        Both are in small letters; none means any.
+        """
+        groups = self.table.groups
+        listed = [_listed(groups[group_id]) for group_id in group_ids if group_id in groups]
         wanted = [
             group
             for group in listed
             if (not types or group.group_type in types) and (not states or group.group_state.lower() in states)
         ]
-        return _answer(asker, wanted)
+        return answer(asker, wanted)
 
-    def describe_classic(self, group_id: str, asker: Asker, now_ms: int) -> GroupOutcome:
+    def describe_classic(
+        self, group_id: str, asker: Asker[classic_response.DescribedGroup], now_ms: int
+    ) -> GroupOutcome:
         """A classic group; anything else is not found."""
         group = self.table.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             reason = "is not a classic group." if group is not None else "not found."
-            return _answer(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
-        return _answer(asker, classic_replies.describe(group))
+            return answer(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
+        return answer(asker, replies.describe(group))
 
-    def describe_consumer(self, group_id: str, asker: Asker, now_ms: int) -> GroupOutcome:
+    def describe_consumer(
+        self, group_id: str, asker: Asker[consumer_response.DescribedGroup], now_ms: int
+    ) -> GroupOutcome:
         """A consumer group; anything else is not found."""
         group = self.table.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             reason = "is not a consumer group." if group is not None else "not found."
-            return _answer(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
-        return _answer(asker, self._consumer.describe(group))
+            return answer(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
+        return answer(asker, self._consumer.describe(group))
 
-    def delete_group(self, group_id: str, asker: Asker, now_ms: int) -> GroupOutcome:
+    def delete_group(self, group_id: str, asker: Asker[ErrorCode], now_ms: int) -> GroupOutcome:
         """Remove an empty group and its offsets; the answer is an error code."""
-        group = self.table.groups.get(group_id)
-        try:
-            if group is None:
-                raise GroupIdNotFound(f"Group {group_id} not found.")
-            group.check_delete()
-        except ApiError as error:
-            return _answer(asker, error.code)
-        changes = (*self._offsets.tombstones(group_id), *group.tombstones())
-        return Outcome(changes=changes, replies=((asker, ErrorCode.none),), is_divisible=True)
+        return self.deletions.delete(group_id, asker, now_ms)
 
     # What happens by itself
 
@@ -162,11 +204,13 @@ class GroupCoordinator:
             return self._classic.expire(key, now_ms)
         if rules == "consumer":
             return self._consumer.expire(key, now_ms)
+        if key == DELETE_TIMER:
+            return self.deletions.expire(now_ms)
         return self._offsets.expire(key, now_ms)
 
     def loaded(self, now_ms: int) -> GroupOutcome:
         """Everything was replayed: begin to wait for members and for old offsets."""
-        draft: Draft[Any, Any, Any] = Draft()
+        draft: GroupDraft = Draft()
         for outcome in (self._classic.loaded(now_ms), self._consumer.loaded(now_ms), self._offsets.loaded(now_ms)):
             draft.changes.extend(outcome.changes)
             draft.replies.extend(outcome.replies)
@@ -175,7 +219,7 @@ class GroupCoordinator:
 
     def abandon(self, code: ErrorCode) -> GroupOutcome:
         """Tell everyone who waits that this coordinator is none any more."""
-        outcomes = (self._classic.abandon(code), self._consumer.abandon(code))
+        outcomes = (self._classic.abandon(code), self._consumer.abandon(code), self.deletions.abandon(code))
         return Outcome(replies=tuple(reply for outcome in outcomes for reply in outcome.replies))
 
     # The log
@@ -199,11 +243,11 @@ class GroupCoordinator:
         self._offsets.replay(record, producer_id)
 
     def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        """A record of the log; one that cannot be read is passed over and told."""
+        """Apply a record of the log; one that cannot be read is skipped and logged."""
         try:
             record = coordinator_records.decode(key, value)
         except InvalidRecord as error:
-            logger.error("a record of the groups' log is passed over: %s", error)
+            logger.error("Skipped a record of __consumer_offsets that cannot be read: %s", error)
             return
         if record is None:
             return
@@ -219,10 +263,6 @@ class GroupCoordinator:
 
 def _listed(group: Group) -> ListedGroup:
     if isinstance(group, ClassicGroup):
-        return classic_replies.listed(group)
+        return replies.listed(group)
     assert isinstance(group, ConsumerGroup)
     return list_group(group)
-
-
-def _answer(asker: Asker, answer: Any) -> GroupOutcome:
-    return Outcome(replies=((asker, answer),))

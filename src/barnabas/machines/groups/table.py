@@ -1,6 +1,6 @@
 """What all rules of one coordinator share: its groups, the cluster's image and the settings.
 
-One coordinator stands for one partition of `__consumer_offsets`, and has the groups whose id falls on it. A group is of
+One coordinator has the groups of one partition of `__consumer_offsets`: those whose id hashes to it. A group is of
 one kind at a time, classic or consumer; the rules of each kind live in a module of their own and find each other's
 groups here.
 """
@@ -15,35 +15,15 @@ from barnabas.machines.groups.settings import GroupSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
     from uuid import UUID
 
-    from barnabas.machines.outcome import Draft, Outcome
+    from barnabas.machines.outcome import CoordinatorOutcome, Draft
     from barnabas.protocol.coordinator_records import CoordinatorRecord
 
     CommitCheck = Callable[[str, UUID | None, int], None]
     """Takes a topic's name and id and a partition, and raises if no offset may be committed for it."""
-    GroupDraft = Draft[CoordinatorRecord, "Asker", Any]
-    GroupOutcome = Outcome[CoordinatorRecord, "Asker", Any]
-
-
-class Asker(Protocol):
-    """Who asked, and who is answered, now or later. Two askers are the same only if they are one object."""
-
-    @property
-    def client_id(self) -> str:
-        """As the request's header says; "" if it does not."""
-        ...
-
-    @property
-    def client_host(self) -> str:
-        """The client's address, as Kafka writes it: with a slash before it."""
-        ...
-
-    @property
-    def version(self) -> int:
-        """The version of the API that the request came in."""
-        ...
+    GroupDraft = Draft[CoordinatorRecord]
+    GroupOutcome = CoordinatorOutcome[CoordinatorRecord]
 
 
 class TimerKey(NamedTuple):
@@ -67,7 +47,7 @@ class Group(Protocol):
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, version: int, *, transactional: bool = False
     ) -> CommitCheck | None:
-        """Refuse a commit of somebody who is not, or no longer, what it says; `epoch` may be a generation.
+        """Refuse a commit of a client that is not the member that it names; `epoch` may be a generation.
 
         A producer may commit in a transaction without saying whose offsets they are.
 
@@ -105,7 +85,7 @@ class GroupTable:
     """The groups of one coordinator."""
 
     new_id: Callable[[], str]
-    """Makes ids that nobody has had: the text of a random UUID."""
+    """Makes unique ids: the text of a random UUID."""
     settings: GroupSettings = field(default_factory=GroupSettings)
     group_settings: Callable[[str], GroupSettings] | None = None
     image: ClusterImage = field(default_factory=ClusterImage)

@@ -1,43 +1,42 @@
 """The coordinator of the transactional ids on one partition of `__transaction_state`: a pure machine.
 
-    registered   InitProducerId gives a producer its id and epoch; whoever had them before is fenced
-    added        partitions that the transaction writes to are noted before anything is written
-    prepared     the end is decided and stored: from here on it will happen, whoever crashes
+    registered   InitProducerId gives a producer its id and epoch; the producer that had them before is fenced
+    added        partitions are added to the transaction before the first record is written to them
+    prepared     the end is decided and stored: it happens, whichever broker or client crashes
     completed    the markers are in all partitions
 
-The outcome of a decision to end has the markers as its `sends`; the shell brings them to the partitions and then tells
-`markers_written`. After a reload `loaded` sends the markers of everything that was prepared again: a partition takes a
-marker twice without harm.
+The outcome of a decision to end a transaction has the markers as its `sends`. The shell writes them to the partitions
+and then calls `markers_written`. After a reload `loaded` sends the markers of all prepared transactions again: a marker
+may be written twice.
 
 An id has one state, so it never has two open transactions. Its epochs only grow, until they are used up and a new
 producer id takes the place of the old. From transaction.version 2 on each end brings a new epoch, so an EndTxn or a
 batch that comes late carries an old one and is refused.
 
-An abort that its producer did not ask for, because time was up or another one registered, brings one epoch as well, as
-in Kafka 4.3. So the producer may abort, or register under its name, like one whose answer was lost, and goes on with
-that epoch; only another's registration that was answered fences it for good.
+An abort that the producer did not ask for, after a timeout or because another producer registered, raises the epoch
+too, as in Kafka 4.3. The producer may then abort, or register with its id and epoch, like one whose response was lost,
+and goes on with the new epoch. Only a registration of another producer that was answered fences it for good.
 
-All state is hard, but for the epoch before the present one, by which a producer is known that asks again; Kafka does
-not store it either.
+All state is stored, but for the epoch before the present one, which identifies a producer that sends a request again.
+Kafka does not store it either.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.end_txn.v5.response import EndTxnResponse
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import ProducerId
-from kio.static.primitive import i16, i32Timedelta
+from kio.static.primitive import i16
 
-from barnabas.machines.outcome import Draft, Outcome, as_before
+from barnabas.machines.outcome import CoordinatorOutcome, Draft, Outcome, as_before
 from barnabas.machines.transactions import steps
 from barnabas.machines.transactions.states import TransactionState
-from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, MAX_EPOCH, state_of
+from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, state_of
 from barnabas.model.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -48,8 +47,10 @@ from barnabas.model.errors import (
     InvalidTxnState,
     ProducerFenced,
 )
-from barnabas.protocol import transaction_records
-from barnabas.protocol.transaction_records import NO_PRODUCER_ID, TransactionLogKey, TransactionRecord
+from barnabas.protocol.coordinator_records import transaction_state
+from barnabas.protocol.coordinator_records.transaction_state import TransactionLogKey, TransactionRecord
+from barnabas.protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID
+from barnabas.protocol.wire.durations import MILLISECOND, NO_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -57,33 +58,31 @@ if TYPE_CHECKING:
     from kio.schema.end_txn.v5.request import EndTxnRequest
     from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 
-    from barnabas.machines.groups.table import Asker
+    from barnabas.machines.outcome import Asker
     from barnabas.machines.transactions.settings import TransactionSettings
     from barnabas.model.ids import TopicPartition
-    from barnabas.protocol.transaction_records import TransactionLogValue
+    from barnabas.protocol.coordinator_records.transaction_state import TransactionLogValue
 
-    TransactionOutcome = Outcome[TransactionRecord, Asker, Any]
-    TransactionDraft = Draft[TransactionRecord, Asker, Any]
+    TransactionOutcome = CoordinatorOutcome[TransactionRecord]
+    TransactionDraft = Draft[TransactionRecord]
 
 logger = logging.getLogger(__name__)
 
 NO_EPOCH: Final = -1
 BUMPS_IN_END_SINCE: Final = 5
-"""The version of EndTxn in which clients speak transaction.version 2."""
+"""The version of EndTxn from which on clients use transaction.version 2."""
 FENCED_SINCE: Final = 2
 """The version of EndTxn from which on clients know PRODUCER_FENCED."""
 TIMEOUT: Final = "timeout"
 EXPIRY: Final = "expiry"
 MOST_FORGOTTEN: Final = 1000
-"""Ids that are forgotten at once; after a pause come the next, so that nobody waits for all of them."""
+"""Ids that are removed at once; the next are removed after a pause, so that requests do not wait for all of them."""
 PAUSE_MS: Final = 10
 ID_WANTED_MS: Final = 5000
 """How long a new producer id may take until it is asked for again."""
-_NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-class TimerKey(NamedTuple):
+class TransactionTimer(NamedTuple):
     """What a timer is for."""
 
     kind: str
@@ -104,7 +103,7 @@ class TransactionCoordinator:
         self.settings = settings
         self.transactions: dict[str, TransactionLogValue] = {}
         self._epochs_before: dict[str, int] = {}
-        """The epoch that a producer had before it was given the present one, of which it may not have heard."""
+        """The epoch of a producer before its present one, of which the response may have been lost."""
 
     # InitProducerId
 
@@ -113,7 +112,7 @@ class TransactionCoordinator:
         return transactional_id not in self.transactions or self.is_used_up(transactional_id)
 
     def init_producer_id(
-        self, request: InitProducerIdRequest, fresh_id: int, asker: Asker, now_ms: int
+        self, request: InitProducerIdRequest, fresh_id: int, asker: Asker[InitProducerIdResponse], now_ms: int
     ) -> TransactionOutcome:
         """Give a producer its id and epoch; `fresh_id` is a new producer id where `needs_producer_id`, or -1."""
         draft: TransactionDraft = Draft()
@@ -125,7 +124,7 @@ class TransactionCoordinator:
             draft.reply(
                 asker,
                 InitProducerIdResponse(
-                    throttle_time=_NO_THROTTLE,
+                    throttle_time=NO_TIME,
                     error_code=ErrorCode.none,
                     producer_id=ProducerId(value.producer_id),
                     producer_epoch=i16(value.producer_epoch),
@@ -138,9 +137,11 @@ class TransactionCoordinator:
     ) -> TransactionLogValue:
         transactional_id = request.transactional_id
         assert transactional_id is not None
-        timeout_ms = request.transaction_timeout // _MILLISECOND
+        timeout_ms = request.transaction_timeout // MILLISECOND
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
-            raise InvalidTransactionTimeout(f"a timeout of {timeout_ms} ms is not within transaction.max.timeout.ms")
+            raise InvalidTransactionTimeout(
+                f"The transaction timeout of {timeout_ms} ms is not within transaction.max.timeout.ms."
+            )
         before = self.transactions.get(transactional_id)
         if before is None:
             value = steps.register(fresh_id, timeout_ms, now_ms)
@@ -180,10 +181,10 @@ class TransactionCoordinator:
         epoch: int,
         partitions: Collection[TopicPartition],
         version: int,
-        asker: Asker,
+        asker: Asker[ErrorCode],
         now_ms: int,
     ) -> TransactionOutcome:
-        """Note that a transaction will write to partitions; the answer is an error code."""
+        """Add partitions to a transaction; the answer is an error code."""
         draft: TransactionDraft = Draft()
         try:
             if (known := self.transactions.get(transactional_id)) is not None:
@@ -196,7 +197,7 @@ class TransactionCoordinator:
         if not is_open or not steps.partitions_of(before).issuperset(partitions):
             self._change(transactional_id, steps.add(before, partitions, version, now_ms), draft)
         if not is_open:
-            draft.set_timer(TimerKey(TIMEOUT, transactional_id), now_ms + before.transaction_timeout_ms)
+            draft.set_timer(TransactionTimer(TIMEOUT, transactional_id), now_ms + before.transaction_timeout_ms)
         draft.reply(asker, ErrorCode.none)
         draft.otherwise = as_before
         return draft.outcome()
@@ -207,7 +208,7 @@ class TransactionCoordinator:
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        asker: Asker,
+        asker: Asker[dict[TopicPartition, ErrorCode]],
         now_ms: int,
     ) -> TransactionOutcome:
         """Whether partitions are part of an open transaction; the answer has an error code for each."""
@@ -237,10 +238,12 @@ class TransactionCoordinator:
         value = self.transactions.get(transactional_id)
         return value is not None and steps.is_used_up(value.producer_epoch)
 
-    def end_txn(self, request: EndTxnRequest, fresh_id: int, asker: Asker, now_ms: int) -> TransactionOutcome:
+    def end_txn(
+        self, request: EndTxnRequest, fresh_id: int, asker: Asker[EndTxnResponse], now_ms: int
+    ) -> TransactionOutcome:
         """Commit or abort; `fresh_id` is a new producer id where the last one `is_used_up`, or -1.
 
-        What it was fetched for may have happened meanwhile; then it is nobody's.
+        If the transaction ended while the id was fetched, the id is never used.
         """
         draft: TransactionDraft = Draft()
         bumps = asker.version >= BUMPS_IN_END_SINCE
@@ -274,7 +277,7 @@ class TransactionCoordinator:
         if version >= EPOCH_BUMPS_SINCE:
             self._epochs_before[transactional_id] = before.producer_epoch
         self._change(transactional_id, value, draft)
-        draft.cancel_timer(TimerKey(TIMEOUT, transactional_id))
+        draft.cancel_timer(TransactionTimer(TIMEOUT, transactional_id))
         draft.sends.append(steps.Markers(transactional_id, value))
         return value
 
@@ -292,7 +295,7 @@ class TransactionCoordinator:
 
     # What happens by itself
 
-    def expire(self, key: TimerKey, now_ms: int) -> TransactionOutcome:
+    def expire(self, key: TransactionTimer, now_ms: int) -> TransactionOutcome:
         """A timer is due."""
         draft: TransactionDraft = Draft()
         if key.kind == EXPIRY:
@@ -303,7 +306,7 @@ class TransactionCoordinator:
         before = self.transactions.get(key.transactional_id)
         if before is not None and state_of(before) is TransactionState.ONGOING:
             logger.info(
-                "the transaction of %s took longer than %d ms: it is aborted",
+                "The transaction of %s is aborted: it was open for more than its timeout of %d ms.",
                 key.transactional_id,
                 before.transaction_timeout_ms,
             )
@@ -339,17 +342,17 @@ class TransactionCoordinator:
         whole time again.
         """
         draft: TransactionDraft = Draft()
-        draft.set_timer(TimerKey(EXPIRY), now_ms + self.settings.expiration_check_ms)
+        draft.set_timer(TransactionTimer(EXPIRY), now_ms + self.settings.expiration_check_ms)
         for transactional_id, value in self.transactions.items():
             state = state_of(value)
             if state is TransactionState.ONGOING:
-                draft.set_timer(TimerKey(TIMEOUT, transactional_id), now_ms + value.transaction_timeout_ms)
+                draft.set_timer(TransactionTimer(TIMEOUT, transactional_id), now_ms + value.transaction_timeout_ms)
             elif state.is_open:
                 draft.sends.append(steps.Markers(transactional_id, value))
         return draft.outcome()
 
     def abandon(self, code: ErrorCode) -> TransactionOutcome:
-        """Nobody waits in the machine itself."""
+        """No request waits in the machine itself."""
         return Outcome()
 
     # The log
@@ -359,7 +362,7 @@ class TransactionCoordinator:
 
     def encode(self, record: TransactionRecord) -> tuple[bytes, bytes | None]:
         """Key and value of a record."""
-        return transaction_records.encode(record)
+        return transaction_state.encode(record)
 
     def replay(self, record: TransactionRecord) -> None:
         """A record was stored."""
@@ -371,20 +374,20 @@ class TransactionCoordinator:
             self.transactions[transactional_id] = record.value
 
     def replay_bytes(self, key: bytes, value: bytes | None, producer_id: int) -> None:
-        """A record of the log; one that cannot be read is passed over and told."""
+        """Apply a record of the log; one that cannot be read is skipped and logged."""
         try:
-            record = transaction_records.decode(key, value)
+            record = transaction_state.decode(key, value)
             if record is None:
                 return
             if record.value is not None and record.value.transaction_status not in tuple(TransactionState):
-                raise InvalidRecord(f"state {record.value.transaction_status} of a transaction is not known")
+                raise InvalidRecord(f"The transaction state {record.value.transaction_status} is not known.")
         except InvalidRecord as error:
-            logger.error("a record of the transactions' log is passed over: %s", error)
+            logger.error("Skipped a record of __transaction_state that cannot be read: %s", error)
             return
         self.replay(record)
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:
-        """Nobody writes to this log in transactions."""
+        """No client writes to this log in transactions."""
 
 
 def _is_done(request: EndTxnRequest, before: TransactionLogValue) -> bool:
@@ -405,13 +408,13 @@ def _is_done_bumping(request: EndTxnRequest, before: TransactionLogValue) -> boo
     _check_ended(request.transactional_id, before)
     overflowed = (
         before.previous_producer_id == request.producer_id != before.producer_id
-        and request.producer_epoch == MAX_EPOCH - 1
+        and request.producer_epoch == MAX_PRODUCER_EPOCH - 1
         and before.producer_epoch == 0
     )
     if before.producer_id != request.producer_id and not overflowed:
         raise _not_mapped(request.transactional_id, request.producer_id)
-    # The largest epoch is nobody's: in older logs it has fenced a producer whose epochs were used up.
-    repeated = overflowed or request.producer_epoch + 1 == before.producer_epoch < MAX_EPOCH
+    # No producer has the largest epoch: in older logs it has fenced a producer whose epochs were used up.
+    repeated = overflowed or request.producer_epoch + 1 == before.producer_epoch < MAX_PRODUCER_EPOCH
     state = state_of(before)
     if repeated and state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT):
         _check_same_end(request, before)
@@ -424,7 +427,7 @@ def _is_done_bumping(request: EndTxnRequest, before: TransactionLogValue) -> boo
 
 
 def _check_ended(transactional_id: str, before: TransactionLogValue) -> None:
-    """Have everybody wait while the markers of a transaction are being written.
+    """Refuse every request while the markers of a transaction are being written.
 
     Also a producer that was answered before them, and whose new producer id is not stored yet.
     """
@@ -445,12 +448,12 @@ def _may_be(before: TransactionLogValue, producer_id: int, epoch: int) -> bool:
 
 
 def _not_registered(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(throttle_time=_NO_THROTTLE, error_code=code, producer_epoch=i16(NO_EPOCH))
+    return InitProducerIdResponse(throttle_time=NO_TIME, error_code=code, producer_epoch=i16(NO_EPOCH))
 
 
 def _ended(producer_id: int, epoch: int) -> EndTxnResponse:
     return EndTxnResponse(
-        throttle_time=_NO_THROTTLE,
+        throttle_time=NO_TIME,
         error_code=ErrorCode.none,
         producer_id=ProducerId(producer_id),
         producer_epoch=i16(epoch),
@@ -460,24 +463,24 @@ def _ended(producer_id: int, epoch: int) -> EndTxnResponse:
 def _not_ended(code: ErrorCode, version: int) -> EndTxnResponse:
     if code is ErrorCode.producer_fenced and version < FENCED_SINCE:
         code = ErrorCode.invalid_producer_epoch
-    return EndTxnResponse(throttle_time=_NO_THROTTLE, error_code=code)
+    return EndTxnResponse(throttle_time=NO_TIME, error_code=code)
 
 
 def _not_mapped(transactional_id: str, producer_id: int) -> ApiError:
-    return InvalidProducerIdMapping(f"producer id {producer_id} is not that of {transactional_id}")
+    return InvalidProducerIdMapping(f"Producer id {producer_id} is not that of transactional id {transactional_id}.")
 
 
 def _fenced(transactional_id: str) -> ApiError:
-    return ProducerFenced(f"a newer producer has the transactional id {transactional_id}")
+    return ProducerFenced(f"A newer producer has taken over the transactional id {transactional_id}.")
 
 
 def _concurrent(transactional_id: str) -> ApiError:
-    return ConcurrentTransactions(f"the last transaction of {transactional_id} is still being ended")
+    return ConcurrentTransactions(f"The last transaction of {transactional_id} is still being ended. Try again.")
 
 
 def _not_open(transactional_id: str, state: TransactionState) -> ApiError:
-    return InvalidTxnState(f"{transactional_id} is {state.label}: there is nothing to end that way")
+    return InvalidTxnState(f"The transaction of {transactional_id} is {state.label} and cannot be ended that way.")
 
 
 _ENDED: Final = _ended(NO_PRODUCER_ID, NO_EPOCH)
-"""What clients are told that get no epoch with the end of a transaction."""
+"""The response to clients that get no new epoch with the end of a transaction."""

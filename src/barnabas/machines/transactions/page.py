@@ -21,7 +21,7 @@ numbers at the arrows are those of the causes below the picture.
 """
 TEXT = """\
 An id has one state, so it has one transaction at a time. With a step to `PrepareCommit` or `PrepareAbort` the end is
-decided: whoever crashes then, it comes about.
+decided, and happens whichever broker or client crashes then.
 """
 
 

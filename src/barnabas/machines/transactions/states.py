@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from barnabas.machines.groups.states import Transition, TransitionTable
+from barnabas.machines.groups.classic.states import Transition, TransitionTable
 
 
 class TransactionState(IntEnum):
@@ -72,7 +72,7 @@ TRANSITIONS: Final = TransitionTable(
     Transition(_COMPLETE_ABORT, _PREPARE_ABORT, "the producer aborts, not knowing whether it has written"),
     Transition(_PREPARE_COMMIT, _COMPLETE_COMMIT, "all markers are written"),
     Transition(_PREPARE_ABORT, _COMPLETE_ABORT, "all markers are written"),
-    Transition(_EMPTY, _DEAD, "nobody used the id for transactional.id.expiration.ms"),
-    Transition(_COMPLETE_COMMIT, _DEAD, "nobody used the id for transactional.id.expiration.ms"),
-    Transition(_COMPLETE_ABORT, _DEAD, "nobody used the id for transactional.id.expiration.ms"),
+    Transition(_EMPTY, _DEAD, "the id was not used for transactional.id.expiration.ms"),
+    Transition(_COMPLETE_COMMIT, _DEAD, "the id was not used for transactional.id.expiration.ms"),
+    Transition(_COMPLETE_ABORT, _DEAD, "the id was not used for transactional.id.expiration.ms"),
 )

@@ -2,7 +2,7 @@
 
 Everything here makes a value of another; nothing is changed in place. Each step is held to the transition table.
 
-A producer epoch is used up one before the largest number: the last one is left to whoever must fence the producer.
+A producer epoch is used up one before the largest number: the last one is left for fencing the producer.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
 from barnabas.model.ids import TopicPartition
-from barnabas.protocol.transaction_records import (
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
+from barnabas.protocol.coordinator_records.transaction_state import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
     TransactionRecord,
 )
+from barnabas.protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-MAX_EPOCH: Final = 2**15 - 1
 _STATES: Final = tuple(TransactionState)
 EPOCH_BUMPS_SINCE: Final = 2
 """The transaction.version from which on every end of a transaction brings a new epoch."""
@@ -58,7 +56,7 @@ class Markers(NamedTuple):
 
     @property
     def transaction_version(self) -> int:
-        """What the client speaks."""
+        """The transaction.version of the client."""
         return self.prepared.client_transaction_version
 
 
@@ -76,11 +74,11 @@ def partitions_of(value: TransactionLogValue) -> frozenset[TopicPartition]:
 
 def is_used_up(epoch: int) -> bool:
     """Whether a producer must get a new id instead of another epoch."""
-    return epoch >= MAX_EPOCH - 1
+    return epoch >= MAX_PRODUCER_EPOCH - 1
 
 
 def register(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionLogValue:
-    """A transactional id that nobody knew."""
+    """A new transactional id."""
     return TransactionLogValue(
         producer_id=producer_id,
         producer_epoch=0,
@@ -94,7 +92,7 @@ def register(producer_id: int, timeout_ms: int, now_ms: int) -> TransactionLogVa
 def register_again(
     before: TransactionLogValue, producer_id: int, epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionLogValue:
-    """A producer takes an id over, or begins anew."""
+    """A producer registers again, or another takes the id over."""
     return _step(
         before,
         TransactionState.EMPTY,
@@ -130,7 +128,7 @@ def prepare(
     is_open = state_of(before) is TransactionState.ONGOING
     epoch = before.producer_epoch
     if version >= EPOCH_BUMPS_SINCE:
-        epoch = min(epoch + 1, MAX_EPOCH)
+        epoch = min(epoch + 1, MAX_PRODUCER_EPOCH)
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     return _step(
         before,
@@ -167,7 +165,7 @@ def after_end(prepared: TransactionLogValue) -> tuple[int, int]:
 
 
 def forget(transactional_id: str, before: TransactionLogValue) -> TransactionRecord:
-    """Nobody uses the id any more."""
+    """Remove an id that is not used any more."""
     TRANSITIONS.check(state_of(before), TransactionState.DEAD)
     return TransactionRecord(TransactionLogKey(transactional_id), None)
 

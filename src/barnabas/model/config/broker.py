@@ -1,8 +1,8 @@
 """A broker's configuration as it was started with: server.properties and `--set`, checked, with Kafka's defaults.
 
 `BrokerConfig.load` is the only way to make one, so everything that has a BrokerConfig has a usable one: every value was
-parsed by its key, and the rules that span several keys hold. What the broker will ignore is told in `warnings`, once
-per key, and a key that is nearly one of ours or Kafka's stops the start, since a typing error must not go unseen.
+parsed by its key, and the rules that span several keys hold. `warnings` has a line for each key that the broker will
+ignore. A key that is nearly one of ours or Kafka's stops the start, since a typing error must not go unseen.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.config.definition import Key, Standing, Value
-from barnabas.model.config.keys import BROKER_KEYS, of_one_listener
+from barnabas.model.config.authorizer import check_authorizer
+from barnabas.model.config.definition import Key, Support, Value
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, listener_setting
+from barnabas.model.config.keys.old_names import of_today
+from barnabas.model.config.keys.topic_keys import SYNONYMS
 from barnabas.model.config.listeners import (
     Listener,
     check_advertised,
@@ -22,13 +25,22 @@ from barnabas.model.config.listeners import (
     parse_listeners,
     parse_protocol_map,
 )
-from barnabas.model.config.old_names import of_today
-from barnabas.model.config.topic_keys import SYNONYMS
+from barnabas.model.config.per_listener import (
+    ListenerValues,
+    is_per_listener,
+    parse_listener_settings,
+    unknown_listeners,
+)
+from barnabas.model.config.principal_rules import PrincipalRules
+from barnabas.model.config.sasl import broker_login, check_sasl
+from barnabas.model.config.tls import check_tls
 from barnabas.model.config.values import Values
 from barnabas.model.errors import ConfigError, InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from barnabas.model.config.keys.all_keys import ListenerSetting
 
 DEFAULT_NODE_ID: Final = 1
 RACK_AWARE_SELECTOR: Final = "RackAwareReplicaSelector"
@@ -45,12 +57,14 @@ class BrokerConfig(Values):
     """What was set, as it was written, unknown keys included."""
     parsed: Mapping[str, Value]
     """The values of the known keys that were set."""
+    per_listener: Mapping[str, Value]
+    """The values that were set for single listeners, by their whole names (listener.name.X.KEY)."""
     node_id: int
     listeners: tuple[Listener, ...]
     """Where to listen; Kafka's controller listeners are left out."""
     advertised: tuple[Listener, ...]
-    """What clients are told, by listener name. An empty host is for the broker to fill in with the machine's name,
-    port 0 with the port it got."""
+    """The addresses that clients are given, by listener name. The broker puts the machine's name in the place of an
+    empty host, and the port that it got in the place of port 0."""
     inter_broker_listener: str
     log_dirs: tuple[Path, ...]
     metadata_store: Path
@@ -58,7 +72,7 @@ class BrokerConfig(Values):
     zookeeper: str | None
     """The connect string of the ZooKeeper that holds the metadata tree, if one does."""
     warnings: tuple[str, ...]
-    """What to tell the user about keys that have no effect; one line each."""
+    """Lines to log about keys that have no effect."""
 
     @staticmethod
     def load(properties: Mapping[str, str]) -> BrokerConfig:
@@ -75,6 +89,10 @@ class BrokerConfig(Values):
         """Whether the key was set, and not left to its default."""
         return name in self.given
 
+    def of_listener(self, name: str) -> ListenerValues:
+        """The values that count for one listener."""
+        return ListenerValues(name, self.per_listener, self)
+
 
 def _load(properties: Mapping[str, str]) -> BrokerConfig:
     given: dict[str, str] = {}
@@ -84,25 +102,42 @@ def _load(properties: Mapping[str, str]) -> BrokerConfig:
         given[name] = text
         key = BROKER_KEYS.get(name)
         if key is None:
-            warnings.append(_about_unknown(name))
+            warnings += _warnings_of_unknown(name)
             continue
         parsed[name] = _parse(key, text)
-        if key.standing in (Standing.IGNORED, Standing.RETIRED):
-            warnings.append(f"{name} is a key of Apache Kafka that has no effect here: ignored")
+        if key.support in (Support.IGNORED, Support.RETIRED):
+            warnings.append(f"{name} is ignored: this key of Apache Kafka has no effect in Barnabas")
     node_id = _node_id(parsed)
-    _give_both_ids(node_id, given, parsed)
+    _set_both_ids(node_id, given, parsed)
     draft = _Draft(parsed)
     check_together(draft)
     _check_selector(draft)
+    check_authorizer(draft)
     listeners, advertised = _listeners(draft)
+    per_listener = _of_single_listeners(given)
+    warnings += [
+        f"{name} is ignored: there is no listener of this name"
+        for name in unknown_listeners(per_listener, (listener.name for listener in listeners))
+    ]
+    for listener in listeners:
+        if listener.uses_tls:
+            values = ListenerValues(listener.name, per_listener, draft)
+            check_tls(values)
+            PrincipalRules(values.text("ssl.principal.mapping.rules"))
+        if listener.uses_sasl:
+            check_sasl(ListenerValues(listener.name, per_listener, draft))
+    inter_broker_listener = _inter_broker_listener(draft, advertised)
+    if any(listener.name == inter_broker_listener and listener.uses_sasl for listener in listeners):
+        broker_login(ListenerValues(inter_broker_listener, per_listener, draft))
     log_dirs = tuple(Path(item) for item in draft.items("log.dirs") or draft.items("log.dir"))
     return BrokerConfig(
         given=MappingProxyType(given),
         parsed=MappingProxyType(parsed),
+        per_listener=MappingProxyType(per_listener),
         node_id=node_id,
         listeners=listeners,
         advertised=advertised,
-        inter_broker_listener=_inter_broker_listener(draft, advertised),
+        inter_broker_listener=inter_broker_listener,
         log_dirs=log_dirs,
         metadata_store=_metadata_store(draft, log_dirs),
         zookeeper=_zookeeper(draft),
@@ -133,17 +168,45 @@ def _parse(key: Key, text: str) -> Value:
         raise ConfigError(f"{error} (type {key.type.name.lower()}{takes})") from None
 
 
-def _about_unknown(name: str) -> str:
-    """A warning about a key that nobody knows; raises ConfigError when it looks like a typing error."""
-    if of_one_listener(name) is not None:
-        return f"{name} sets one listener apart, which has no effect here: ignored"
+def _warnings_of_unknown(name: str) -> list[str]:
+    """Warnings about a name that is no broker key; raises ConfigError when it looks like a typing error."""
+    setting = listener_setting(name)
+    if setting is not None:
+        return _warnings_of_listener_setting(name, setting)
     if name in SYNONYMS:
-        return f"{name} is a topic's key: ignored; the broker's default for it is {SYNONYMS[name][0][0]}"
+        return [f"{name} is ignored: it is a key of topics; the default for all topics is {SYNONYMS[name][0][0]}"]
+    if (meant := _meant(name)) is not None:
+        raise ConfigError(f"{name} is not a configuration key: did you mean {meant}?")
+    return [f"{name} is ignored: it is not a key of Barnabas or Apache Kafka"]
+
+
+def _warnings_of_listener_setting(name: str, setting: ListenerSetting) -> list[str]:
+    written, prefix = setting.listener, name[: name.index(setting.key)]
+    if written != written.lower():
+        raise ConfigError(f"{name} is not a configuration key: did you mean {prefix.lower()}{setting.key}?")
+    key = BROKER_KEYS.get(setting.key)
+    if key is None:
+        if (meant := _meant(setting.key)) is not None:
+            raise ConfigError(f"{name} is not a configuration key: did you mean {prefix}{meant}?")
+        return [f"{name} is ignored: {setting.key} is not a key of Barnabas or Apache Kafka"]
+    if not is_per_listener(key.name):
+        return [f"{name} is ignored: {key.name} cannot be set for one listener"]
+    if key.support in (Support.IGNORED, Support.RETIRED):
+        return [f"{name} is ignored: this key of Apache Kafka has no effect in Barnabas"]
+    return []
+
+
+def _of_single_listeners(given: Mapping[str, str]) -> dict[str, Value]:
+    try:
+        return parse_listener_settings(given)
+    except InvalidConfig as error:
+        raise ConfigError(str(error)) from None
+
+
+def _meant(name: str) -> str | None:
+    """The key that a name was probably meant to be; None if it resembles none."""
     plain = re.sub("[_-]", ".", name).lower()
-    nearest = plain if plain in BROKER_KEYS else _nearest(plain)
-    if nearest is not None:
-        raise ConfigError(f"{name} is not a configuration key: did you mean {nearest}?")
-    return f"{name} is not a key that Barnabas or Apache Kafka knows: ignored"
+    return plain if plain in BROKER_KEYS else _nearest(plain)
 
 
 def _nearest(name: str) -> str | None:
@@ -158,7 +221,9 @@ def _node_id(parsed: Mapping[str, Value]) -> int:
     if broker_id == -1:
         broker_id = None
     if node_id is not None and broker_id is not None and node_id != broker_id:
-        raise ConfigError(f"node.id is {node_id} and broker.id is {broker_id}: they are one thing, set them alike")
+        raise ConfigError(
+            f"node.id is {node_id} and broker.id is {broker_id}: they are the same setting, so set only one"
+        )
     chosen = node_id if node_id is not None else broker_id
     if chosen is None:
         return DEFAULT_NODE_ID
@@ -167,7 +232,7 @@ def _node_id(parsed: Mapping[str, Value]) -> int:
     return chosen
 
 
-def _give_both_ids(node_id: int, given: dict[str, str], parsed: dict[str, Value]) -> None:
+def _set_both_ids(node_id: int, given: dict[str, str], parsed: dict[str, Value]) -> None:
     """node.id and broker.id are shown alike, whichever of them was set."""
     for name in ("node.id", "broker.id"):
         given[name] = str(node_id)
@@ -198,13 +263,13 @@ def _check_limits(values: Values) -> None:
     if 0 < queued < largest:
         raise ConfigError(
             f"queued.max.request.bytes is {queued}, less than socket.request.max.bytes ({largest}): "
-            "one largest request must fit; raise the first or lower the second"
+            "the largest request must fit; raise the first or lower the second"
         )
     overrides = parse_connection_overrides(values.text("max.connections.per.ip.overrides"))
     if values.number("max.connections.per.ip") == 0 and not overrides:
         raise ConfigError(
-            "max.connections.per.ip is 0, so nobody could connect: "
-            "name the addresses that may in max.connections.per.ip.overrides"
+            "max.connections.per.ip is 0, so no client can connect: "
+            "set it to 1 or more, or name addresses in max.connections.per.ip.overrides"
         )
 
 
@@ -230,7 +295,7 @@ def _listeners(draft: _Draft) -> tuple[tuple[Listener, ...], tuple[Listener, ...
 
     listeners = parse_listeners("listeners", clients_only("listeners"), protocols)
     if not listeners:
-        raise ConfigError("listeners has none for clients: add one, for example PLAINTEXT://:9092")
+        raise ConfigError("listeners has no listener for clients: add one, for example PLAINTEXT://:9092")
     check_listeners(listeners)
     if not draft.is_set("advertised.listeners"):
         advertised = listeners
@@ -243,7 +308,9 @@ def _listeners(draft: _Draft) -> tuple[tuple[Listener, ...], tuple[Listener, ...
     else:
         advertised = parse_listeners("advertised.listeners", clients_only("advertised.listeners"), protocols)
     if not advertised:
-        raise ConfigError("advertised.listeners has none for clients: add one, for example PLAINTEXT://localhost:9092")
+        raise ConfigError(
+            "advertised.listeners has no listener for clients: add one, for example PLAINTEXT://localhost:9092"
+        )
     check_advertised(advertised, listeners)
     return listeners, advertised
 
@@ -267,21 +334,23 @@ def _check_selector(draft: _Draft) -> None:
     selector = draft.text_or_none("replica.selector.class")
     if selector and selector.rpartition(".")[2] != RACK_AWARE_SELECTOR:
         raise ConfigError(
-            f"replica.selector.class is {selector}: only org.apache.kafka.common.replica.{RACK_AWARE_SELECTOR} is known"
+            f"replica.selector.class is {selector}: only org.apache.kafka.common.replica.{RACK_AWARE_SELECTOR} works"
         )
 
 
 def _zookeeper(draft: _Draft) -> str | None:
     hosts = draft.text_or_none("zookeeper.connect")
     if hosts and draft.is_set("metadata.store"):
-        raise ConfigError("zookeeper.connect and metadata.store are both set: the metadata tree has one place, set one")
+        raise ConfigError(
+            "zookeeper.connect and metadata.store are both set: the metadata is in one of them, set only one"
+        )
     username, password = draft.text_or_none("zookeeper.auth.username"), draft.text_or_none("zookeeper.auth.password")
     if bool(username) != bool(password):
-        raise ConfigError("of zookeeper.auth.username and zookeeper.auth.password one is set: set both, or none")
+        raise ConfigError("only one of zookeeper.auth.username and zookeeper.auth.password is set: set both or neither")
     if draft.flag("zookeeper.set.acl") and not username:
         raise ConfigError(
-            "zookeeper.set.acl makes nodes that only their maker can use: "
-            "set zookeeper.auth.username and zookeeper.auth.password, so that brokers have a name"
+            "zookeeper.set.acl is true, but the broker does not authenticate to ZooKeeper: "
+            "set zookeeper.auth.username and zookeeper.auth.password"
         )
     return hosts or None
 

@@ -31,7 +31,7 @@ class Type(IntEnum):
 
 
 class Importance(Enum):
-    """How likely it is that a user must think about a key."""
+    """How important a key is to a user, in Kafka's words."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -46,16 +46,17 @@ class Mode(Enum):
     CLUSTER_WIDE = "cluster-wide"
 
 
-class Standing(Enum):
-    """What Barnabas does with a key."""
+class Support(Enum):
+    """Whether a key has an effect in Barnabas, and which Kafka has it."""
 
     HONOURED = "honoured"
+    """It has an effect."""
     IGNORED = "ignored"
-    """Known to Kafka 4.3, accepted, without effect here."""
+    """A key of Kafka 4.3 that is accepted and has no effect."""
     RETIRED = "retired"
-    """Known to Kafka 3.9 only, accepted, without effect here."""
+    """A key of Kafka 3.9 only that is accepted and has no effect."""
     OWN = "own"
-    """Unknown to Kafka."""
+    """A key that Kafka does not have."""
 
 
 class Range(NamedTuple):
@@ -207,7 +208,7 @@ class Key(NamedTuple):
     takes: Takes
     importance: Importance
     mode: Mode
-    standing: Standing
+    support: Support
     doc: str
     hidden: bool = False
     """Shown by DescribeConfigs only when it was set."""

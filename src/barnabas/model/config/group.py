@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.model.config.group_keys import BOUNDS, broker_key
-from barnabas.model.config.keys import GROUP_KEYS
+from barnabas.model.config.keys.all_keys import GROUP_KEYS
+from barnabas.model.config.keys.group_keys import BOUNDS, broker_key
 from barnabas.model.errors import InvalidConfig
 
 if TYPE_CHECKING:

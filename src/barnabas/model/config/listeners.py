@@ -1,4 +1,4 @@
-"""Listeners: named addresses where the broker listens, and those that clients are told to use.
+"""Listeners: named addresses that the broker listens on, and those that it gives to clients.
 
 The rules are Kafka's: names are unique and upper case, two listeners share a port only as an IPv4 and IPv6 pair, every
 advertised name is listened on, and brokers need one listener among themselves.
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_PROTOCOLS: Final = frozenset({"SSL", "SASL_SSL"})
+SASL_PROTOCOLS: Final = frozenset({"SASL_PLAINTEXT", "SASL_SSL"})
 
 _ENDPOINT: Final = re.compile(r"(.+)://(\[[0-9a-zA-Z\-%._:]*\]|[0-9a-zA-Z\-%._]*):([0-9]+)")
 
@@ -27,6 +29,16 @@ class Listener(NamedTuple):
     host: str
     port: int
     protocol: str = PLAINTEXT
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether its connections are encrypted."""
+        return self.protocol in TLS_PROTOCOLS
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether its clients log in."""
+        return self.protocol in SASL_PROTOCOLS
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -51,7 +63,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def parse_listeners(key: str, entries: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """Read a list of NAME://HOST:PORT; `key` is named in complaints."""
+    """Read a list of NAME://HOST:PORT; errors name `key`."""
     return tuple(_parse(key, entry, protocols) for entry in entries)
 
 
@@ -71,18 +83,12 @@ def _parse(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
 
 
 def check_listeners(listeners: tuple[Listener, ...]) -> None:
-    """Refuse names or ports that are used twice, and protocols that are not offered."""
+    """Refuse names or ports that are used twice."""
     _check_names("listeners", listeners)
     for first, second in _pairs(listeners):
         if first.port == second.port != 0 and not _are_v4_and_v6(first.host, second.host):
             raise ConfigError(
                 f"listeners uses port {first.port} for {first.name} and for {second.name}: give each its own port"
-            )
-    for listener in listeners:
-        if listener.protocol != PLAINTEXT:
-            raise ConfigError(
-                f"listeners asks for {listener.protocol} on {listener.name}: only {PLAINTEXT} is offered; "
-                f"map {listener.name} to {PLAINTEXT} in listener.security.protocol.map or take it out"
             )
 
 
@@ -94,11 +100,11 @@ def check_advertised(advertised: tuple[Listener, ...], listeners: tuple[Listener
         if listener.name not in known:
             raise ConfigError(
                 f"advertised.listeners names {listener.name}, which is not in listeners "
-                f"({', '.join(sorted(known))}): advertise only what is listened on"
+                f"({', '.join(sorted(known))}): advertise only listeners of this broker"
             )
         if listener.host in ("0.0.0.0", "::"):
             raise ConfigError(
-                f"advertised.listeners has {listener}: clients cannot reach {listener.host}; name an address they can"
+                f"advertised.listeners has {listener}: clients cannot connect to {listener.host}; name another"
             )
 
 

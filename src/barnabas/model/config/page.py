@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.model.config.definition import Key, Standing, Type
-from barnabas.model.config.group_keys import broker_key
-from barnabas.model.config.keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
-from barnabas.model.config.topic_keys import SYNONYMS
+from barnabas.model.config.definition import Key, Support, Type
+from barnabas.model.config.keys.all_keys import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from barnabas.model.config.keys.group_keys import broker_key
+from barnabas.model.config.keys.topic_keys import SYNONYMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 INTRODUCTION = """\
 # Configuration
 
-A broker takes its configuration from a `server.properties` file (`barnabas start --config FILE`) and from
-`--set KEY=VALUE`, which is stronger. The keys are Apache Kafka's, with Kafka's types, defaults and ranges, so a file of
-a Kafka broker works as it is:
+A broker reads its configuration from a `server.properties` file (`barnabas start --config FILE`). `--set KEY=VALUE`
+overrides the file. The keys are Apache Kafka's, with Kafka's types, defaults and ranges, so the file of a Kafka broker
+works unchanged:
 
-- a key of Kafka that has no effect here gets one warning when it is set;
-- a key that is nearly one of those below is taken for a typing error, and the broker does not start;
-- any other unknown key gets a warning;
-- a value that its key does not take is an error that names key, value and what it takes.
+- The broker logs a warning for each key that is set and has no effect in Barnabas.
+- The broker does not start if a key looks like a misspelling of one below. It logs a warning for any other unknown key.
+- The broker does not start if a value is invalid. The error names the key, the value and the valid values.
 
 Keys marked *cluster-wide* or *per-broker* can be changed while brokers run (`kafka-configs --entity-type brokers
---alter`); those of topics always can. What is set dynamically for one broker is stronger than what is set for all
-brokers, which is stronger than the file.
+--alter`). Keys of topics and groups can always be changed. A value set for one broker overrides a value set for all
+brokers, which overrides the file.
 
 """
 
@@ -41,37 +40,37 @@ def page() -> str:
     return INTRODUCTION + "\n".join(
         (
             "## Broker keys\n",
-            *_table(_of(broker, Standing.HONOURED), "Changes at run time", lambda key: key.mode.value),
+            *_table(_of(broker, Support.HONOURED), "Changes at run time", lambda key: key.mode.value),
             "\n## Barnabas's own broker keys\n",
-            *_table(_of(broker, Standing.OWN), "Changes at run time", lambda key: key.mode.value),
+            *_table(_of(broker, Support.OWN), "Changes at run time", lambda key: key.mode.value),
             "\n## Topic keys\n",
-            *_table(_of(topic, Standing.HONOURED), "Broker key for the default", _broker_key),
+            *_table(_of(topic, Support.HONOURED), "Broker key for the default", _broker_key),
             "\n## Group keys\n",
-            "Set for one group with `barnabas configs --alter --group ID --add-config KEY=VALUE`; broker keys with "
-            "`min` and `max` in their names say how far they may go.\n",
+            "Set for one group with `barnabas configs --alter --group ID --add-config KEY=VALUE`. Broker keys with "
+            "`min` and `max` in their names limit the values.\n",
             *_table(
-                _of(group, Standing.HONOURED), "Broker key for the default", lambda key: f"`{broker_key(key.name)}`"
+                _of(group, Support.HONOURED), "Broker key for the default", lambda key: f"`{broker_key(key.name)}`"
             ),
-            "\n## Keys of Kafka without effect\n",
-            "Broker keys of Apache Kafka 4.3:\n",
-            _names(_of(broker, Standing.IGNORED)),
-            "\nBroker keys of Apache Kafka 3.9 that 4.3 has no longer:\n",
-            _names(_of(broker, Standing.RETIRED)),
-            "\nTopic keys, which may be set and are shown as they were set:\n",
-            _names(_of(topic, Standing.IGNORED)),
-            "\nGroup keys, likewise:\n",
-            _names(_of(group, Standing.IGNORED)),
+            "\n## Keys without effect\n",
+            "Barnabas accepts these broker keys of Apache Kafka 4.3, and they have no effect:\n",
+            _names(_of(broker, Support.IGNORED)),
+            "\nThe same is true of these broker keys of Apache Kafka 3.9, which 4.3 does not have:\n",
+            _names(_of(broker, Support.RETIRED)),
+            "\nThese topic keys can be set and described, and have no effect:\n",
+            _names(_of(topic, Support.IGNORED)),
+            "\nThese group keys can be set and described, and have no effect:\n",
+            _names(_of(group, Support.IGNORED)),
             "",
         )
     )
 
 
-def _of(keys: Iterable[Key], standing: Standing) -> list[Key]:
-    return [key for key in keys if key.standing is standing]
+def _of(keys: Iterable[Key], support: Support) -> list[Key]:
+    return [key for key in keys if key.support is support]
 
 
 def _table(keys: Iterable[Key], last: str, cell: Callable[[Key], str]) -> Iterable[str]:
-    yield f"| Key | What it does | Type | Default | Takes | {last} |"
+    yield f"| Key | What it does | Type | Default | Valid values | {last} |"
     yield "|---|---|---|---|---|---|"
     for key in keys:
         yield f"| `{key.name}` | {key.doc} | {key.type.name.lower()} | {_default(key)} | {_takes(key)} | {cell(key)} |"

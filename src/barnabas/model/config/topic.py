@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from barnabas.model.config.keys import TOPIC_KEYS
-from barnabas.model.config.topic_keys import SYNONYMS
+from barnabas.model.config.keys.all_keys import TOPIC_KEYS
+from barnabas.model.config.keys.topic_keys import SYNONYMS
 from barnabas.model.errors import InvalidConfig
 from barnabas.model.log_config import UNLIMITED, LogConfig
 

@@ -46,7 +46,7 @@ _LOGICAL: Final = {
 _WIDER: Final = {frozenset({"int", "long"}): "long", frozenset({"float", "double"}): "double"}
 
 
-class Avro(ByRecord):
+class AvroDecoder(ByRecord):
     """Decodes Avro; the schema's text travels, and is parsed where it is needed."""
 
     kind = "avro"

@@ -26,8 +26,8 @@ def choose_decoder(kind: str, schema: str | None = None, framing: str = "auto") 
     for avro an `.avsc` file, for protobuf `FILE.proto:MESSAGE` or `FILE.desc:MESSAGE`. Raises InvalidOption,
     SchemaRefused.
     """
-    frame = Framing(_known(framing, [each.value for each in Framing], "framing"))
-    kind = _known(kind, KINDS, "decoder")
+    frame = Framing(_check_known(framing, [each.value for each in Framing], "framing"))
+    kind = _check_known(kind, KINDS, "decoder")
     if kind in ("bytes", "string"):
         if schema is not None:
             raise InvalidOption(f"values that are read as {kind} have no schema")
@@ -44,27 +44,27 @@ def choose_decoder(kind: str, schema: str | None = None, framing: str = "auto") 
 
 def _json(schema: str | None, framing: Framing) -> Decoder:
     from barnabas.pipelines.decode.ddl import parse_ddl
-    from barnabas.pipelines.decode.json import Json
+    from barnabas.pipelines.decode.json import JsonDecoder
 
     if schema is None:
-        return Json(None, framing)
+        return JsonDecoder(None, framing)
     is_line = " " in schema.strip()
-    return Json(parse_ddl(schema if is_line else _read(schema)), framing)
+    return JsonDecoder(parse_ddl(schema if is_line else _read(schema)), framing)
 
 
 def _avro(schema: str, framing: Framing) -> Decoder:
-    from barnabas.pipelines.decode.avro import Avro
+    from barnabas.pipelines.decode.avro import AvroDecoder
 
-    return Avro(_read(schema), framing)
+    return AvroDecoder(_read(schema), framing)
 
 
 def _protobuf(schema: str, framing: Framing) -> Decoder:
     from barnabas.clients.protobuf_files import read_descriptors, split_name
-    from barnabas.pipelines.decode.protobuf import Protobuf
+    from barnabas.pipelines.decode.protobuf import ProtobufDecoder
 
     try:
         file, message = split_name(schema)
-        return Protobuf(read_descriptors(file), message, framing)
+        return ProtobufDecoder(read_descriptors(file), message, framing)
     except InvalidClientConfig as error:
         raise SchemaRefused(str(error)) from error
 
@@ -76,7 +76,7 @@ def _read(file: str) -> str:
         raise SchemaRefused(f"the schema {file} cannot be read: {error}") from error
 
 
-def _known(name: str, names: list[str] | tuple[str, ...], what: str) -> str:
+def _check_known(name: str, names: list[str] | tuple[str, ...], what: str) -> str:
     if name in names:
         return name
     near = difflib.get_close_matches(name, names, n=1)

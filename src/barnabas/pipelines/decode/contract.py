@@ -65,7 +65,7 @@ class Decoder(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it is called, as in `--decode`: a table keeps to the decoder that made it."""
+        """The decoder's name, such as `json`: a table keeps to the decoder that made it."""
         ...
 
     @property
@@ -90,10 +90,10 @@ class Decoder(Protocol):
         ...
 
 
-def told_by(decoder: Decoder) -> pa.Schema:
-    """What records have told of the rows' schema: more than rows show, if a decoder says so by a property `told`."""
-    told: pa.Schema = getattr(decoder, "told", decoder.schema)
-    return told
+def inferred_by(decoder: Decoder) -> pa.Schema:
+    """The rows' schema as all records tell it: more than rows show, if a decoder has a property `inferred`."""
+    inferred: pa.Schema = getattr(decoder, "inferred", decoder.schema)
+    return inferred
 
 
 def column_name(key: str, made: Collection[str] = ()) -> str:

@@ -228,23 +228,23 @@ def value_schema(table: pa.Schema, made: Collection[str] = ()) -> pa.Schema:
     )
 
 
-def merge_schemas(table: pa.Schema, seen: Sequence[pa.Schema], told: Sequence[pa.Schema] | None = None) -> Merged:
+def merge_schemas(table: pa.Schema, seen: Sequence[pa.Schema], inferred: Sequence[pa.Schema] | None = None) -> Merged:
     """What a table shall have after tasks decoded their records with these schemas, and which tasks misfit it.
 
-    `told` has what the records of each task tell of new columns, where that is more than their rows have. The order
+    `inferred` has what the records of each task tell of new columns, where that is more than their rows have. The order
     decides, so give it by partition and offset: then it does not depend on who finished first.
     """
-    told = seen if told is None else told
+    inferred = seen if inferred is None else inferred
     known = pa.struct([pa.field(field.name, canonical(field.type)) for field in table])
     new = pa.struct([])
-    for schema in told:
+    for schema in inferred:
         kinds = [(field.name, pruned(canonical(field.type))) for field in schema]
         new = join(new, pa.struct([pa.field(name, kind) for name, kind in kinds if kind is not None]))
     merged = settled(extend(known, new))
     types = {field.name: field.type for field in merged}
     misfits = tuple(
         index
-        for index, (rows, whole) in enumerate(zip(seen, told, strict=True))
+        for index, (rows, whole) in enumerate(zip(seen, inferred, strict=True))
         if any(types.get(field.name) != canonical(field.type) for field in rows)
         or any(_clashes(canonical(field.type), types.get(field.name, VOID)) for field in whole)
     )
@@ -256,16 +256,16 @@ def merge_schemas(table: pa.Schema, seen: Sequence[pa.Schema], told: Sequence[pa
     return Merged(pa.schema(fields), misfits)
 
 
-def _clashes(told: pa.DataType, kind: pa.DataType) -> bool:
+def _clashes(inferred: pa.DataType, kind: pa.DataType) -> bool:
     """Whether what is empty, and so has no type of its own, cannot be of a type: a list is no number."""
-    if VOID in (told, kind):
+    if VOID in (inferred, kind):
         return False
-    if pa.types.is_struct(told) and pa.types.is_struct(kind):
+    if pa.types.is_struct(inferred) and pa.types.is_struct(kind):
         types = {field.name: field.type for field in kind}
-        return any(_clashes(field.type, types.get(field.name, VOID)) for field in told)
-    if pa.types.is_list(told) and pa.types.is_list(kind):
-        return _clashes(told.value_type, kind.value_type)
-    return pa.types.is_nested(told) and not pa.types.is_map(told)
+        return any(_clashes(field.type, types.get(field.name, VOID)) for field in inferred)
+    if pa.types.is_list(inferred) and pa.types.is_list(kind):
+        return _clashes(inferred.value_type, kind.value_type)
+    return pa.types.is_nested(inferred) and not pa.types.is_map(inferred)
 
 
 def misfit(value: Any, kind: pa.DataType, where: str, *, exact: bool) -> str | None:

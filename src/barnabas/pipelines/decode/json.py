@@ -64,7 +64,7 @@ class _Unlike(Exception):
     """Values that cannot be parsed together."""
 
 
-class Json:
+class JsonDecoder:
     """Decodes JSON, by a given schema of values or by one that evolves."""
 
     kind = "json"
@@ -74,7 +74,7 @@ class Json:
         self._made: frozenset[str] = frozenset()
         self._strips = framing is not Framing.NONE
         self._fields: pa.StructType = pa.struct(list(schema or ()))
-        self._table = self._told = self._fields
+        self._table = self._inferred = self._fields
         """What the table has, which stays; and all fields, by what all numbers tell of them."""
         for field in self._fields:
             _refuse_unreadable(field.type, field.name)
@@ -84,16 +84,16 @@ class Json:
         """A decoder that knows a table's columns; with a given schema, this one."""
         if not self.evolves:
             return self
-        other = Json(None, Framing.AUTO if self._strips else Framing.NONE)
+        other = JsonDecoder(None, Framing.AUTO if self._strips else Framing.NONE)
         other._made = frozenset(made)
-        other._fields = other._table = other._told = pa.struct(list(value_schema(table, made)))
+        other._fields = other._table = other._inferred = pa.struct(list(value_schema(table, made)))
         other._prepare()
         return other
 
     @property
-    def told(self) -> pa.Schema:
+    def inferred(self) -> pa.Schema:
         """The rows' schema with what has no type yet, as it had to be for all numbers, also those of dead letters."""
-        return row_schema(pa.schema(list(extend(self._table, self._told))), self._made)
+        return row_schema(pa.schema(list(extend(self._table, self._inferred))), self._made)
 
     def decode(self, batch: pa.RecordBatch) -> Decoded:
         """One row for each JSON object, dead letters for all else."""
@@ -149,7 +149,7 @@ class Json:
                 lost[row] = reason
                 self._note_numbers(value)
         for name in self._new:
-            if _has(self._told.field(name).type, pa.int64()):
+            if _has(self._inferred.field(name).type, pa.int64()):
                 for row in sorted(rows_beyond_double(columns[self._pruned.get_field_index(name)]))[:1]:
                     self._note_numbers(values[row].as_py())
         if not lost:
@@ -182,9 +182,9 @@ class Json:
         if self.evolves:
             with suppress(ValueError, RecursionError, Unfit):
                 document = _loads(value)
-                told = widened(self._told, infer(document))
-                if misfit(document, settled(extend(self._table, told)), "", exact=True) is None:
-                    self._told = told
+                inferred = widened(self._inferred, infer(document))
+                if misfit(document, settled(extend(self._table, inferred)), "", exact=True) is None:
+                    self._inferred = inferred
 
     def _learn(self, values: pa.Array) -> bool:
         """Add the fields of these values that are new, if the first of them has one; whether the schema grew.
@@ -206,7 +206,7 @@ class Json:
         if 0 not in teachers:
             return False
         self._fields = grown
-        self._told = widened(grown, self._told)
+        self._inferred = widened(grown, self._inferred)
         self._prepare()
         return True
 

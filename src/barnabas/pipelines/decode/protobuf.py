@@ -29,7 +29,7 @@ _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-class Protobuf(ByRecord):
+class ProtobufDecoder(ByRecord):
     """Decodes messages; the descriptors travel, and the class is made where it is needed."""
 
     kind = "protobuf"

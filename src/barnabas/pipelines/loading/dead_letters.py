@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.decode.contract import DEAD_SCHEMA
-from barnabas.pipelines.offsets import OffsetRange
-from barnabas.pipelines.tables.contract import Outbox
+from barnabas.pipelines.spark.read.offsets import OffsetRange
+from barnabas.pipelines.tables.contract import TableOutbox
 from barnabas.pipelines.tables.errors import FilesGone, ForeignTable
 from barnabas.pipelines.tables.opening import open_table, table_of_dead_letters
 
@@ -31,7 +31,7 @@ def check_letters(table: Position | None, dead: Position | None, topic_ids: Mapp
     if table is None:
         found = "the table is not there"
     elif any(topic_ids.get(topic, id) != id for topic, id in dead.topic_ids.items()):
-        found = "the topic was deleted and made again since"
+        found = "the topic was deleted and created again since"
     elif ahead := [place for place, offset in dead.offsets.items() if offset > table.offsets.get(place, 0)]:
         found = f"they reach to offset {dead.offsets[ahead[0]]} of {ahead[0]}, and the table does not"
     else:
@@ -42,7 +42,7 @@ def check_letters(table: Position | None, dead: Position | None, topic_ids: Mapp
     )
 
 
-def promise(dead: Table, pipeline: str, ranges: Sequence[OffsetRange], files: Sequence[DataFile]) -> Outbox | None:
+def promise(dead: Table, pipeline: str, ranges: Sequence[OffsetRange], files: Sequence[DataFile]) -> TableOutbox | None:
     """What a commit of these ranges has to promise to the dead-letter table, if there are letters.
 
     That table moves past everything since its last letter, so that its ranges have no gaps.
@@ -51,10 +51,12 @@ def promise(dead: Table, pipeline: str, ranges: Sequence[OffsetRange], files: Se
         return None
     position = dead.position(pipeline)
     before = {} if position is None else position.offsets
-    return Outbox([OffsetRange(*each.place, before.get(each.place, each.start), each.end) for each in ranges], files)
+    return TableOutbox(
+        [OffsetRange(*each.place, before.get(each.place, each.start), each.end) for each in ranges], files
+    )
 
 
-def deliver(promised: Outbox | None, dead: Table, pipeline: str, topic_ids: Mapping[str, str]) -> None:
+def deliver(promised: TableOutbox | None, dead: Table, pipeline: str, topic_ids: Mapping[str, str]) -> None:
     """Give the dead-letter table what the table's last commit promised it, unless it has it.
 
     A promise stays in the table until its next commit. So a dead-letter table that is not there any more, nor what was
@@ -65,7 +67,9 @@ def deliver(promised: Outbox | None, dead: Table, pipeline: str, topic_ids: Mapp
     places = ", ".join(map(str, promised.ranges))
     destination = dead.destination()
     if dead.position(pipeline) is None and not any(destination.has(file.path) for file in promised.files):
-        log.warning("%s was removed, with dead letters of %s: it begins anew", dead.location, places)
+        log.warning(
+            "%s was removed, with the dead letters of %s. The next dead letter creates it again.", dead.location, places
+        )
         return
     try:
         dead.commit(pipeline, promised.ranges, topic_ids, promised.files, DEAD_SCHEMA)

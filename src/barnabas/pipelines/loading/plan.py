@@ -7,15 +7,16 @@ from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
-from barnabas.pipelines.offsets import OffsetRange, between, limited, split
+from barnabas.pipelines.spark.read.offsets import OffsetRange, between, limit_ends, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.spark.read.offsets import Offsets
 
-ROUND_OFFSETS: Final = 4_000_000
+MAX_OFFSETS_PER_COMMIT: Final = 4_000_000
 """How many offsets a commit covers at most: what a crash makes us read again."""
 PIECE_OFFSETS: Final = 250_000
 """A task gets at least so many, where there are that many: a consumer takes a moment to get going."""
@@ -38,17 +39,17 @@ class Round:
     """The same for tasks."""
 
 
-def plan_round(start: Offsets, end: Offsets, known: Offsets, tasks: int, most: int = ROUND_OFFSETS) -> Round:
+def plan_round(start: Offsets, end: Offsets, known: Offsets, tasks: int, most: int = MAX_OFFSETS_PER_COMMIT) -> Round:
     """The next round for so many tasks at once."""
-    ranges = between(start, limited(start, end, most))
+    ranges = between(start, limit_ends(start, end, most))
     taken = {each.place for each in ranges}
     new = [OffsetRange(*place, start[place], start[place]) for place in sorted(start) if place not in {*known, *taken}]
     total = sum(each.size for each in ranges)
     cut = split(ranges, min(2 * tasks, max(1, total // PIECE_OFFSETS)))
-    return Round([*ranges, *new], grouped(cut, max(2 * tasks, MOST_TASKS)))
+    return Round([*ranges, *new], group_ranges(cut, max(2 * tasks, MOST_TASKS)))
 
 
-def grouped(ranges: Sequence[OffsetRange], most: int) -> list[Piece]:
+def group_ranges(ranges: Sequence[OffsetRange], most: int) -> list[Piece]:
     """The ranges in order, in so many pieces of about the same cost, or each alone if they are not more than that."""
     if len(ranges) <= most:
         return [(each,) for each in ranges]
@@ -70,20 +71,18 @@ def check_position(stored: Offsets, first: Offsets, last: Offsets, *, fail_on_da
             if first[place] > 0:
                 raise DataLost(
                     f"{place} was added to the topic since the table was made, and it begins at offset {first[place]} "
-                    f"now: {first[place]} offsets were removed before they were loaded. To go on without them, give "
-                    "--allow-data-loss."
-                )
+                    f"now: {first[place]} offsets were removed before they were loaded."
+                ).with_remedy(Remedy(RemedyKind.ALLOW_DATA_LOSS))
     for place, offset in sorted(stored.items()):
         if place not in last:
             raise DataLost(f"{place} is in the table up to offset {offset}, and the topic has no such partition now")
         if offset > last[place]:
             raise OffsetOutOfRange(
-                f"the table stands at offset {offset} of {place}, and the partition ends at {last[place]}: its log was "
-                "cut off, so what comes next may be other records. Load into another table."
+                f"the table is at offset {offset} of {place}, and the partition ends at {last[place]}: its log was "
+                "truncated, so the next records may be other ones. Load into another table."
             )
         if offset < first[place] and fail_on_data_loss:
             raise DataLost(
-                f"the table stands at offset {offset} of {place}, and the partition begins at {first[place]} now: "
-                f"{first[place] - offset} offsets were removed before they were loaded. To go on without them, give "
-                "--allow-data-loss."
-            )
+                f"the table is at offset {offset} of {place}, and the partition begins at {first[place]} now: "
+                f"{first[place] - offset} offsets were removed before they were loaded."
+            ).with_remedy(Remedy(RemedyKind.ALLOW_DATA_LOSS))

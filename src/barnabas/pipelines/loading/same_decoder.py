@@ -1,6 +1,6 @@
 """A table keeps to the decoder that made it: with another one its rows would have other columns, and half of them null.
 
-Above all a forgotten `--decode`, which means bytes, is found out before anything is written. Pure.
+Above all a forgotten decoder, which means bytes, is found out before anything is written. Pure.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.decode.contract import METADATA
 from barnabas.pipelines.tables.errors import SchemaConflict
 
@@ -31,10 +32,9 @@ def check_decoder(kept: str | None, columns: pa.Schema, decoder: Decoder, locati
     elif kept == decoder.kind:
         return
     else:
-        found = f"was loaded with --decode {kept}"
-    raise SchemaConflict(
-        f"{location} {found}, and this load reads values as {decoder.kind}: give --decode as it was, or load into "
-        "another table."
+        found = f"was loaded with the decoder {kept}"
+    raise SchemaConflict(f"{location} {found}, and this load has the decoder {decoder.kind}.").with_remedy(
+        Remedy(RemedyKind.USE_DECODER, kept or "")
     )
 
 

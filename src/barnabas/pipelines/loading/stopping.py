@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 STOP_SECONDS: Final = 10.0
 """How long a load that is not committing may take to end after it was interrupted."""
 
+LOOK_SECONDS: Final = 0.5
+"""How long the main thread waits at a time: Python handles a signal that comes just before a wait only after it."""
+
 T = TypeVar("T")
 
 
@@ -33,14 +36,14 @@ class Stopping:
     """Whether a load is to end, and when it must not be left."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._commit = threading.Lock()
-        self.patience = STOP_SECONDS
+        self.timeout = STOP_SECONDS
         """How long to wait for a load that is to end."""
 
     @contextmanager
     def uninterrupted(self) -> Iterator[None]:
-        """A block that is run whole, or not at all once a stop was asked for. Raises Stopped."""
+        """A block that is run whole, or not at all once a stop was requested. Raises Stopped."""
         with self._commit:
             self.check()
             yield
@@ -48,30 +51,32 @@ class Stopping:
     @contextmanager
     def abandonable(self) -> Iterator[None]:
         """A block that nobody has to wait for, since it can neither be hurried nor leave anything half done."""
-        self.patience = 0.0
+        self.timeout = 0.0
         try:
             yield
         finally:
-            self.patience = STOP_SECONDS
+            self.timeout = STOP_SECONDS
 
     def check(self) -> None:
-        """Raise Stopped if a stop was asked for."""
-        if self._asked.is_set():
+        """Raise Stopped if a stop was requested."""
+        if self._requested.is_set():
             raise Stopped
 
     def pause(self, seconds: float) -> None:
         """Sleep so long; a stop ends it. Raises Stopped."""
-        self._asked.wait(seconds)
+        self._requested.wait(seconds)
         self.check()
 
-    def ask(self) -> None:
-        """Ask for a stop; comes back when no commit is under way, and none will be."""
-        self._asked.set()
-        with self._commit:
-            return
+    def request_stop(self) -> None:
+        """Request a stop; comes back when no commit is under way, and none will be."""
+        self._requested.set()
+        # In slices: a Ctrl-C that comes just before a wait without end begins would be noticed only after it.
+        while not self._commit.acquire(timeout=LOOK_SECONDS):
+            pass
+        self._commit.release()
 
 
-def run_beside(call: Callable[[], T], stopping: Stopping, drop_tasks: Callable[[], None]) -> T:
+def run_beside(call: Callable[[], T], stopping: Stopping, cancel_tasks: Callable[[], None]) -> T:
     """Run a load in a thread beside the main one and wait for it; elsewhere it is simply called.
 
     Ctrl-C ends it between two commits and is raised then; a second one, or a load that waits for something else for too
@@ -91,12 +96,14 @@ def run_beside(call: Callable[[], T], stopping: Stopping, drop_tasks: Callable[[
 
     try:
         InheritableThread(target=run, name="barnabas-load", daemon=True).start()
+        while not outcome.done():
+            wait([outcome], LOOK_SECONDS)
         return outcome.result()
     except KeyboardInterrupt:
         try:
-            stopping.ask()
-            threading.Thread(target=drop_tasks, daemon=True).start()
-            wait([outcome], stopping.patience)
+            stopping.request_stop()
+            threading.Thread(target=cancel_tasks, daemon=True).start()
+            wait([outcome], stopping.timeout)
         except KeyboardInterrupt:
             raise Abandoned from None
         if not outcome.done():

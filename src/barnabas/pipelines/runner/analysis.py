@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.errors import SinkRefused
-from barnabas.pipelines.loading.job import ALONE
-from barnabas.pipelines.runner.queries import encoded
-from barnabas.pipelines.runner.stateless import check_stateless
-from barnabas.pipelines.runner.views import make_views, told_at
-from barnabas.pipelines.session import register, spark_session
-from barnabas.pipelines.sink_rows import check_schema
+from barnabas.pipelines.loading.session import ALONE
+from barnabas.pipelines.runner.queries.query import encode_rows
+from barnabas.pipelines.runner.queries.stateless import check_stateless
+from barnabas.pipelines.runner.queries.views import errors_placed_at, make_views
+from barnabas.pipelines.spark.session import register, spark_session
+from barnabas.pipelines.spark.write.rows import check_schema
 from barnabas.pipelines.spec.flows import flow_to
 from barnabas.pipelines.spec.model import TableSink, TopicSink
 from barnabas.pipelines.spec.places import Problem, SpecError, suggestion
@@ -52,8 +52,8 @@ def _columns(spark: SparkSession, pipeline: Pipeline, index: int) -> str:
 def _check_written(frame: DataFrame, sink: Sink) -> None:
     """Raise SpecError unless a view has the columns that its sink asks for."""
     if isinstance(sink, TopicSink):
-        with told_at(sink, "key"):
-            rows = encoded(frame, sink)
+        with errors_placed_at(sink, "key"):
+            rows = encode_rows(frame, sink)
         try:
             check_schema(rows.schema, sink.topic)
         except SinkRefused as error:

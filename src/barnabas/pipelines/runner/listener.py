@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from barnabas.clients.producer import Producer
+from barnabas.clients.producer.producer import Producer
 from barnabas.model.base_error import BarnabasError
-from barnabas.pipelines.cluster import CLIENT_ONLY
-from barnabas.pipelines.group_progress import GroupProgress, read_upto
-from barnabas.pipelines.runner.metrics import measured
+from barnabas.pipelines.runner.metrics import batch_metrics
+from barnabas.pipelines.spark.cluster import CLIENT_ONLY
+from barnabas.pipelines.spark.group_progress import GroupProgress, read_upto
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
-    from barnabas.pipelines.cluster import ClusterView
+    from barnabas.pipelines.spark.cluster import ClusterView
 
 LAST_SECONDS: Final = 10.0
 
@@ -63,7 +63,7 @@ class BatchListener(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report a batch."""
         progress = json.loads(event.progress.json)
-        metrics = measured(progress)
+        metrics = batch_metrics(progress)
         log.info("batch %s", metrics.line())
         self._progress.show(read_upto(progress["sources"]))
         if self._producer is None or self._topic is None:
@@ -71,7 +71,7 @@ class BatchListener(StreamingQueryListener):
         try:
             self._producer.send(self._topic, json.dumps(asdict(metrics)), key=metrics.query)
         except BarnabasError as error:
-            log.warning("metrics of batch %s were not sent to %s: %s", metrics.batch, self._topic, error)
+            log.warning("The metrics of batch %s were not sent to the topic %s: %s", metrics.batch, self._topic, error)
 
     def wait_for_last(self) -> None:
         """Wait until the last batch of a query that has ended was reported: Spark tells of it a little later."""
@@ -85,4 +85,4 @@ class BatchListener(StreamingQueryListener):
         try:
             self._producer.close()
         except BarnabasError as error:
-            log.warning("the last metrics were not sent to %s: %s", self._topic, error)
+            log.warning("The last metrics were not sent to the topic %s: %s", self._topic, error)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.pipelines.group_progress import reported
-from barnabas.pipelines.offsets import between
+from barnabas.pipelines.spark.group_progress import reported_offsets
+from barnabas.pipelines.spark.read.offsets import between
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class BatchMetrics:
         return " ".join(f"{name}={'-' if value is None else value}" for name, value in asdict(self).items())
 
 
-def measured(progress: Mapping[str, Any]) -> BatchMetrics:
+def batch_metrics(progress: Mapping[str, Any]) -> BatchMetrics:
     """The figures of a batch from Spark's JSON of its progress."""
     seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
     state = progress.get("stateOperators", [])
@@ -63,4 +63,4 @@ def _lag(source: Mapping[str, Any]) -> int | None:
     latest = source.get("latestOffset")
     if latest is None:
         return None
-    return sum(each.size for each in between(reported(source["endOffset"]), reported(latest)))
+    return sum(each.size for each in between(reported_offsets(source["endOffset"]), reported_offsets(latest)))

@@ -7,17 +7,18 @@ import os
 import signal
 import sys
 import threading
+import time
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.loading.job import ALONE
+from barnabas.pipelines.loading.session import ALONE
 from barnabas.pipelines.loading.stopping import Stopping, run_beside
-from barnabas.pipelines.quiet import QUIET
-from barnabas.pipelines.runner.failures import understood
-from barnabas.pipelines.runner.queries import SinkQuery
+from barnabas.pipelines.runner.failures import classify_failure
+from barnabas.pipelines.runner.queries.query import SinkQuery
+from barnabas.pipelines.runner.queries.table_query import table_of
 from barnabas.pipelines.runner.supervisor import QueryFailed, supervise
-from barnabas.pipelines.runner.table_query import table_of
-from barnabas.pipelines.session import spark_session
+from barnabas.pipelines.spark.quiet import QUIET
+from barnabas.pipelines.spark.session import spark_session
 from barnabas.pipelines.spec.model import TableSink
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from barnabas.pipelines.spec.model import Pipeline
 
 log = logging.getLogger("barnabas.pipelines")
+
+REMIND_SECONDS: Final = 10.0
+"""How often the log tells what is still waited for."""
 
 
 def run_pipelines(
@@ -61,14 +65,34 @@ def _own_session(
 ) -> SparkSession:
     name = "-".join(each.name for each in pipelines)
     settings = {**QUIET, **_local_defaults(master), **config}
-    log.info("starting Spark")
     stopping = Stopping()
 
     def start() -> SparkSession:
         with stopping.abandonable():
             return spark_session(name, master=master, config=settings, verbose=verbose)
 
-    return run_beside(start, stopping, lambda: None)
+    with _told("Spark is starting"):
+        return run_beside(start, stopping, lambda: None)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Log what is waited for at once, and again as long as it takes: on a busy machine Spark takes minutes."""
+    began = time.monotonic()
+    over = threading.Event()
+
+    def remind() -> None:
+        while not over.wait(REMIND_SECONDS):
+            log.info("%s (for %.0f s)", what, time.monotonic() - began)
+
+    log.info("%s", what)
+    reminder = threading.Thread(target=remind, daemon=True)
+    reminder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        reminder.join()
 
 
 def check_tables(pipelines: Sequence[Pipeline]) -> None:
@@ -84,10 +108,10 @@ def check_tables(pipelines: Sequence[Pipeline]) -> None:
                 with table_of(pipeline, sink) as table:
                     table.position(pipeline.name)
             except Exception as error:
-                failure = understood(error)
+                failure = classify_failure(error)
                 if not failure.passes:
-                    raise QueryFailed(f"{pipeline.query(sink)}: {failure.text}") from error
-                log.warning("query=%s: %s", pipeline.query(sink), failure.text)
+                    raise QueryFailed(f"{pipeline.query(sink)}: {failure.text}").with_remedy(failure.remedy) from error
+                log.warning("query=%s: the table cannot be checked yet: %s", pipeline.query(sink), failure.text)
 
 
 def _local_defaults(master: str | None) -> dict[str, object]:
@@ -105,7 +129,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     def stop(number: int, _: object) -> None:
         if number == signal.SIGINT and event.is_set():
             raise KeyboardInterrupt
-        log.info("%s: stopping between batches", signal.Signals(number).name)
+        log.info("%s received: queries stop after their current batch", signal.Signals(number).name)
         event.set()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

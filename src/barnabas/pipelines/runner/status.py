@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from barnabas.clients.consumer import Consumer
-from barnabas.pipelines.cluster import CLIENT_ONLY, ClusterView
+from barnabas.clients.consumer.consumer import Consumer
 from barnabas.pipelines.errors import TopicMissing
-from barnabas.pipelines.offsets import between
 from barnabas.pipelines.runner.metrics import BatchMetrics
-from barnabas.pipelines.selection import Selection
+from barnabas.pipelines.spark.cluster import CLIENT_ONLY, ClusterView
+from barnabas.pipelines.spark.read.offsets import between
+from barnabas.pipelines.spark.read.selection import Selection
 from barnabas.pipelines.spec.flows import flow_to, selection_of
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LOOK_BACK: Final = 1_000
 """How many of the newest metrics of each partition are looked at."""
-PATIENCE: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class QueryStatus:
 
 def statuses(pipeline: Pipeline) -> list[QueryStatus]:
     """The status of every sink of a pipeline. Raises BrokerUnreachable."""
-    with ClusterView(pipeline.kafka, patience=PATIENCE) as cluster:
+    with ClusterView(pipeline.kafka, timeout=TIMEOUT_SECONDS) as cluster:
         last = _last_metrics(pipeline, cluster)
         return [
             QueryStatus(query, _lag(query, flow_to(pipeline, sink), cluster), last.get(query))

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.runner.failures import Failure, understood
+from barnabas.pipelines.runner.failures import Failure, classify_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class QueryFailed(PipelineError):
     """A query failed, and trying again does not help."""
 
 
-class Query(Protocol):
+class SupervisedQuery(Protocol):
     """What is supervised (`queries.SinkQuery`)."""
 
     name: str
@@ -68,7 +68,7 @@ class Query(Protocol):
         """Stop, and let go."""
 
 
-def supervise(queries: Sequence[Query], stop: Event, *, now: Callable[[], float] = time.monotonic) -> None:
+def supervise(queries: Sequence[SupervisedQuery], stop: Event, *, now: Callable[[], float] = time.monotonic) -> None:
     """Run queries until all have ended by themselves or `stop` is set. Raises QueryFailed."""
     watched = [_Watched(query, now) for query in queries]
     try:
@@ -87,7 +87,7 @@ def supervise(queries: Sequence[Query], stop: Event, *, now: Callable[[], float]
 class _Watched:
     """A query, whether it waits, runs or is done, and how often it failed in a row."""
 
-    def __init__(self, query: Query, now: Callable[[], float]) -> None:
+    def __init__(self, query: SupervisedQuery, now: Callable[[], float]) -> None:
         self._query = query
         self._now = now
         self._runs = False
@@ -108,39 +108,41 @@ class _Watched:
         if self._failures and self._query.last_batch is not None:
             self._failures = 0
         if not self._query.is_active:
-            self._ended()
+            self._handle_end()
 
     def start(self) -> None:
         """Start it, or know when to try again. Raises QueryFailed."""
         try:
             self._query.start()
         except Exception as error:
-            self._failed(understood(error))
+            self._handle_failure(classify_failure(error))
         else:
             self._runs = True
             log.info("query=%s started", self._query.name)
 
-    def _ended(self) -> None:
+    def _handle_end(self) -> None:
         self._runs = False
         failure = self._query.failure
         if failure is not None:
-            self._failed(understood(failure))
+            self._handle_failure(classify_failure(failure))
             return
         self.is_done = True
         log.info("query=%s has read everything", self._query.name)
 
-    def _failed(self, failure: Failure) -> None:
+    def _handle_failure(self, failure: Failure) -> None:
         self._failures += 1
         if not failure.passes:
-            raise QueryFailed(f"{self._query.name}: {failure.text}")
+            raise QueryFailed(f"{self._query.name}: {failure.text}").with_remedy(failure.remedy)
         if self._failures == TRIES:
-            raise QueryFailed(f"{self._query.name} failed {TRIES} times without a finished batch: {failure.text}")
+            raise QueryFailed(
+                f"{self._query.name} failed {TRIES} times without a finished batch: {failure.text}"
+            ).with_remedy(failure.remedy)
         pause = FIRST_PAUSE * 2 ** (self._failures - 1)
         self.due = self._now() + pause
-        log.warning("query=%s failed, trying again in %g s: %s", self._query.name, pause, failure.text)
+        log.warning("query=%s failed. It is started again in %g s: %s", self._query.name, pause, failure.text)
 
 
-def _finish(queries: Sequence[Query], now: Callable[[], float]) -> None:
+def _finish(queries: Sequence[SupervisedQuery], now: Callable[[], float]) -> None:
     """Stop queries when their batch is finished, or `FINISH_SECONDS` from now."""
     deadline = now() + FINISH_SECONDS
     waiting = {query.name: (query, query.last_batch) for query in queries}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.pipelines.spec.checks import problems_of
+from barnabas.pipelines.spec.checks.pipeline import problems_of
 from barnabas.pipelines.spec.model import (
     FileSource,
     FunctionStep,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.decode.choosing import choose_decoder
+from barnabas.pipelines.decode.tombstones import MarkedTombstones
 
 if TYPE_CHECKING:
     from barnabas.pipelines.decode.contract import Decoder
@@ -16,4 +17,5 @@ def decoder_of(source: TopicSource, pipeline: Pipeline) -> Decoder:
     schema = source.schema
     if schema is not None and not (source.decode == "json" and " " in schema.strip()):
         schema = pipeline.located(schema)
-    return choose_decoder(source.decode, schema, source.framing)
+    decoder = choose_decoder(source.decode, schema, source.framing)
+    return MarkedTombstones(decoder) if source.mark_tombstones else decoder

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
-from barnabas.pipelines.selection import Selection
+from barnabas.pipelines.spark.read.selection import Selection
 from barnabas.pipelines.spec.model import (
     BAD,
     MAY_FAIL,
@@ -104,7 +104,7 @@ def selection_of(source: TopicSource) -> Selection:
     )
 
 
-def ordered(steps: Iterable[Step]) -> list[Step]:
+def in_order_of_reads(steps: Iterable[Step]) -> list[Step]:
     """Steps in an order in which they can be made. Raises graphlib.CycleError."""
     by_name = {step.name.lower(): step for step in steps}
     sorter = TopologicalSorter({name: [each.lower() for each in views_read(step)] for name, step in by_name.items()})
@@ -115,7 +115,7 @@ def flow_to(pipeline: Pipeline, sink: Sink) -> Flow:
     """What leads to a sink, in a pipeline without cycles and unknown views."""
     made = views_made(pipeline)
     upstream = _upstream(sink.reads, made)
-    steps = ordered(each for each in upstream if isinstance(each, Step))
+    steps = in_order_of_reads(each for each in upstream if isinstance(each, Step))
     sources = [each for each in upstream if isinstance(each, Source)]
     remembering = {step.name: words for step in steps if (words := _remembers(step, made))}
     reasons = [f'step "{name}" {words}' for name, words in remembering.items()]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines import client_properties
 from barnabas.pipelines.errors import InvalidOption
+from barnabas.pipelines.spark import client_properties
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

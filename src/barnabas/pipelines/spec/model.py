@@ -42,7 +42,6 @@ WITH_FRAMING: Final = ("avro", "protobuf")
 """Decodings before whose values a schema registry's id may be."""
 FRAMINGS: Final = ("auto", "none", "confluent")
 FILE_FORMATS: Final = ("parquet", "csv", "json", "delta", "iceberg")
-TABLE_FORMATS: Final = ("parquet", "delta", "iceberg")
 STARTS: Final = ("earliest", "latest")
 MODES: Final = ("append", "complete")
 """What a topic gets of an aggregation: rows once they are final, or all of them in each batch. Spark has no updates
@@ -79,6 +78,8 @@ class TopicSource:
     `order.avsc`, `order.proto:shop.Order` or `order.desc:shop.Order`."""
     framing: str = "auto"
     """Whether a schema registry's id comes before Avro and Protobuf: `confluent`, `none`, or as it looks."""
+    mark_tombstones: bool = False
+    """Whether a record without a value is a row, and a column `_tombstone` says which rows are; otherwise it is bad."""
     bad: str = "keep"
     """What becomes of values that cannot be decoded: a sink has to keep them, unless they are to be dropped."""
     start: str = "earliest"
@@ -159,6 +160,8 @@ class TableSink:
     """The name of an Iceberg catalog in pyiceberg's configuration."""
     options: Mapping[str, str] = field(default_factory=dict)
     """deltalake's storage options, or pyiceberg's properties."""
+    keep_snapshots: int | None = None
+    """How many snapshots of an Iceberg table are kept; all, unless it is said."""
     checkpoint: str | None = None
     place: Place = field(default_factory=here, compare=False, repr=False)
 

@@ -29,6 +29,7 @@ def _are_options(value: object) -> bool:
 _TAKES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "str": (lambda value: isinstance(value, str), "text"),
     "bool": (lambda value: isinstance(value, bool), "True or False"),
+    "int": (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
     "Watermark": (lambda value: isinstance(value, Watermark), "a Watermark"),
     "Sequence[str]": (_list_of(str), "a list of texts"),
     "Mapping[str, str]": (_are_options, "a dict of texts"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from barnabas.pipelines.errors import InvalidOption
-from barnabas.pipelines.options import PREFIX, SERVERS
-from barnabas.pipelines.source_options import ENDING, GROUP, SELECTING, STARTING, STRATEGY, TUNING, stream_options
+from barnabas.pipelines.spark.options import PREFIX, SERVERS
+from barnabas.pipelines.spark.read.options import ENDING, GROUP, SELECTING, STARTING, STRATEGY, TUNING, stream_options
 from barnabas.pipelines.spec.places import suggestion
 
 if TYPE_CHECKING:

@@ -92,7 +92,7 @@ class SqlProblem(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SqlQuery:
     """What is known of a query."""
 
     reads: tuple[str, ...]
@@ -119,7 +119,7 @@ class _Token:
         return self.kind in ("word", "quoted")
 
 
-def examine(sql: str) -> Query:
+def examine(sql: str) -> SqlQuery:
     """Look at a query. Raises SqlProblem."""
     tokens = list(_tokens(sql))
     if not tokens:
@@ -134,7 +134,7 @@ def examine(sql: str) -> Query:
     words = [token.upper for token in tokens]
     joins = "JOIN" in words or len(relations) < len(standing) or _asks_within(words)
     joins = joins or len(reads) > 1 + words.count("UNION")
-    return Query(tuple(reads), _keeps_state(tokens, words), joins)
+    return SqlQuery(tuple(reads), _keeps_state(tokens, words), joins)
 
 
 def _tokens(sql: str) -> Iterator[_Token]:

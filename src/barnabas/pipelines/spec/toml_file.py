@@ -54,6 +54,12 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _WrongValue("a whole number")
+    return value
+
+
 def _options(value: object) -> dict[str, str]:
     if not isinstance(value, Mapping) or any(isinstance(each, dict | list) for each in value.values()):
         raise _WrongValue("a table of options; a name with dots needs quotes")
@@ -82,6 +88,7 @@ _TOPIC_SOURCE: Final[_Keys] = {
     "decode": ("decode", _text),
     "schema": ("schema", _text),
     "framing": ("framing", _text),
+    "mark_tombstones": ("mark_tombstones", _flag),
     "bad": ("bad", _text),
     "start": ("start", _text),
     "watermark": ("watermark", _watermark),
@@ -119,6 +126,7 @@ _TABLE_SINK: Final[_Keys] = {
     "partition_by": ("partition_by", _texts),
     "catalog": ("catalog", _text),
     "options": ("options", _options),
+    "keep_snapshots": ("keep_snapshots", _count),
     "checkpoint": ("checkpoint", _text),
 }
 

@@ -11,7 +11,7 @@ from barnabas.model.ids import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from barnabas.pipelines.offsets import OffsetRange
+    from barnabas.pipelines.spark.read.offsets import OffsetRange
 
 BATCHES: Final = TopicPartition("~batches", 0)
 """Where a table keeps the number of the next batch, if a query with state fills it; no topic can have this name."""
@@ -48,14 +48,14 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Outbox:
+class TableOutbox:
     """Files for another table, promised in the same commit as a table's own rows; see `loading.dead_letters`."""
 
     ranges: Sequence[OffsetRange]
     files: Sequence[DataFile]
 
 
-class Outcome(Enum):
+class CommitOutcome(Enum):
     """What became of a commit."""
 
     COMMITTED = "committed"

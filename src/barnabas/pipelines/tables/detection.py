@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.tables.destinations import is_remote, local_path
 from barnabas.pipelines.tables.errors import UnusableTarget
+from barnabas.pipelines.tables.files.destinations import is_remote, local_path
 from barnabas.pipelines.tables.targets import is_in_catalog
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _format_of_folder(folder: Path) -> str | None:
 def _is_delta_at_address(location: str, options: Mapping[str, str] | None) -> bool:
     from deltalake import DeltaTable
 
-    from barnabas.pipelines.tables.reaching import unreachable
+    from barnabas.pipelines.tables.files.access_errors import unreachable
 
     try:
         return DeltaTable.is_deltatable(location, dict(options or {}))

@@ -3,7 +3,7 @@
 PipelineError
 └── TableError
     ├── ForeignTable         the table belongs to another pipeline, or to nobody we know
-    ├── TopicReplaced        the topic was deleted and made again, so its offsets mean other records
+    ├── TopicReplaced        the topic was deleted and created again, so its offsets mean other records
     ├── Fenced               another job has moved the table on
     ├── SchemaConflict       a column has another type than the table's, or its partitioning is another
     ├── FilesGone            files that were written for a commit are not there any more
@@ -44,8 +44,8 @@ class TopicReplaced(TableError):
     def meanwhile(cls, topic: str, location: str) -> TopicReplaced:
         """The error of a job that finds another topic than the one that it began to read."""
         return cls(
-            f'the topic "{topic}" was deleted and made again while it was read: load the new one into another table. '
-            f"Nothing of this batch was added to {location}."
+            f'the topic "{topic}" was deleted and created again while it was read: load the new one into another '
+            f"table. Nothing of this batch was added to {location}."
         )
 
 

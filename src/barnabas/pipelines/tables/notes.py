@@ -11,8 +11,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from barnabas.pipelines.offsets import OffsetRange, from_nested, nested
-from barnabas.pipelines.tables.contract import DataFile, Outbox, Position
+from barnabas.pipelines.spark.read.offsets import OffsetRange, from_nested, to_nested
+from barnabas.pipelines.tables.contract import DataFile, Position, TableOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class Note:
     """After the commit, for every partition that the pipeline ever loaded."""
     ranges: Sequence[OffsetRange]
     rows: int
-    outbox: Outbox | None = None
+    outbox: TableOutbox | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     """Tells our own commit from another's when its outcome was not seen."""
     decoder: str | None = None
@@ -49,7 +49,7 @@ class Note:
             "version": self.version,
             "id": self.id,
             "topics": dict(sorted(self.topic_ids.items())),
-            "offsets": nested(self.offsets),
+            "offsets": to_nested(self.offsets),
             "ranges": ranges_to_json(self.ranges),
             "rows": self.rows,
         }
@@ -79,7 +79,7 @@ def from_json(value: Mapping[str, Any]) -> Note:
         value["rows"],
         None
         if outbox is None
-        else Outbox(ranges_from_json(outbox["ranges"]), [file_from_json(each) for each in outbox["files"]]),
+        else TableOutbox(ranges_from_json(outbox["ranges"]), [file_from_json(each) for each in outbox["files"]]),
         value["id"],
         value.get("decoder"),
     )
@@ -97,7 +97,7 @@ def next_note(
     ranges: Sequence[OffsetRange],
     topic_ids: Mapping[str, str],
     files: Sequence[DataFile],
-    outbox: Outbox | None,
+    outbox: TableOutbox | None,
     decoder: str | None,
 ) -> Note:
     """The note of the commit that follows a position."""

@@ -11,17 +11,17 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.tables.destinations import is_remote, local_path
 from barnabas.pipelines.tables.detection import agreed_format
 from barnabas.pipelines.tables.errors import SchemaConflict, UnusableTarget
-from barnabas.pipelines.tables.targets import DEFAULT_CATALOG
+from barnabas.pipelines.tables.files.destinations import is_remote, local_path
+from barnabas.pipelines.tables.formats import FORMATS
+from barnabas.pipelines.tables.targets import DEFAULT_CATALOG, check_kept_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from barnabas.pipelines.tables.table import Table
 
-FORMATS: Final = ("parquet", "delta", "iceberg")
 _DEAD: Final = "_dead"
 
 
@@ -32,11 +32,13 @@ def open_table(
     partition_by: Sequence[str] = (),
     catalog: str = DEFAULT_CATALOG,
     options: Mapping[str, str] | None = None,
+    keep_snapshots: int | None = None,
 ) -> Table:
     """The table at a place, which need not be there yet. Without a format it is what it is; a new one is plain Parquet.
 
     `catalog` is the name of an Iceberg catalog in pyiceberg's configuration; `options` are deltalake's storage options
-    or pyiceberg's properties. Raises UnusableTarget, SchemaConflict.
+    or pyiceberg's properties. `keep_snapshots` says how many snapshots of an Iceberg table its commits keep. Raises
+    UnusableTarget, SchemaConflict.
     """
     if not location:
         raise UnusableTarget("no place is given for the table: name a folder, an address or namespace.table")
@@ -47,17 +49,19 @@ def open_table(
     if format is not None:
         check_format(format)
     format = agreed_format(location, format, options)
+    if keep_snapshots is not None:
+        check_kept_snapshots(format, keep_snapshots)
     if format == "parquet":
-        from barnabas.pipelines.tables.parquet import ParquetTable
+        from barnabas.pipelines.tables.parquet.table import ParquetTable
 
         return ParquetTable(location, partition_by)
     if format == "delta":
-        from barnabas.pipelines.tables.delta import DeltaLakeTable
+        from barnabas.pipelines.tables.delta.table import DeltaLakeTable
 
         return DeltaLakeTable(location, partition_by, options)
-    from barnabas.pipelines.tables.iceberg import IcebergTable
+    from barnabas.pipelines.tables.iceberg.table import IcebergTable
 
-    return IcebergTable(location, partition_by, catalog, options)
+    return IcebergTable(location, partition_by, catalog, options, keep_snapshots)
 
 
 def check_format(format: str) -> None:

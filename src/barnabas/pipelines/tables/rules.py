@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.pipelines.offsets import OffsetRange
+from barnabas.model.remedies import Remedy, RemedyKind
+from barnabas.pipelines.spark.read.offsets import OffsetRange
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, TopicReplaced
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.pipelines.tables.contract import Position
 
 
-def joined(ranges: Iterable[OffsetRange]) -> dict[TopicPartition, OffsetRange]:
+def join_ranges(ranges: Iterable[OffsetRange]) -> dict[TopicPartition, OffsetRange]:
     """One range per partition. Raises ValueError if the pieces of a partition overlap or leave a gap."""
     whole: dict[TopicPartition, OffsetRange] = {}
     for piece in sorted(ranges, key=lambda each: (each.topic, each.partition, each.start)):
@@ -30,7 +31,7 @@ def advance(
     position: Position | None, ranges: Sequence[OffsetRange], topic_ids: Mapping[str, str], location: str
 ) -> dict[TopicPartition, int] | None:
     """All offsets after a commit of these ranges; None if the table has them. Raises Fenced, TopicReplaced."""
-    whole = joined(ranges)
+    whole = join_ranges(ranges)
     if position is None:
         return {place: each.end for place, each in whole.items()}
     check_topics(position, topic_ids, location)
@@ -40,9 +41,9 @@ def advance(
     for place, each in whole.items():
         if place in stored and each.start != stored[place]:
             raise Fenced(
-                f"{location} stands at offset {stored[place]} of {place}, and a job brought {each}: another job writes "
-                f'to this table as "{position.pipeline}", or the table was restored to another version. Stop the other '
-                "one, or start again; nothing of this batch was added."
+                f"{location} is at offset {stored[place]} of {place}, and this job has {each}: another job writes to "
+                f'the table as "{position.pipeline}", or the table was restored to another version. Stop the other '
+                "job, or start again. Nothing of this batch was added."
             )
     return {**stored, **{place: each.end for place, each in whole.items()}}
 
@@ -53,8 +54,8 @@ def check_topics(position: Position, topic_ids: Mapping[str, str], location: str
         before = position.topic_ids.get(topic)
         if before is not None and before != now:
             raise TopicReplaced(
-                f'the topic "{topic}" was deleted and made again (id {before} is in {location}, now it is {now}): its '
-                "offsets mean other records. Load it into another table."
+                f'the topic "{topic}" was deleted and created again (id {before} is in {location}, now it is {now}): '
+                "its offsets mean other records. Load it into another table."
             )
 
 
@@ -62,11 +63,10 @@ def check_owner(owner: str | None, pipeline: str, location: str) -> None:
     """Raise ForeignTable unless the table is this pipeline's."""
     if owner is None:
         raise ForeignTable(
-            f"{location} holds data that no pipeline has loaded: no offsets are stored with it, so nobody can say "
-            "which records are in it. Choose another place for the table; what is there stays as it is."
+            f"{location} holds data that no pipeline has loaded: it stores no offsets, so it is not known which "
+            "records are in it. Choose another place for the table. The data stays as it is."
         )
     if owner != pipeline:
-        raise ForeignTable(
-            f'{location} belongs to the pipeline "{owner}", not to "{pipeline}". Go on under that name '
-            f"(--name {owner}), or choose another table."
+        raise ForeignTable(f'{location} belongs to the pipeline "{owner}", not to "{pipeline}".').with_remedy(
+            Remedy(RemedyKind.USE_PIPELINE_NAME, owner)
         )

@@ -16,12 +16,13 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeVar
 
-from barnabas.pipelines.tables.contract import Compaction, DataFile, Outbox, Outcome, Position, Size
-from barnabas.pipelines.tables.destinations import is_remote
+from barnabas.pipelines.tables.contract import CommitOutcome, Compaction, DataFile, Position, Size, TableOutbox
 from barnabas.pipelines.tables.errors import Fenced, FilesGone, Overtaken, SchemaConflict, TableError
+from barnabas.pipelines.tables.files.access_errors import unwritable
+from barnabas.pipelines.tables.files.destinations import is_remote
+from barnabas.pipelines.tables.files.schemas import merge_columns, plain_schema
 from barnabas.pipelines.tables.notes import Note, next_note
 from barnabas.pipelines.tables.rules import advance, check_owner
-from barnabas.pipelines.tables.schemas import merged, plain_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from barnabas.pipelines.offsets import OffsetRange
-    from barnabas.pipelines.tables.destinations import Destination
+    from barnabas.pipelines.spark.read.offsets import OffsetRange
+    from barnabas.pipelines.tables.files.destinations import Destination
 
 TRIES: Final = 5
 """How often a commit is tried again after another one, such as a compaction's, came first."""
@@ -40,11 +41,11 @@ T = TypeVar("T")
 log = logging.getLogger("barnabas.pipelines")
 
 
-class Conflict(Exception):
+class CommitConflict(Exception):
     """Another commit came first, or the outcome of ours is not known: look again."""
 
 
-class Seen(NamedTuple):
+class TableVersion(NamedTuple):
     """A table at one moment: the note of its last commit, and the format's own handle of that version."""
 
     note: Note | None
@@ -72,7 +73,7 @@ class Table(ABC):
         note = self.own_note(pipeline)
         return None if note is None else note.position
 
-    def outbox(self, pipeline: str) -> Outbox | None:
+    def outbox(self, pipeline: str) -> TableOutbox | None:
         """What the pipeline's last commit promised to another table."""
         note = self.own_note(pipeline)
         return None if note is None else note.outbox
@@ -91,75 +92,82 @@ class Table(ABC):
         files: Sequence[DataFile],
         schema: pa.Schema,
         *,
-        outbox: Outbox | None = None,
+        outbox: TableOutbox | None = None,
         decoder: str | None = None,
         after: int | None = None,
-    ) -> Outcome:
+    ) -> CommitOutcome:
         """Add files and move the position past the ranges, both or nothing; the first commit makes the table.
 
         The ranges begin where the position is. Ranges that are all in the table already are skipped; anything else is
         refused. So is a commit that is to follow the one of the number `after` (0: none), and does not: the promises of
         one that came between would be forgotten. Raises Fenced, ForeignTable, TopicReplaced, SchemaConflict, FilesGone.
         """
-        self.claim()
-        self._check_columns(schema)
+        self._hold()
         ours: set[str] = set()
 
-        def attempt() -> Outcome:
+        def attempt() -> CommitOutcome:
             before, version = self._look()
             _check_note(before, pipeline, self.location)
+            self._check_columns(version, schema)
             position = None if before is None else before.position
             offsets = advance(position, ranges, topic_ids, self.location)
             if offsets is None:
-                return Outcome.COMMITTED if before is not None and before.id in ours else Outcome.ALREADY
+                return CommitOutcome.COMMITTED if before is not None and before.id in ours else CommitOutcome.ALREADY
             if after is not None and after != (0 if position is None else position.version):
                 raise Fenced.by_other(self.location, pipeline)
-            self._check_files(files)
+            self._check_files(version, files)
             note = next_note(position, pipeline, offsets, ranges, topic_ids, files, outbox, decoder)
             ours.add(note.id)
             self._append(version, note, files, plain_schema(schema))
-            return Outcome.COMMITTED
+            return CommitOutcome.COMMITTED
 
-        def landed() -> Outcome | None:
+        def last_outcome() -> CommitOutcome | None:
             last = self._look().note
-            return Outcome.COMMITTED if last is not None and last.id in ours else None
+            return CommitOutcome.COMMITTED if last is not None and last.id in ours else None
 
-        return self._insisting(attempt, landed)
+        return self._retry_on_conflict(attempt, last_outcome)
 
-    def _insisting(
-        self, attempt: Callable[[], T], landed: Callable[[], T | None] = lambda: None, *, upkeep: str | None = None
+    def _retry_on_conflict(
+        self,
+        attempt: Callable[[], T],
+        last_outcome: Callable[[], T | None] = lambda: None,
+        *,
+        upkeep: str | None = None,
     ) -> T:
-        """Look at the table and change it, again if another commit came between. If that never ends it raises Fenced.
+        """Look at the table and change it, again if another commit came between. If that never ends it raises Fenced,
+        and TableUnreachable if files cannot be written.
 
-        `landed` says what became of the last try, if it was made all the same; `upkeep` what was done
+        `last_outcome` says what became of the last try, if it was made all the same; `upkeep` what was done
         meanwhile, if that is nothing for which others would have to stop: Overtaken is raised then.
         """
         for _ in range(TRIES):
             try:
                 return attempt()
-            except Conflict as conflict:
-                log.warning("%s: %s; looking again", self.location, conflict)
-        if (outcome := landed()) is not None:
+            except CommitConflict as conflict:
+                log.warning("A commit to %s is tried again: %s", self.location, conflict)
+            except OSError as error:
+                raise unwritable(self.location, error) from error
+        if (outcome := last_outcome()) is not None:
             return outcome
         if upkeep is not None:
-            raise Overtaken(f"{self.location} was changed again and again while {upkeep}: try again")
+            raise Overtaken(f"{self.location} was changed by other jobs {TRIES} times while {upkeep}: try again")
         raise Fenced(
-            f"{self.location} was changed by others {TRIES} times while a commit was tried: another job writes to this "
-            "table. Stop it and start again; nothing was added."
+            f"{self.location} was changed by other jobs {TRIES} times while a commit was tried: another job writes "
+            "to this table. Stop it, and start again. Nothing was added."
         )
 
-    def _check_columns(self, schema: pa.Schema) -> None:
+    def _check_columns(self, version: Any, schema: pa.Schema) -> None:
         """Raise SchemaConflict unless rows of this schema fit into the table as it is."""
-        known = self.schema()
+        known = self._schema_of(version)
         if known is None:
-            self.destination().check_partition_columns(schema)
-        elif not merged(plain_schema(known), plain_schema(schema), self.location).equals(plain_schema(known)):
+            self._destination_of(version).check_partition_columns(schema)
+        elif not merge_columns(plain_schema(known), plain_schema(schema), self.location).equals(plain_schema(known)):
             lacking = ", ".join(name for name in schema.names if name not in known.names)
             raise SchemaConflict(f"{self.location} has no column {lacking or 'for all fields'}: add it first (evolve)")
 
-    def _check_files(self, files: Sequence[DataFile]) -> None:
+    def _check_files(self, version: Any, files: Sequence[DataFile]) -> None:
         """Raise FilesGone if a file was removed since; at an address only those are looked for that are from before."""
-        destination = self.destination()
+        destination = self._destination_of(version)
         for file in files:
             if (file.footer is None or not is_remote(destination.root)) and not destination.has(file.path):
                 raise FilesGone(f"{file.path} was written for {self.location} and is gone: nothing was added.")
@@ -167,6 +175,10 @@ class Table(ABC):
     @abstractmethod
     def claim(self) -> None:
         """Take the table for writing, where a format can hold it; finish what a crash left. Raises Fenced."""
+
+    def _hold(self) -> None:
+        """Take the table for a commit. Raises Fenced."""
+        self.claim()
 
     def last_note(self) -> Note | None:
         """The note of the last commit, looked up now; None while there is no table.
@@ -176,12 +188,20 @@ class Table(ABC):
         return self._look().note
 
     @abstractmethod
-    def _look(self) -> Seen:
+    def _look(self) -> TableVersion:
         """The table as it is now."""
+
+    def _schema_of(self, _version: Any) -> pa.Schema | None:
+        """The columns of a version that was seen; a format for which it is dear to look again takes them from it."""
+        return self.schema()
+
+    def _destination_of(self, _version: Any) -> Destination:
+        """The destination of a version that was seen, as above."""
+        return self.destination()
 
     @abstractmethod
     def _append(self, version: Any, note: Note, files: Sequence[DataFile], schema: pa.Schema) -> None:
-        """Add files and the note at once to the version that was seen, or raise Conflict."""
+        """Add files and the note at once to the version that was seen, or raise CommitConflict."""
 
     @abstractmethod
     def schema(self) -> pa.Schema | None:
@@ -229,12 +249,12 @@ def same_partitioning(known: Sequence[str], wanted: Sequence[str], location: str
     if wanted and tuple(wanted) != tuple(known):
         raise SchemaConflict(
             f"{location} is partitioned by {', '.join(known) or 'nothing'}, not by {', '.join(wanted)}: that cannot "
-            "change. Leave --partition-by out, or load into another table."
+            "change. Leave the partitioning out, or load into another table."
         )
     return tuple(known)
 
 
-def owned(note: Note | None, location: str) -> Note:
+def require_note(note: Note | None, location: str) -> Note:
     """The note of a table that somebody has loaded. Raises TableError if there is no table."""
     if note is None:
         raise TableError(f"there is no table at {location}")

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from barnabas.model.errors import InvalidFrame, InvalidRecord
-from barnabas.protocol.varint import read_uvarint, uvarint
+from barnabas.protocol.wire.framing import MAX_STRING
+from barnabas.protocol.wire.varint import read_uvarint, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-MAX_STRING: Final = 0x7FFF
 
 
 class Cursor:
@@ -54,7 +53,7 @@ class Cursor:
         return int.from_bytes(self.take(size), "big", signed=True)
 
 
-class Type(NamedTuple):
+class FieldType(NamedTuple):
     """How values of a type are written and read."""
 
     write: Callable[[bytearray, Any, bool], None]
@@ -62,7 +61,7 @@ class Type(NamedTuple):
     read: Callable[[Cursor], Any]
 
 
-def _number(code: str) -> Type:
+def _number(code: str) -> FieldType:
     packing = struct.Struct(f">{code}")
     size = packing.size
 
@@ -72,14 +71,14 @@ def _number(code: str) -> Type:
     def read(cursor: Cursor) -> Any:
         return packing.unpack(cursor.take(size))[0]
 
-    return Type(write, read)
+    return FieldType(write, read)
 
 
 def _write_length(out: bytearray, length: int, size: int, flexible: bool) -> None:
     out += uvarint(length + 1) if flexible else length.to_bytes(size, "big", signed=True)
 
 
-def _string(nullable: bool) -> Type:
+def _string(nullable: bool) -> FieldType:
     def write(out: bytearray, value: Any, flexible: bool) -> None:
         if value is None:
             _write_length(out, -1, 2, flexible)
@@ -96,7 +95,7 @@ def _string(nullable: bool) -> Type:
             return None
         return text(cursor.take(length))
 
-    return Type(write, read)
+    return FieldType(write, read)
 
 
 def text(encoded: bytes) -> str:
@@ -122,11 +121,11 @@ INT32: Final = _number("i")
 INT64: Final = _number("q")
 STRING: Final = _string(nullable=False)
 NULLABLE_STRING: Final = _string(nullable=True)
-BYTES: Final = Type(_write_blob, lambda cursor: cursor.take(cursor.length(4)))
-UUID_: Final = Type(_write_uuid, lambda cursor: UUID(bytes=cursor.take(16)))
+BYTES: Final = FieldType(_write_blob, lambda cursor: cursor.take(cursor.length(4)))
+UUID_: Final = FieldType(_write_uuid, lambda cursor: UUID(bytes=cursor.take(16)))
 
 
-def array(of: Type, nullable: bool = False) -> Type:
+def array(of: FieldType, nullable: bool = False) -> FieldType:
     """Many values of a type; read as a tuple."""
 
     def write(out: bytearray, value: Any, flexible: bool) -> None:
@@ -145,14 +144,14 @@ def array(of: Type, nullable: bool = False) -> Type:
             raise InvalidRecord(f"an array of {count} elements at byte {cursor.position} of {len(cursor.data)}")
         return tuple([of.read(cursor) for _ in range(count)])
 
-    return Type(write, read)
+    return FieldType(write, read)
 
 
 class Item(NamedTuple):
     """A field of a struct."""
 
     name: str
-    type: Type
+    type: FieldType
     since: int = 0
     """The version that it came in."""
     tag: int | None = None
@@ -204,12 +203,12 @@ class Schema(NamedTuple):
         return self.of(**values)
 
     @property
-    def type(self) -> Type:
+    def type(self) -> FieldType:
         """The struct as a type of fields."""
-        return Type(self.write, self.read)
+        return FieldType(self.write, self.read)
 
     @property
-    def tagged_type(self) -> Type:
+    def tagged_type(self) -> FieldType:
         """The struct as the type of a tagged field that may be null, which starts with a byte that says so."""
 
         def write(out: bytearray, value: Any, flexible: bool) -> None:
@@ -219,4 +218,4 @@ class Schema(NamedTuple):
         def read(cursor: Cursor) -> Any:
             return None if INT8.read(cursor) < 0 else self.read(cursor)
 
-        return Type(write, read)
+        return FieldType(write, read)

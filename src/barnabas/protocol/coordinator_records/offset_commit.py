@@ -14,12 +14,12 @@ from barnabas.model.errors import InvalidRecord
 from barnabas.protocol.coordinator_records.fields import (
     INT32,
     INT64,
-    MAX_STRING,
     STRING,
     Cursor,
 )
 from barnabas.protocol.coordinator_records.messages import OffsetCommitKey, OffsetCommitValue
-from barnabas.protocol.varint import uvarint
+from barnabas.protocol.wire.framing import MAX_STRING
+from barnabas.protocol.wire.varint import uvarint
 
 LEGACY_NUMBER: Final = 0
 """The type that keys had in Kafka's first version of this topic; their fields are the same."""

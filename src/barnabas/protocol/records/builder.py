@@ -13,6 +13,7 @@ from barnabas.protocol.records.batch import (
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
     MAGIC,
+    NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -34,7 +35,6 @@ LENGTH_AT: Final = 8
 CRC_AT: Final = 17
 _NUMBER: Final = struct.Struct(">I")
 NO_LEADER_EPOCH: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
 
 
 def build_batch(

@@ -16,12 +16,15 @@ more than that. cramjam is imported on first use: most brokers never open a batc
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.errors import InvalidRecord, MessageTooLarge, UnsupportedCompressionType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Buffer
 
 
@@ -40,6 +43,9 @@ CODEC_COUNT: Final = len(Codec)
 MAX_RATIO: Final = (1, 1032, 64, 255, 1 << 15)
 """By codec, how many bytes one compressed byte can become at most, as the formats allow (rounded up for snappy and
 zstd): deflate 1032, a snappy copy of 64 bytes from 3, an lz4 match byte 255, a zstd RLE block of 128 KiB from 4."""
+
+MAX_UNPACKED: Final = 1 << 30
+"""Bytes that a batch of a log may have when it is decompressed. What clients send is held to less."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -110,14 +116,31 @@ def _decompress_into(codec: Codec, stream: bytes, room: int) -> bytes | None:
     import cramjam
 
     unpackers = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
+    unpack = unpackers[codec].decompress_into
     output = bytearray(room)
     try:
-        size = unpackers[codec].decompress_into(stream, output)
+        size = unpack(stream, output)
     except cramjam.DecompressionError as error:
-        if "failed to write whole buffer" in str(error):
+        if _is_filled(output, stream, unpack):
             return None
         raise _damaged(codec, error) from error
     return bytes(memoryview(output)[:size])
+
+
+def _is_filled(output: bytearray, stream: bytes, unpack: Callable[[bytes, bytearray], int]) -> bool:
+    """Whether what comes out reaches the end of `output`, of zeros before `unpack` failed.
+
+    cramjam has one class of error for a damaged stream and for too little room. What fits is written all the same, so
+    the last byte tells. If it is zero, it was perhaps written: then a second run overwrites a one, too.
+    """
+    import cramjam
+
+    if not output or output[-1]:
+        return True
+    output[-1] = 1
+    with suppress(cramjam.DecompressionError):
+        unpack(stream, output)
+    return not output.endswith(b"\x01")
 
 
 def _lz4_level(level: int | None) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.storage.check.partition import OFFSETS_TOPIC, Extent, PartitionCheck
 from barnabas.storage.check.report import Finding, Report, Severity
 from barnabas.storage.check.text import read_checkpoint, read_number, read_text
@@ -54,8 +55,8 @@ def check(path: Path, watched: Callable[[int], None] = lambda size: None, *, in_
             path,
             None,
             f"{report.unsequenced} batches of {OFFSETS_TOPIC} have no sequence number, as Barnabas wrote them before. "
-            "Barnabas reads them, Apache Kafka cannot clean them: before you move the data to it, stop the broker and "
-            "give them one with `barnabas log mend`",
+            "Barnabas reads them, Apache Kafka cannot clean them",
+            Remedy(RemedyKind.SEQUENCE_OFFSETS, str(path)),
         )
     return report
 

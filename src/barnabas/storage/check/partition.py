@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 _SEGMENT_FILE: Final = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)")
 _UNFINISHED: Final = re.compile(r".*\.(cleaned|swap|tmp)")
 _OTHER_FILE: Final = re.compile(
-    r"leader-epoch-checkpoint|partition\.metadata"
+    r"leader-epoch-checkpoint|partition\.metadata|barnabas-unlisted"
     r"|.*\.deleted"  # waits for file.delete.delay.ms to pass
+    r"|next-\d+\.log\.tmp"  # for the next segment
     r"|quorum-state|\d{20}-\d{10}\.checkpoint"  # of KRaft's metadata log
 )
 _TOPIC_ID: Final = re.compile(r"topic_id: [A-Za-z0-9_-]{22}")
@@ -126,9 +127,11 @@ class PartitionCheck:
                 self._files.add(entry.name)
                 if match[2] == "log":
                     self._bases.append(int(match[1]))
+            elif _OTHER_FILE.fullmatch(entry.name):
+                continue
             elif _UNFINISHED.fullmatch(entry.name):
                 self._report.warn(entry, None, "is left over from work that was not finished")
-            elif not _OTHER_FILE.fullmatch(entry.name):
+            else:
                 self._report.warn(entry, None, "does not belong here")
         for name in self._files:
             stem, _, kind = name.partition(".")
@@ -144,10 +147,14 @@ class PartitionCheck:
         if len(lines) < 2 or lines[0] != "version: 0" or not _TOPIC_ID.fullmatch(lines[1]):
             self._report.error(path, None, "does not hold a version and a topic id")
 
+    def _holds_batches(self) -> bool:
+        """Whether there is something to have an epoch: a replica may have made its first file and got nothing yet."""
+        return any((self._path / f"{base:020d}.log").stat().st_size for base in self._bases)
+
     def _check_epochs(self) -> None:
         path = self._path / "leader-epoch-checkpoint"
         if not path.exists():
-            if not self._report.in_use and (self._bases or self._files):
+            if not self._report.in_use and self._holds_batches():
                 self._report.warn(path, None, "is missing")
             return
         for row in read_checkpoint(path, 2, self._report):

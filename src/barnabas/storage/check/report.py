@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from barnabas.model.remedies import Remedy
+
 _FINDINGS_PER_FILE: Final = 20
 
 
@@ -22,12 +24,16 @@ class Severity(Enum):
 
 
 class Finding(NamedTuple):
-    """Something that is not as it should be; `position` is a byte of the file, where there is one."""
+    """Something that is not as it should be; `position` is a byte of the file, where there is one.
+
+    `remedy` is what can be done about it.
+    """
 
     path: Path
     position: int | None
     what: str
     severity: Severity
+    remedy: Remedy | None = None
 
     def __str__(self) -> str:
         place = "" if self.position is None else f" at byte {self.position}"
@@ -84,9 +90,9 @@ class Report:
         """Note a warning."""
         self._add(Finding(path, position, what, Severity.WARNING))
 
-    def note(self, path: Path, position: int | None, what: str) -> None:
+    def note(self, path: Path, position: int | None, what: str, remedy: Remedy | None = None) -> None:
         """Note something that is as it should be, and still good to know."""
-        self._add(Finding(path, position, what, Severity.NOTE))
+        self._add(Finding(path, position, what, Severity.NOTE, remedy))
 
     def _add(self, finding: Finding) -> None:
         recent = self.findings[-_FINDINGS_PER_FILE:]

@@ -13,30 +13,30 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from barnabas.storage.cleaner.cleaning import CleaningAborted
-from barnabas.storage.cleaner.destination import CLEANED_SUFFIX, discard
 from barnabas.storage.cleaner.process import CleaningFailed
 from barnabas.storage.cleaner.report import LastCleaning
-from barnabas.storage.cleaner.rewrite import ProducerEnd
 from barnabas.storage.cleaner.swap import swap_in
 from barnabas.storage.cleaner.task import CleaningTask, SegmentFiles
-from barnabas.storage.segment import file_name
-from barnabas.storage.segments import SWAP_SUFFIX
+from barnabas.storage.cleaner.worker.cleaned_segment import CLEANED_SUFFIX, discard
+from barnabas.storage.cleaner.worker.cleaning import CleaningAborted
+from barnabas.storage.cleaner.worker.rewrite import ProducerEnd
+from barnabas.storage.segments.file_names import file_name
+from barnabas.storage.segments.segments import SWAP_SUFFIX
 
 if TYPE_CHECKING:
     from barnabas.storage.cleaner.plan import LogToClean
     from barnabas.storage.cleaner.process import Cleans
-    from barnabas.storage.cleaner.task import CleanedGroup, Limits
+    from barnabas.storage.cleaner.task import CleanedGroup, CleanerLimits
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.files import FileSystem
-    from barnabas.storage.log import Log
-    from barnabas.storage.segment import Segment
-    from barnabas.storage.txn_index import AbortedTransaction
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.segments.segment import Segment
+    from barnabas.storage.segments.txn_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
 
-def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits, now_ms: int) -> LastCleaning:
+def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: CleanerLimits, now_ms: int) -> LastCleaning:
     """Clean a log and note up to where; raises what `worker` raises, or StorageFailed. Runs in a thread."""
     log = todo.log
     started = time.monotonic()
@@ -45,15 +45,20 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits,
     def on_group(group: CleanedGroup) -> bool:
         return swap_in(log, store, [by_base[base] for base in group.bases], group, todo.truncations)
 
-    _clear_leftovers(log, store.files)
-    if log.flush() < todo.log_end_offset:
-        raise CleaningAborted(f"{log.tp} was cut before it was on disk")
     try:
+        _clear_leftovers(log, store.files)
+        if log.flush() < todo.log_end_offset:
+            raise CleaningAborted(f"{log.tp} was truncated before it was on disk")
         done = worker.clean(task_for(todo, store.files, limits, now_ms), on_group)
-    except Exception:
+    except Exception as error:
         _clear(log, store.files, todo.segments)
+        if log.is_closed or log.truncations != todo.truncations:  # whatever was found wrong may be no more than that
+            raise CleaningAborted(f"{log.tp} was cut or closed while it was cleaned") from error
         raise
-    log.cleaned_to = done.end_offset
+    with log.lock:
+        if log.truncations != todo.truncations:
+            raise CleaningAborted(f"{log.tp} was cut when it was just cleaned")
+        log.cleaned_to = done.end_offset
     return LastCleaning(
         time_ms=now_ms,
         seconds=round(time.monotonic() - started, 3),
@@ -64,7 +69,7 @@ def clean(todo: LogToClean, store: LogDirectory, worker: Cleans, limits: Limits,
     )
 
 
-def task_for(todo: LogToClean, files: FileSystem, limits: Limits, now_ms: int) -> CleaningTask:
+def task_for(todo: LogToClean, files: FileSystem, limits: CleanerLimits, now_ms: int) -> CleaningTask:
     """What a worker needs to know."""
     log, config = todo.log, todo.log.config
     return CleaningTask(
@@ -81,8 +86,8 @@ def task_for(todo: LogToClean, files: FileSystem, limits: Limits, now_ms: int) -
         ),
         first_dirty=todo.first_dirty,
         end=todo.end,
-        aborted=tuple(_aborted(log, todo.end)),
-        producers={producer_id: ProducerEnd(*end) for producer_id, end in log.producer_ends().items()},
+        aborted=tuple(_aborted_transactions(log, todo.end)),
+        producers={producer_id: ProducerEnd(*end) for producer_id, end in log.producers.ends().items()},
         now_ms=now_ms,
         delete_retention_ms=config.delete_retention_ms,
         segment_bytes=config.segment_bytes,
@@ -92,7 +97,7 @@ def task_for(todo: LogToClean, files: FileSystem, limits: Limits, now_ms: int) -
     )
 
 
-def _aborted(log: Log, end: int) -> list[AbortedTransaction]:
+def _aborted_transactions(log: Log, end: int) -> list[AbortedTransaction]:
     """The aborted transactions that have a record before `end`; a marker may come later."""
     return [
         transaction
@@ -108,7 +113,9 @@ def _clear_leftovers(log: Log, files: FileSystem) -> None:
     directory = str(log.directory)
     names = [entry.name for entry in files.entries(directory)]
     if any(name.endswith(SWAP_SUFFIX) for name in names):
-        raise CleaningFailed(f"{directory} has a replacement of segments that was not finished; the next start does it")
+        raise CleaningFailed(
+            f"{directory} has a replacement of segments that was not finished. The next start of the broker finishes it"
+        )
     for name in names:
         if name.endswith(CLEANED_SUFFIX):
             files.remove(f"{directory}/{name}")
@@ -122,5 +129,9 @@ def _clear(log: Log, files: FileSystem, segments: tuple[Segment, ...]) -> None:
             try:
                 discard(files, f"{directory}/{file_name(segment.base_offset, '')}")
             except OSError as error:
-                logger.warning("could not remove what an unfinished cleaning left in %s: %s", directory, error)
+                logger.warning(
+                    "Files of an unfinished cleaning in %s were not removed: %s. The next start removes them.",
+                    directory,
+                    error,
+                )
                 return

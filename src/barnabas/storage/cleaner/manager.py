@@ -20,12 +20,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import BarnabasError, StorageFailed
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.storage.cleaner.cleaner import clean
-from barnabas.storage.cleaner.cleaning import CleaningAborted
 from barnabas.storage.cleaner.plan import examine, may_be_due
 from barnabas.storage.cleaner.process import CleaningFailed, WorkerDied
 from barnabas.storage.cleaner.report import PartitionReport, read_report, write_report
-from barnabas.storage.files import OUT_OF_DESCRIPTORS
+from barnabas.storage.cleaner.worker.cleaning import CleaningAborted
+from barnabas.storage.files import SHORTAGES
 
 if TYPE_CHECKING:
     from barnabas.model.clock import Clock
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from barnabas.storage.cleaner.plan import LogToClean
     from barnabas.storage.cleaner.process import Cleans
     from barnabas.storage.cleaner.report import LastCleaning
-    from barnabas.storage.cleaner.task import Limits
-    from barnabas.storage.log import Log
+    from barnabas.storage.cleaner.task import CleanerLimits
+    from barnabas.storage.log.log import Log
     from barnabas.storage.manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ ABORTED_DELAY_MS: Final = 5_000
 MOST_STRIKES: Final = 3
 """A log that could not be read, or whose worker died, so often without a cleaning in between is uncleanable."""
 
-_SHORTAGES: Final = OUT_OF_DESCRIPTORS | {errno.ENOMEM, errno.EAGAIN}
+_SHORTAGES: Final = SHORTAGES | {errno.EAGAIN}
 
 
 class _PutOff(NamedTuple):
@@ -79,7 +80,7 @@ class CleanerManager:
         """The logs that are not cleaned any more, and why."""
         return dict(self._uncleanable)
 
-    def clean_next(self, worker: Cleans, limits: Limits) -> bool:
+    def clean_next(self, worker: Cleans, limits: CleanerLimits) -> bool:
         """Clean the log that needs it most; False if none does. Runs in a thread, for as long as it takes."""
         todo = self._grab()
         if todo is None:
@@ -122,7 +123,7 @@ class CleanerManager:
                 return None
             todo = examine(log, now_ms)
         except Exception as error:
-            self._failed(log, error)
+            self._handle_failure(log, error)
             return None
         if not todo.is_due:
             self._put_off.pop(log, None)
@@ -139,34 +140,36 @@ class CleanerManager:
         self._not_due[log] = config
         return False
 
-    def _clean(self, todo: LogToClean, worker: Cleans, limits: Limits) -> None:
+    def _clean(self, todo: LogToClean, worker: Cleans, limits: CleanerLimits) -> None:
         log = todo.log
         try:
-            done = clean(todo, self._logs.store_of(log), worker, limits, self._clock.now_ms())
+            done = clean(todo, log.store, worker, limits, self._clock.now_ms())
             self._logs.checkpoint_cleaned(log)
         except Exception as error:
-            self._failed(log, error)
+            self._handle_failure(log, error)
         else:
             self._put_off.pop(log, None)
             self._note(log, done)
 
-    def _failed(self, log: Log, error: Exception) -> None:
+    def _handle_failure(self, log: Log, error: Exception) -> None:
         """Put a log off, or give it up, by what went wrong; a log that was deleted meanwhile is left to that."""
         if log.is_closed or isinstance(error, CleaningAborted):
             self._delay_aborted(log)
-            logger.info("the cleaning of %s was broken off: %s", log.tp, error)
+            logger.info("Cleaning of %s was broken off: %s. It is tried again later.", log.tp, error)
         elif isinstance(error, (CleaningFailed, StorageFailed)) or _is_shortage(error):
             self._delay(log, strike=False)
-            logger.warning("%s was not cleaned, and is tried again later: %s", log.tp, error)
+            logger.warning("%s was not cleaned: %s. It is tried again later.", log.tp, error)
         elif isinstance(error, (WorkerDied, OSError)):
             if self._delay(log, strike=True) >= MOST_STRIKES:
                 self._give_up(log, f"{error} (tried {MOST_STRIKES} times)")
             else:
-                logger.warning("%s was not cleaned, and is tried again later: %s", log.tp, error)
+                logger.warning("%s was not cleaned: %s. It is tried again later.", log.tp, error)
         elif isinstance(error, BarnabasError):
             self._give_up(log, str(error))
         else:
-            logger.error("cleaning %s failed unexpectedly", log.tp, exc_info=error)
+            logger.error(
+                "Cleaning of %s failed by a defect of Barnabas; please report the stack below.", log.tp, exc_info=error
+            )
             self._give_up(log, f"{type(error).__name__}: {error}")
 
     def _delay(self, log: Log, *, strike: bool) -> int:
@@ -187,17 +190,16 @@ class CleanerManager:
     def _give_up(self, log: Log, reason: str) -> None:
         self._uncleanable[log] = reason
         logger.error(
-            "%s is not cleaned any more until the broker starts again: %s; it can be read and written as before, but "
-            "grows. Look with `barnabas log check %s`",
+            "%s is not cleaned any more until the broker starts again. It can be read and written as before, but "
+            "grows: %s",
             log.tp,
-            reason,
-            log.directory,
+            BarnabasError(reason).with_remedy(Remedy(RemedyKind.CHECK_LOG, str(log.directory))),
         )
         self._report(log, None, reason)
 
     def _note(self, log: Log, done: LastCleaning) -> None:
         logger.info(
-            "cleaned %s from %d to %d in %.1f s: %d of %d records and %d of %d bytes stay, %d keys",
+            "Cleaned %s from offset %d to %d in %.1f s: %d of %d records and %d of %d bytes stay, %d keys.",
             log.tp,
             done.first_dirty,
             done.cleaned_to,
@@ -232,7 +234,7 @@ class CleanerManager:
                 )
                 write_report(files, directory, reports)
             except OSError as error:
-                logger.warning("could not write what the cleaner did in %s: %s", directory, error)
+                logger.warning("The report of the cleaner in %s was not written: %s.", directory, error)
 
     def _forget_gone(self) -> None:
         """Drop what is remembered of logs that were deleted."""

@@ -11,19 +11,19 @@ import logging
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.storage.segment import LOG_SUFFIX, MAX_RELATIVE_OFFSET
+from barnabas.storage.segments.file_names import LOG_SUFFIX, OFFSET_DIGITS
+from barnabas.storage.segments.segment import MAX_RELATIVE_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from barnabas.storage.cleaner.task import SegmentFiles
     from barnabas.storage.files import DirEntry
-    from barnabas.storage.log import Log
-    from barnabas.storage.segment import Segment
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.segments.segment import Segment
 
 logger = logging.getLogger(__name__)
 
-_DIGITS: Final = 20
 _NEVER: Final = 2**63 - 1
 """max.compaction.lag.ms when nothing is ever overdue."""
 
@@ -65,7 +65,10 @@ def first_dirty_offset(log: Log) -> int:
         return log.log_start_offset
     if noted > log.log_end_offset:
         logger.warning(
-            "%s was cleaned up to %d, but ends at %d: all of it counts as dirty", log.tp, noted, log.log_end_offset
+            "%s was cleaned up to offset %d, but ends at %d. It is cleaned from its start.",
+            log.tp,
+            noted,
+            log.log_end_offset,
         )
         return log.log_start_offset
     return max(noted, log.log_start_offset)
@@ -93,7 +96,7 @@ def base_offset_of(name: str) -> int | None:
     >>> base_offset_of("00000000000000000042.log")
     42
     """
-    digits, suffix = name[:_DIGITS], name[_DIGITS:]
+    digits, suffix = name[:OFFSET_DIGITS], name[OFFSET_DIGITS:]
     return int(digits) if suffix == LOG_SUFFIX and digits.isdecimal() else None
 
 
@@ -111,9 +114,11 @@ def sealed_bytes(sizes: Mapping[int, int], first_dirty: int) -> tuple[int, int]:
 def examine(log: Log, now_ms: int) -> LogToClean:
     """See what of a log can be cleaned. Reads files; runs in a thread."""
     log.open()
+    # In this order: a cut after the first look is noticed, what begins after the second does not matter to it.
+    truncations = log.truncations
     high_watermark = log.high_watermark
-    unstable = log.first_unstable_offset  # in this order: what begins after the first look does not matter to it
-    truncations, log_end_offset = log.truncations, log.log_end_offset
+    unstable = log.producers.first_unstable_offset
+    log_end_offset = log.log_end_offset
     segments = log.segments
     first_dirty = first_dirty_offset(log)
     config = log.config

@@ -10,10 +10,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.model.errors import BarnabasError
-from barnabas.storage.cleaner.cleaning import Cleaning, CleaningAborted
+from barnabas.model.errors import BarnabasError, StorageFailed
 from barnabas.storage.cleaner.task import CleanedGroup, CleanedLog
-from barnabas.storage.cleaner.worker import GO, STOP
+from barnabas.storage.cleaner.worker.cleaning import Cleaning, CleaningAborted
+from barnabas.storage.cleaner.worker.process import GO, STOP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +63,7 @@ class InThisProcess:
             raise CleaningAborted(str(error)) from error
         except OSError as error:
             raise CleaningFailed(str(error)) from error
-        except CleaningAborted:
+        except (CleaningAborted, StorageFailed):  # the latter is of `on_group`
             raise
         except BarnabasError as error:
             raise Uncleanable(str(error)) from error
@@ -130,7 +130,7 @@ class WorkerProcess:
                 raise CleaningAborted("the broker is stopping")
             if self._process is None:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "barnabas.storage.cleaner.worker"],
+                    [sys.executable, "-m", "barnabas.storage.cleaner.worker.process"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     text=True,
@@ -144,16 +144,16 @@ class WorkerProcess:
             process.stdin.write(line + "\n")
             process.stdin.flush()
         except BrokenPipeError:
-            raise self._died(process) from None
+            raise self._death_of(process) from None
 
     def _hear(self, process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.endswith("\n"):
-            raise self._died(process)
+            raise self._death_of(process)
         return line.rstrip("\n")
 
-    def _died(self, process: subprocess.Popen[str]) -> BarnabasError:
+    def _death_of(self, process: subprocess.Popen[str]) -> BarnabasError:
         with self._lock:
             self._process = None
             stopping = self._closed

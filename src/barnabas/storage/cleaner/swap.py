@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from barnabas.storage.cleaner.destination import CLEANED_SUFFIX, discard
-from barnabas.storage.segment import file_name
-from barnabas.storage.segments import SWAP_SUFFIX
+from barnabas.storage.cleaner.worker.cleaned_segment import CLEANED_SUFFIX, discard
+from barnabas.storage.segments.file_names import file_name
+from barnabas.storage.segments.segments import SWAP_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from barnabas.storage.cleaner.task import CleanedGroup
     from barnabas.storage.directory import LogDirectory
     from barnabas.storage.files import FileSystem
-    from barnabas.storage.log import Log
-    from barnabas.storage.segment import Segment
+    from barnabas.storage.log.log import Log
+    from barnabas.storage.segments.segment import Segment
 
 
 def swap_in(log: Log, store: LogDirectory, old: Sequence[Segment], group: CleanedGroup, truncations: int) -> bool:

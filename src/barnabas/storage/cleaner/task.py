@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-from barnabas.storage.cleaner.rewrite import ProducerEnd
-from barnabas.storage.txn_index import AbortedTransaction
+from barnabas.storage.cleaner.worker.rewrite import ProducerEnd
+from barnabas.storage.segments.txn_index import AbortedTransaction
 
 
 class SegmentFiles(NamedTuple):
@@ -19,7 +19,7 @@ class SegmentFiles(NamedTuple):
     modified_ms: int
 
 
-class Limits(NamedTuple):
+class CleanerLimits(NamedTuple):
     """What one cleaning may use."""
 
     memory: int
@@ -47,7 +47,7 @@ class CleaningTask(NamedTuple):
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
-    limits: Limits
+    limits: CleanerLimits
 
     def encode(self) -> str:
         """As text."""
@@ -61,7 +61,7 @@ class CleaningTask(NamedTuple):
             segments=tuple(map(SegmentFiles._make, task.segments)),
             aborted=tuple(map(AbortedTransaction._make, task.aborted)),
             producers={int(producer_id): ProducerEnd._make(end) for producer_id, end in task.producers.items()},
-            limits=Limits._make(task.limits),
+            limits=CleanerLimits._make(task.limits),
         )
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli import connection
+from barnabas.cli.common import connection
+from barnabas.clients.admin.groups import Committed, GroupInfo, GroupListing, GroupMember
 from barnabas.clients.errors import RequestRefused
-from barnabas.clients.groups import Committed, GroupInfo, GroupListing, GroupMember
-from barnabas.clients.log_offsets import EARLIEST, LATEST
-from barnabas.clients.wire import Node
+from barnabas.clients.wire.connection import Node
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.protocol.list_offsets import EARLIEST, LATEST
+from tests.unit.cli.conftest import FakeCluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +22,7 @@ BROKER = Node(1, "localhost", 9092)
 
 
 class FakeGroups:
-    """What `clients.groups.Groups` does, on dictionaries."""
+    """What `clients.admin.groups.Groups` does, on dictionaries."""
 
     def __init__(self) -> None:
         self.groups: dict[str, GroupInfo] = {}
@@ -29,12 +30,6 @@ class FakeGroups:
         self.logs: dict[TopicPartition, tuple[int, int]] = {}
         self.record_times: dict[TopicPartition, list[int]] = {}
         self.leaderless: set[TopicPartition] = set()
-
-    def __enter__(self) -> FakeGroups:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def add_log(self, topic: str, partition: int, start: int, end: int) -> None:
         self.logs[TopicPartition(topic, partition)] = (start, end)
@@ -125,7 +120,7 @@ class FakeGroups:
 def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     """Groups in memory, which every command that connects is given."""
     fake = FakeGroups()
-    monkeypatch.setattr(connection, "open_groups", lambda *_: fake)
+    monkeypatch.setattr(connection, "open_cluster", lambda *_: FakeCluster(groups=fake))
     return fake
 
 

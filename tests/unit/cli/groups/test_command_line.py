@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         ("--reset-offsets --to-latest --all-topics", "--reset-offsets needs --group or --all-groups."),
         ("--reset-offsets --group g --all-topics", "--reset-offsets needs exactly one of --to-earliest, --to-latest,"),
         ("--reset-offsets --group g --all-topics --to-latest --to-offset 0", "--reset-offsets needs exactly one of"),
-        ("--reset-offsets --group g --to-latest", "--reset-offsets needs --topic or --all-topics"),
+        ("--reset-offsets --group g --to-latest", "--reset-offsets needs --topic, --all-topics or --from-file."),
         ("--reset-offsets --group g --topic t --all-topics --to-latest", "Give --topic or --all-topics, not both."),
         ("--reset-offsets --group g --topic t --to-latest --dry-run --execute", "Give --dry-run or --execute"),
         ("--reset-offsets --group g --topic t --to-latest --export --json", "Give --export (CSV) or --json"),

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.groups.describe import total_lag
-from barnabas.clients.groups import Committed
+from barnabas.cli.groups.describe_offsets import total_lag
+from barnabas.clients.admin.groups import Committed
 from barnabas.model.ids import TopicPartition
 from tests.unit.cli.groups.conftest import member
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
 from barnabas.cli.groups import import_zookeeper
 from barnabas.cli.groups.import_zookeeper import Found, parse_nodes
-from barnabas.metadata.store import Node
+from barnabas.metadata.stores.store import StoredNode
 from barnabas.model.ids import TopicPartition
 from tests.unit.cli.groups.conftest import member
 
@@ -86,7 +86,7 @@ def test_consumers_that_still_run_there_are_refused(run: Run, found: list[Found]
     found.append(Found(running=2, offsets={}))
     result = run(*IMPORT)
     assert result.exit_code == 1
-    assert "Group g has 2 running consumers at zk:2181/kafka" in result.stderr
+    assert "2 consumers of group g are running at zk:2181/kafka. Stop them first." in result.stderr
 
 
 def test_finding_nothing_is_an_error(run: Run, found: list[Found]) -> None:
@@ -103,8 +103,8 @@ def test_a_partition_that_did_not_come_over_is_named(run: Run, found: list[Found
     assert "There is no partition other-0" in result.stderr
 
 
-def node(path: str, data: bytes = b"") -> Node:
-    return Node(path, data, 0, 0, 0, 0)
+def node(path: str, data: bytes = b"") -> StoredNode:
+    return StoredNode(path, data, 0, 0, 0, 0)
 
 
 def test_nodes_of_a_group() -> None:

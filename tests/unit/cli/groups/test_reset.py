@@ -65,7 +65,11 @@ def test_scenarios(run: Run, groups: FakeGroups, words: str, expected: list[int 
     [
         ("--to-offset 99", [30, 30, 30], "orders-0 has offsets 10 to 30; 99 becomes 30"),
         ("--to-offset 0", [10, 10, 10], "orders-2 has offsets 10 to 30; 0 becomes 10"),
-        ("--to-datetime 2025-01-31T12:00:01.000", [30, 30, 30], "orders-1 has no record that young"),
+        (
+            "--to-datetime 2025-01-31T12:00:01.000",
+            [30, 30, 30],
+            "orders-1 has no record at or after that time: the new offset is the end",
+        ),
     ],
 )
 def test_offsets_are_kept_within_the_log(
@@ -92,7 +96,7 @@ def test_a_dry_run_changes_nothing_and_is_the_default(run: Run, groups: FakeGrou
     meant, default = run(*words, "--dry-run"), run(*words)
     assert meant.stdout == default.stdout
     assert (meant.stderr, offsets_of(groups)) == ("", [15, 25, None])
-    assert default.stderr.startswith("Nothing was changed: add --execute")
+    assert default.stderr.startswith("Nothing was changed. Add --execute")
 
 
 def test_a_group_that_does_not_exist_is_made(run: Run, groups: FakeGroups) -> None:
@@ -105,7 +109,7 @@ def test_a_group_that_does_not_exist_is_made(run: Run, groups: FakeGroups) -> No
 def test_nothing_to_reset_is_said(run: Run) -> None:
     result = run("groups", "--reset-offsets", "--group", "n", "--all-topics", "--to-latest", "--dry-run")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == ("Group n has committed nothing, so --all-topics leaves nothing to reset: use --topic.\n")
+    assert result.stderr == ("Group n has committed no offsets, so --all-topics selects no topic: use --topic.\n")
 
 
 def test_a_group_with_members_is_left_alone(run: Run, groups: FakeGroups) -> None:
@@ -122,7 +126,7 @@ def test_a_group_with_members_is_left_alone(run: Run, groups: FakeGroups) -> Non
     [
         ("--topic nix --to-latest", "There is no topic nix"),
         ("--topic orders:7 --to-latest", "There is no partition orders-7"),
-        ("--topic orders --shift-by 1", "The group has committed nothing for orders-2"),
+        ("--topic orders --shift-by 1", "The group has committed no offset for orders-2"),
     ],
 )
 def test_what_cannot_be_done_changes_nothing(run: Run, groups: FakeGroups, words: str, complaint: str) -> None:
@@ -136,7 +140,7 @@ def test_partitions_without_leader_are_named(run: Run, groups: FakeGroups) -> No
     groups.leaderless.add(ORDERS[1])
     result = run("groups", "--reset-offsets", "--group", "g", "--topic", "orders", "--to-latest", "--execute")
     assert (result.exit_code, offsets_of(groups)) == (1, [15, 25, None])
-    assert "Nobody leads orders-1" in result.stderr
+    assert "orders-1 has no leader: try again when a broker" in result.stderr
 
 
 class TestFiles:

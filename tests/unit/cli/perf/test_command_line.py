@@ -29,14 +29,14 @@ LATENCY = "latency --topic t --num-records 10"
         (f"{PRODUCE} --record-size 1 --payload-monotonic", "Give one of --record-size"),
         (f"{PRODUCE} --record-size 0", "0 is not from"),
         (f"{PRODUCE} --record-size 1 --warmup-records 10", "leaves nothing of --num-records 10"),
-        (f"{PRODUCE} --record-size 1 --command-property acks", "'acks' is not of the form NAME=VALUE"),
+        (f"{PRODUCE} --record-size 1 --command-property acks", "--command-property acks is not of the form NAME=VALUE"),
         (f"{PRODUCE} --record-size 1 acks=1", "A property goes behind --command-property."),
         (f"{PRODUCE} --record-size 1 --producer-props acks=1 --command-property acks=1", "not both"),
         (f"{CONSUME} --include x", "Give one of --topic and --include."),
         ("consumer-perf --num-records 1", "Give one of --topic and --include."),
         ("consumer-perf --topic t", "Say how many records to read: --num-records N."),
         ("consumer-perf --num-records 1 --include (", "--include ( is not a pattern for topics"),
-        (f"{CONSUME} --messages 10", "Say how many records to read"),
+        (f"{CONSUME} --messages 10", "Give --num-records or --messages, not both."),
         (f"{CONSUME} --date-format Q", "the letter Q is not known here"),
         ("latency --topic t", "Missing option '--num-records'"),
         (f"{LATENCY} --producer-acks 0", "'0' is not one of '1', 'all'"),
@@ -69,10 +69,10 @@ def test_old_flags_warn(run: Run, tmp_path: Path) -> None:
     file.write_text("")
     old = f"consumer-perf --topic t --messages 1 --broker-list {address} --consumer.config {file}"
     assert run(*shlex.split(old)).stderr.splitlines()[:3] == [
-        "Option --messages is deprecated in Kafka: use --num-records.",
-        "Option --broker-list is deprecated in Kafka: use --bootstrap-server.",
-        "Option --consumer.config is deprecated in Kafka: use --command-config.",
+        "--messages is deprecated in Kafka: use --num-records.",
+        "--broker-list is deprecated in Kafka: use --bootstrap-server.",
+        "--consumer.config is deprecated in Kafka: use --command-config.",
     ]
     props = run(*shlex.split(f"{PRODUCE} --record-size 1 --producer-props bootstrap.servers={address} acks=1"))
-    assert props.stderr.startswith("Option --producer-props is deprecated in Kafka: use --command-property.\n")
+    assert props.stderr.startswith("--producer-props is deprecated in Kafka: use --command-property.\n")
     assert f"no broker answers at {address}" in props.stderr

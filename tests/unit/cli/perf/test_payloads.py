@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from barnabas.cli.perf.producer import POOL, make_payloads
+from barnabas.cli.perf.payloads import POOL, make_payloads
 
 if TYPE_CHECKING:
     from pathlib import Path

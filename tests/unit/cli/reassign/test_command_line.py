@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("", "Give exactly one action: --generate, --execute, --verify, --cancel, --list."),
+        ("", "Give exactly one action: --generate, --execute, --verify, --cancel or --list."),
         ("--list --verify --reassignment-json-file {}", "Give exactly one action"),
         ("--execute", "--execute needs --reassignment-json-file."),
         ("--generate --topics-to-move-json-file {}", "--generate needs --broker-list."),
-        ("--list --throttle 1000", "--throttle does not go with --list."),
-        ("--verify --reassignment-json-file {} --additional", "--additional does not go with --verify."),
-        ("--execute --reassignment-json-file {} --preserve-throttles", "--preserve-throttles does not go with"),
-        ("--execute --reassignment-json-file {} --json", "--json does not go with --execute."),
+        ("--list --throttle 1000", "--throttle goes with --execute, not with --list."),
+        ("--verify --reassignment-json-file {} --additional", "--additional goes with --execute, not with --verify."),
+        (
+            "--execute --reassignment-json-file {} --preserve-throttles",
+            "--preserve-throttles goes with --verify or --cancel, not with --execute.",
+        ),
+        ("--execute --reassignment-json-file {} --json", "--json goes with --verify or --list, not with --execute."),
         ("--execute --reassignment-json-file /nowhere", "does not exist"),
     ],
 )

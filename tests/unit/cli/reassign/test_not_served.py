@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from barnabas.cli import connection
+from barnabas.cli.common import connection
+from barnabas.clients.admin.replicas import Replicas
 from barnabas.clients.errors import RequestRefused
 from barnabas.model.errors import ErrorCode
+from tests.unit.cli.conftest import FakeCluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,14 +20,8 @@ if TYPE_CHECKING:
     from tests.unit.cli.conftest import Run
 
 
-class OldCluster:
-    """One broker that answers Metadata alone."""
-
-    def __enter__(self) -> OldCluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+class OldBroker:
+    """What `WireClient` does, with one broker that answers Metadata alone."""
 
     def deadline(self) -> Any:
         return SimpleNamespace(passed=True)
@@ -39,7 +35,7 @@ class OldCluster:
 
 @pytest.fixture(autouse=True)
 def old_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "open_cluster", lambda *_: OldCluster())
+    monkeypatch.setattr(connection, "open_cluster", lambda *_: FakeCluster(replicas=Replicas(cast("Any", OldBroker()))))
 
 
 def test_an_election(run: Run) -> None:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.cli.failures import Failed
+from barnabas.cli.common.failures import Failed
 from barnabas.cli.reassign.plans import Plan, as_text, read_plan, read_topics
-from barnabas.clients.replicas import Replica
+from barnabas.clients.admin.replicas import Replica
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -64,18 +64,18 @@ def entry(**fields: object) -> str:
         (
             '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1]},'
             ' {"topic": "t", "partition": 0, "replicas": [2]}]}',
-            "t-0 stands there more than once",
+            "t-0 is listed more than once",
         ),
     ],
 )
-def test_plans_that_cannot_be_meant(tmp_path: Path, text: str, complaint: str) -> None:
+def test_plans_that_cannot_be_suggest_command(tmp_path: Path, text: str, complaint: str) -> None:
     with pytest.raises(Failed, match=complaint):
         read_plan(written(tmp_path, text))
 
 
 def test_topics(tmp_path: Path) -> None:
     assert read_topics(written(tmp_path, '{"topics": [{"topic": "a"}, {"topic": "b"}], "version": 1}')) == ["a", "b"]
-    with pytest.raises(Failed, match="a stands there more than once"):
+    with pytest.raises(Failed, match="a is listed more than once"):
         read_topics(written(tmp_path, '{"topics": [{"topic": "a"}, {"topic": "a"}]}'))
     with pytest.raises(Failed, match=r'is not of the form \{"version": 1, "topics"'):
         read_topics(written(tmp_path, '{"topics": ["a"]}'))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from barnabas.cli.reassign.progress import DirectoryProgress, PartitionProgress, ongoing_lines
-from barnabas.clients.replicas import Reassignment, Replica
+from barnabas.clients.admin.replicas import Reassignment, Replica
 from barnabas.model.ids import TopicPartition
 
 T0 = TopicPartition("t", 0)

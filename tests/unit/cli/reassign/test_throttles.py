@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from barnabas.cli.reassign.throttles import Move, moves, throttled_replicas
-from barnabas.clients.replicas import Reassignment
+from barnabas.clients.admin.replicas import Reassignment
 from barnabas.model.ids import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

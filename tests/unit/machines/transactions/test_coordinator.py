@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.machines.transactions.coordinator import EXPIRY, MOST_FORGOTTEN, TIMEOUT, TimerKey
+from barnabas.machines.transactions.coordinator import EXPIRY, MOST_FORGOTTEN, TIMEOUT, TransactionTimer
 from barnabas.machines.transactions.settings import TransactionSettings
 from barnabas.machines.transactions.states import TRANSITIONS, TransactionState
-from barnabas.machines.transactions.steps import MAX_EPOCH
 from barnabas.model.errors import ErrorCode
 from barnabas.model.ids import TopicPartition
+from barnabas.protocol.records.batch import MAX_PRODUCER_EPOCH
 from tests.support.transactions import ID, PLACE, TIMEOUT_MS, Coordinator
 
 
@@ -96,7 +96,7 @@ class TestRegistering:
 
     def test_a_producer_that_heard_no_answer_goes_on_with_a_new_id(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        old = coordinator.advance(MAX_EPOCH - 1)
+        old = coordinator.advance(MAX_PRODUCER_EPOCH - 1)
         coordinator.add(old)
         end = coordinator.end(old)
         coordinator.write_markers()
@@ -106,7 +106,7 @@ class TestRegistering:
 
     def test_a_producer_whose_epochs_are_used_up_gets_a_new_id(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        old = coordinator.advance(MAX_EPOCH - 1)
+        old = coordinator.advance(MAX_PRODUCER_EPOCH - 1)
         response = coordinator.init(old)
         assert response.producer_id != old[0]
         assert response.producer_epoch == 0
@@ -187,14 +187,14 @@ class TestEndingWithEpochs:
 
     def test_the_last_epoch_gives_way_to_a_new_id(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        old = coordinator.advance(MAX_EPOCH - 1)
+        old = coordinator.advance(MAX_PRODUCER_EPOCH - 1)
         assert coordinator.add(old) is ErrorCode.none
         response = coordinator.end(old)
         new = response.producer_id, response.producer_epoch
         assert new[0] != old[0]
         assert new[1] == 0
         assert coordinator.markers[0].producer_id == old[0]
-        assert coordinator.markers[0].producer_epoch == MAX_EPOCH
+        assert coordinator.markers[0].producer_epoch == MAX_PRODUCER_EPOCH
         coordinator.write_markers()
         assert coordinator.end(old).producer_id == new[0], "it asks again, having heard no answer"
         assert coordinator.add(new) is ErrorCode.none
@@ -203,7 +203,7 @@ class TestEndingWithEpochs:
         self, coordinator: Coordinator
     ) -> None:
         coordinator.register()
-        producer = coordinator.advance(MAX_EPOCH - 1)
+        producer = coordinator.advance(MAX_PRODUCER_EPOCH - 1)
         coordinator.add(producer)
         next_id = coordinator.end(producer).producer_id
         assert coordinator.machine.is_used_up(ID)
@@ -214,7 +214,7 @@ class TestEndingWithEpochs:
 
     def test_a_new_id_has_to_wait_for_the_markers_of_the_old_one(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        old = coordinator.advance(MAX_EPOCH - 1)
+        old = coordinator.advance(MAX_PRODUCER_EPOCH - 1)
         coordinator.add(old)
         response = coordinator.end(old)
         new = response.producer_id, response.producer_epoch
@@ -236,7 +236,7 @@ class TestEndingWithoutEpochs:
         assert coordinator.end(producer, version=4).error_code is ErrorCode.none
         assert coordinator.end(producer, commit=False, version=4).error_code is ErrorCode.invalid_txn_state
 
-    def test_an_abort_after_a_commit_is_refused_even_if_the_next_transaction_was_meant(
+    def test_an_abort_after_a_commit_is_refused_even_if_the_next_transaction_was_suggest_command(
         self, coordinator: Coordinator
     ) -> None:
         """Without epochs nobody can tell it from an abort of what was committed. librdkafka sends one when it aborts a
@@ -261,7 +261,7 @@ class TestEndingWithoutEpochs:
 class TestTime:
     def test_a_transaction_that_takes_too_long_is_aborted_and_fenced(self, coordinator: Coordinator) -> None:
         producer = opened(coordinator)
-        assert coordinator.timers[TimerKey(TIMEOUT, ID)] == coordinator.now_ms + TIMEOUT_MS
+        assert coordinator.timers[TransactionTimer(TIMEOUT, ID)] == coordinator.now_ms + TIMEOUT_MS
         coordinator.expire(TIMEOUT, ID)
         assert coordinator.state() is TransactionState.PREPARE_ABORT
         assert coordinator.add(producer) is ErrorCode.concurrent_transactions
@@ -293,7 +293,7 @@ class TestTime:
         self, coordinator: Coordinator
     ) -> None:
         coordinator.register()
-        slow = coordinator.advance(MAX_EPOCH - 1)
+        slow = coordinator.advance(MAX_PRODUCER_EPOCH - 1)
         coordinator.add(slow)
         coordinator.expire(TIMEOUT, ID)
         assert coordinator.state() is TransactionState.ONGOING
@@ -301,8 +301,11 @@ class TestTime:
         coordinator.expire(TIMEOUT, ID)
         coordinator.give_ids()
         assert coordinator.state() is TransactionState.PREPARE_ABORT
-        assert (coordinator.markers[0].producer_id, coordinator.markers[0].producer_epoch) == (slow[0], MAX_EPOCH)
-        assert TimerKey(TIMEOUT, ID) not in coordinator.timers
+        assert (coordinator.markers[0].producer_id, coordinator.markers[0].producer_epoch) == (
+            slow[0],
+            MAX_PRODUCER_EPOCH,
+        )
+        assert TransactionTimer(TIMEOUT, ID) not in coordinator.timers
         coordinator.write_markers()
         response = coordinator.end(slow, commit=False)
         assert response.producer_id != slow[0]
@@ -312,7 +315,7 @@ class TestTime:
 
     def test_an_id_that_comes_late_aborts_nothing_else(self, coordinator: Coordinator) -> None:
         coordinator.register()
-        slow = coordinator.advance(MAX_EPOCH - 1)
+        slow = coordinator.advance(MAX_PRODUCER_EPOCH - 1)
         coordinator.add(slow)
         coordinator.expire(TIMEOUT, ID)
         coordinator.end(slow, version=4)
@@ -326,14 +329,14 @@ class TestTime:
         """It is in logs of brokers that fenced with it when a producer with no epoch left took too long."""
         coordinator.end(opened(coordinator), commit=False)
         coordinator.write_markers()
-        producer_id, _ = coordinator.advance(MAX_EPOCH)
-        slow = producer_id, MAX_EPOCH - 1
+        producer_id, _ = coordinator.advance(MAX_PRODUCER_EPOCH)
+        slow = producer_id, MAX_PRODUCER_EPOCH - 1
         assert coordinator.end(slow, commit=False).error_code is ErrorCode.producer_fenced
         assert coordinator.register()[1] == 0
 
     def test_an_end_stops_the_clock(self, coordinator: Coordinator) -> None:
         coordinator.end(opened(coordinator))
-        assert TimerKey(TIMEOUT, ID) not in coordinator.timers
+        assert TransactionTimer(TIMEOUT, ID) not in coordinator.timers
 
     def test_an_id_that_nobody_uses_is_forgotten(self) -> None:
         coordinator = Coordinator(TransactionSettings(id_expiration_ms=1000, expiration_check_ms=1000))
@@ -353,10 +356,10 @@ class TestTime:
             coordinator.register(f"id-{number}")
         coordinator.expire(EXPIRY)
         assert len(coordinator.machine.transactions) == 1
-        assert coordinator.timers[TimerKey(EXPIRY)] < coordinator.now_ms + 1000, "it goes on soon"
+        assert coordinator.timers[TransactionTimer(EXPIRY)] < coordinator.now_ms + 1000, "it goes on soon"
         coordinator.expire(EXPIRY)
         assert not coordinator.machine.transactions
-        assert coordinator.timers[TimerKey(EXPIRY)] == coordinator.now_ms + 60_000
+        assert coordinator.timers[TransactionTimer(EXPIRY)] == coordinator.now_ms + 60_000
 
 
 class TestReloading:
@@ -375,7 +378,7 @@ class TestReloading:
         opened(coordinator)
         coordinator.now_ms += hours * 3_600_000
         coordinator.reload()
-        assert coordinator.timers[TimerKey(TIMEOUT, ID)] == coordinator.now_ms + TIMEOUT_MS
+        assert coordinator.timers[TransactionTimer(TIMEOUT, ID)] == coordinator.now_ms + TIMEOUT_MS
 
     def test_markers_that_come_late_change_nothing(self, coordinator: Coordinator) -> None:
         producer = opened(coordinator)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from barnabas.pipelines.decode.avro import Avro
+from barnabas.pipelines.decode.avro import AvroDecoder
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.tables.errors import SchemaConflict
-from barnabas.pipelines.tables.opening import FORMATS
+from barnabas.pipelines.tables.formats import FORMATS
 from tests.support.load_jobs import MemoryTopic, load_from
 from tests.support.tables import content
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.pipelines.decode.contract import Decoder
+
+pytestmark = pytest.mark.slow
 
 TIME_OF_DAY = {
     "type": "record",
@@ -36,7 +38,7 @@ class Unread(MemoryTopic):
 @pytest.mark.parametrize(
     ("kind", "decoder", "why"),
     [
-        ("delta", Avro(json.dumps(TIME_OF_DAY)), 'Delta has no type for the column "at", which is time64'),
+        ("delta", AvroDecoder(json.dumps(TIME_OF_DAY)), 'Delta has no type for the column "at", which is time64'),
         ("iceberg", choose_decoder("json", "`a.b` INT, a STRUCT<b: INT>"), "multiple fields for name a.b"),
     ],
 )

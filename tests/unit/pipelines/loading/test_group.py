@@ -12,7 +12,7 @@ from tests.support.load_jobs import MemoryTopic, load_from
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.spark.read.offsets import Offsets
 
 
 @pytest.mark.parametrize(("pause", "times"), [(0.0, 2), (10.0, 1)])
@@ -22,15 +22,15 @@ def test_a_group_that_was_not_told_is_told_again_after_a_while(
     """The load tells it after its commit, and would again when it looks whether there is more."""
     told: list[Offsets] = []
 
-    def commit(_: str, offsets: Offsets, *, patience: float) -> None:
-        assert patience == pause
+    def commit(_: str, offsets: Offsets, *, timeout: float) -> None:
+        assert timeout == pause
         told.append(offsets)
         if len(told) == 1:
             raise BrokerUnreachable("nobody answers")
 
     topic = MemoryTopic()
     monkeypatch.setattr(topic, "commit", commit)
-    monkeypatch.setattr("barnabas.pipelines.loading.job.GROUP_SECONDS", pause)
+    monkeypatch.setattr("barnabas.pipelines.loading.group.GROUP_SECONDS", pause)
     topic.send(b"{}")
     load_from(topic, str(tmp_path / "t"), monkeypatch)
     assert len(told) == times

@@ -8,7 +8,8 @@ import pytest
 
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.tables.errors import SchemaConflict
-from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.formats import FORMATS
+from barnabas.pipelines.tables.opening import open_table
 from tests.support.load_jobs import MemoryTopic, load_from
 from tests.support.tables import content
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     import pyarrow as pa
+
+pytestmark = pytest.mark.slow
 
 BY_CITY = ["city"]
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pytest
 
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.decode.choosing import choose_decoder
 from barnabas.pipelines.errors import InvalidOption
 from barnabas.pipelines.loading.same_decoder import check_decoder
 from barnabas.pipelines.tables.errors import SchemaConflict
-from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.formats import FORMATS
+from barnabas.pipelines.tables.opening import open_table
 from tests.support.load_jobs import MemoryTopic, load_from
 from tests.support.tables import NO_TIME
 
@@ -34,8 +36,11 @@ def test_a_forgotten_decoder_is_told_before_anything_is_written(
         before = table.schema()
         table.compact(1 << 20)
         table.expire(NO_TIME)
-    with pytest.raises(SchemaConflict, match="was loaded with --decode json, and this load reads values as bytes"):
+    with pytest.raises(
+        SchemaConflict, match="was loaded with the decoder json, and this load has the decoder bytes"
+    ) as caught:
         load_from(topic, place, monkeypatch, format=kind, decoder=choose_decoder("bytes"))
+    assert caught.value.remedy == Remedy(RemedyKind.USE_DECODER, "json")
     with open_table(place, kind) as table:
         assert table.schema() == before
     assert load_from(topic, place, monkeypatch, format=kind, decoder=choose_decoder("json", "n BIGINT")).records == 1
@@ -63,5 +68,5 @@ def test_a_note_that_does_not_say_goes_by_columns(columns: pa.Schema, decoder: s
     if fits:
         check_decoder(None, columns, choose_decoder(decoder), "t")
         return
-    with pytest.raises(SchemaConflict, match=f"has the columns .*, and this load reads values as {decoder}"):
+    with pytest.raises(SchemaConflict, match=f"has the columns .*, and this load has the decoder {decoder}"):
         check_decoder(None, columns, choose_decoder(decoder), "t")

@@ -10,18 +10,19 @@ import pytest
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.decode.text import Plain
 from barnabas.pipelines.errors import InvalidOption
-from barnabas.pipelines.loading.job import load
-from barnabas.pipelines.positions import AtOffsets, Edge
+from barnabas.pipelines.loading.api import load
+from barnabas.pipelines.spark.read.positions import AtOffsets, Edge
 from barnabas.pipelines.tables.contract import Compaction
 from barnabas.pipelines.tables.errors import SchemaConflict
-from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.formats import FORMATS
+from barnabas.pipelines.tables.opening import open_table
 from tests.support.load_jobs import MemoryTopic, load_from
 from tests.support.tables import NO_TIME, content
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from barnabas.pipelines.positions import Position
+    from barnabas.pipelines.spark.read.positions import Position
 
 
 @pytest.fixture

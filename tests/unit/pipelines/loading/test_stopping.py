@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import signal
 import threading
+from typing import TYPE_CHECKING
 
 import pytest
 
 from barnabas.pipelines.loading import stopping as module
 from barnabas.pipelines.loading.stopping import Abandoned, Stopped, Stopping, run_beside
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 WAIT = 30.0
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C raises, as in a terminal: a shell lets programs that it starts in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt_main() -> None:
@@ -30,7 +42,7 @@ def test_a_commit_that_is_under_way_is_finished_and_no_other_is_begun() -> None:
     def load() -> None:
         with stopping.uninterrupted():
             interrupt_main()
-            while not stopping._asked.wait(WAIT):
+            while not stopping._requested.wait(WAIT):
                 pass
             done.append("first")
         assert dropped.wait(WAIT), "tasks that run are dropped"
@@ -43,17 +55,19 @@ def test_a_commit_that_is_under_way_is_finished_and_no_other_is_begun() -> None:
 
 
 def test_a_second_ctrl_c_leaves_at_once() -> None:
-    stopping, over = Stopping(), threading.Event()
+    stopping, over, committed = Stopping(), threading.Event(), threading.Event()
 
     def load() -> None:
         with stopping.uninterrupted():
             interrupt_main()
-            stopping._asked.wait(WAIT)
+            stopping._requested.wait(WAIT)
             interrupt_main()
             over.wait(WAIT)
+        committed.set()
 
     with pytest.raises(Abandoned):
         run_beside(load, stopping, lambda: None)
+    assert not committed.is_set(), "it waited until the commit was over"
     over.set()
 
 
@@ -86,6 +100,6 @@ def test_nobody_waits_for_spark_to_start() -> None:
 def test_a_pause_ends_with_a_stop() -> None:
     stopping = Stopping()
     stopping.pause(0)
-    stopping.ask()
+    stopping.request_stop()
     with pytest.raises(Stopped):
         stopping.pause(WAIT)

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from barnabas.pipelines.decode.contract import METADATA
+from barnabas.pipelines.loading.commits import LoadCommits
+from barnabas.pipelines.loading.group import LoadGroup
 from barnabas.pipelines.loading.job import LoadJob
-from barnabas.pipelines.offsets import OffsetRange
+from barnabas.pipelines.spark.read.offsets import OffsetRange
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, TopicReplaced
 from barnabas.pipelines.tables.opening import open_table
 from tests.support.load_jobs import MemoryTopic, load_from
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from barnabas.model.ids import TopicPartition
+
+pytestmark = pytest.mark.slow
 
 KINDS = ["delta", "iceberg"]
 
@@ -49,6 +53,11 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+def die_before_delivery(patch: pytest.MonkeyPatch) -> None:
+    """Let jobs end between their commit and its dead letters: once a round has told the group where it begins."""
+    patch.setattr(LoadGroup, "commit", lambda *_: patch.setattr(LoadCommits, "deliver_letters", interrupted))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_promise_of_a_job_that_died_is_kept_by_one_that_lives(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -63,16 +72,16 @@ def test_a_promise_of_a_job_that_died_is_kept_by_one_that_lives(
             return False
         topic.send(b"broken")
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(LoadJob, "_round", real)
-            patch.setattr(LoadJob, "_show_in_group", lambda *_: patch.setattr(LoadJob, "_deliver", interrupted))
+            patch.setattr(LoadJob, "_run_round", real)
+            die_before_delivery(patch)
             load_from(topic, place, monkeypatch, format=kind)
         topic.send(more)
         return real(self, session, None)
 
-    real = LoadJob._round
+    real = LoadJob._run_round
     topic.send(b'{"n": 1}')
     load_from(topic, place, monkeypatch, format=kind)
-    monkeypatch.setattr(LoadJob, "_round", other_dies)
+    monkeypatch.setattr(LoadJob, "_run_round", other_dies)
     assert load_from(topic, place, monkeypatch, format=kind).records == 1
     assert sorted(content(kind, place).column("n").to_pylist()) == [1, 2]
     assert content(kind, f"{place}_dead").column("value").to_pylist() == [b"broken"]
@@ -89,9 +98,9 @@ def test_a_commit_that_follows_another_one_than_was_seen_is_fenced(
         other = MemoryTopic(partitions=2)
         other.values = [topic.values[0][:1], [*topic.values[1], b"broken"]]
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(LoadJob, "_show_in_group", lambda *_: patch.setattr(LoadJob, "_deliver", interrupted))
+            die_before_delivery(patch)
             load_from(other, place, patch, format=kind)
-        monkeypatch.setattr("barnabas.pipelines.loading.task.read_range", topic.read)
+        monkeypatch.setattr("barnabas.pipelines.loading.tasks.task.read_range", topic.read)
 
     topic = Eventful(partitions=2)
     topic.send(b'{"n": 1}')
@@ -128,19 +137,21 @@ def test_a_topic_that_is_made_again_meanwhile_is_not_loaded_under_the_old_id(
     topic = Eventful()
     topic.send(b'{"n": 1}')
     topic.while_read = lambda: setattr(topic, "id", "topic-two")
-    with pytest.raises(TopicReplaced, match="made again while it was read"):
+    with pytest.raises(TopicReplaced, match="created again while it was read"):
         load_from(topic, str(tmp_path / "t"), monkeypatch)
     with open_table(str(tmp_path / "t"), "parquet") as table:
         assert table.position("p") is None
 
 
 @pytest.mark.parametrize("kind", ["parquet", *KINDS])
+@pytest.mark.parametrize(("made", "named"), [(["t"], "t"), (["t", "t_dead"], "t"), (["t_dead"], "t_dead")])
 def test_a_table_of_another_topic_is_refused_for_its_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, made: list[str], named: str
 ) -> None:
     """It is also of another pipeline, since a load is called after its topic; that name would not help."""
     ranges = [OffsetRange("other", 0, 0, 0)]
-    with open_table(str(tmp_path / "t"), kind) as table:
-        table.commit("load-other", ranges, {"other": "id"}, [], METADATA)
-    with pytest.raises(ForeignTable, match="holds the topic other, not t: load into another table"):
+    for name in made:
+        with open_table(str(tmp_path / name), kind) as table:
+            table.commit("load-other", ranges, {"other": "id"}, [], METADATA)
+    with pytest.raises(ForeignTable, match=f"/{named} holds the topic other, not t: load into another table"):
         load_from(MemoryTopic(), str(tmp_path / "t"), monkeypatch, format=kind)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from barnabas.clients.errors import BrokerUnreachable
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.errors import DataLost, ReadStalled
-from barnabas.pipelines.runner.failures import Failure, understood
-from barnabas.pipelines.tables.errors import Fenced, TableUnreachable
+from barnabas.pipelines.runner.failures import Failure, classify_failure
+from barnabas.pipelines.tables.errors import Fenced, ForeignTable, TableUnreachable
 
 IN_SPARK = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
 Traceback (most recent call last):
@@ -35,19 +36,25 @@ Traceback (most recent call last):
     ],
 )
 def test_what_pipelines_refuse_needs_somebody_and_the_rest_passes(error: Exception, passes: bool) -> None:
-    assert understood(error) == Failure("what happened. What to do", passes)
+    found = classify_failure(error)
+    assert (found.text, found.passes) == ("what happened. What to do", passes)
+
+
+def test_what_can_be_done_is_kept() -> None:
+    remedy = Remedy(RemedyKind.USE_PIPELINE_NAME, "p")
+    assert classify_failure(ForeignTable("not ours").with_remedy(remedy)).remedy == remedy
 
 
 def test_other_failures_are_told_by_their_first_line_and_pass() -> None:
-    assert understood(OSError("\n  Connection reset  \nmore")) == Failure("Connection reset", True)
-    assert understood(KeyboardInterrupt()) == Failure("KeyboardInterrupt", True)
+    assert classify_failure(OSError("\n  Connection reset  \nmore")) == Failure("Connection reset", True)
+    assert classify_failure(KeyboardInterrupt()) == Failure("KeyboardInterrupt", True)
 
 
 def test_a_mistake_in_somebodys_function_is_told_as_python_tells_it() -> None:
     text = IN_SPARK.format("ZeroDivisionError") + "\nCaused by: org.apache.spark.api.python.PythonException: Traceback"
-    assert understood(RuntimeError(text)).text == "ZeroDivisionError: what happened. What to do"
+    assert classify_failure(RuntimeError(text)).text == "ZeroDivisionError: what happened. What to do"
     java = IN_SPARK.format("org.apache.spark.SparkException")
-    assert understood(RuntimeError(java)).text.startswith("[STREAM_FAILED] Query")
+    assert classify_failure(RuntimeError(java)).text.startswith("[STREAM_FAILED] Query")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +65,7 @@ def test_a_mistake_in_somebodys_function_is_told_as_python_tells_it() -> None:
     ],
 )
 def test_what_spark_refuses_does_not_pass(text: str) -> None:
-    assert not understood(RuntimeError(text)).passes
+    assert not classify_failure(RuntimeError(text)).passes
 
 
 CAST = 'The value \'x\' of the type "STRING" cannot be cast to "INT" because it is malformed. Use `try_cast` instead.'
@@ -73,4 +80,4 @@ CAST = 'The value \'x\' of the type "STRING" cannot be cast to "INT" because it 
     ],
 )
 def test_a_value_that_sql_cannot_compute_with_is_told_and_does_not_pass(text: str) -> None:
-    assert understood(RuntimeError(text)) == Failure(CAST, passes=False)
+    assert classify_failure(RuntimeError(text)) == Failure(CAST, passes=False)

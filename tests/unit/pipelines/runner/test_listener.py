@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.clients.errors import BrokerUnreachable
 from barnabas.model.ids import TopicPartition
-from barnabas.pipelines.group_progress import GROUP_SECONDS
 from barnabas.pipelines.runner.listener import BatchListener
+from barnabas.pipelines.spark.group_progress import GROUP_SECONDS
 from tests.unit.pipelines.runner.test_metrics import PROGRESS
 
 if TYPE_CHECKING:
-    from barnabas.pipelines.offsets import Offsets
+    from barnabas.pipelines.spark.read.offsets import Offsets
 
 READ = {TopicPartition("orders", 0): 400, TopicPartition("orders", 1): 100}
 
@@ -23,11 +23,11 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.away = True
-        self.patience: list[float] = []
+        self.timeouts: list[float] = []
         self.groups: dict[str, Offsets] = {}
 
-    def commit(self, group: str, offsets: Offsets, *, patience: float) -> None:
-        self.patience.append(patience)
+    def commit(self, group: str, offsets: Offsets, *, timeout: float) -> None:
+        self.timeouts.append(timeout)
         if self.away:
             raise BrokerUnreachable("nobody is there")
         self.groups[group] = offsets
@@ -38,9 +38,9 @@ def test_what_a_group_did_not_take_at_once_it_gets_at_the_end() -> None:
     listener = BatchListener({}, None, coordinator, "g")
     event: Any = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(PROGRESS)))
     listener.onQueryProgress(event)
-    assert coordinator.patience == [GROUP_SECONDS], "other listeners wait for this one"
+    assert coordinator.timeouts == [GROUP_SECONDS], "other listeners wait for this one"
     coordinator.away = False
     listener.close()
     assert coordinator.groups == {"g": READ}
     listener.close()
-    assert len(coordinator.patience) == 2, "it has everything"
+    assert len(coordinator.timeouts) == 2, "it has everything"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.pipelines.runner.metrics import BatchMetrics, measured
+from barnabas.pipelines.runner.metrics import BatchMetrics, batch_metrics
 
 PROGRESS: dict[str, Any] = {
     "name": "orders.revenue",
@@ -37,17 +37,17 @@ METRICS = BatchMetrics(
 
 
 def test_a_batch_has_rows_time_lag_and_state() -> None:
-    assert measured(PROGRESS) == METRICS
+    assert batch_metrics(PROGRESS) == METRICS
 
 
 def test_offsets_may_be_text_too() -> None:
     source = {"endOffset": '{"orders":{"0":400}}', "latestOffset": '{"orders":{"0":450}}'}
-    assert measured({**PROGRESS, "sources": [source, source]}).lag == 100
+    assert batch_metrics({**PROGRESS, "sources": [source, source]}).lag == 100
 
 
 def test_what_a_source_does_not_say_is_not_known() -> None:
     source = {"endOffset": {"orders": {"0": 400}}, "latestOffset": None}
-    found = measured({**PROGRESS, "sources": [source], "durationMs": {}, "eventTime": {}, "stateOperators": []})
+    found = batch_metrics({**PROGRESS, "sources": [source], "durationMs": {}, "eventTime": {}, "stateOperators": []})
     assert (found.lag, found.rows_per_second, found.watermark, found.state_rows) == (None, 0.0, None, 0)
 
 

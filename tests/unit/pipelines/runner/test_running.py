@@ -9,18 +9,21 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.runner import running
 from barnabas.pipelines.runner.supervisor import QueryFailed
 from barnabas.pipelines.spec import Pipeline, TableSink, TopicSource
-from barnabas.pipelines.tables.opening import FORMATS, open_table
+from barnabas.pipelines.tables.formats import FORMATS
+from barnabas.pipelines.tables.opening import open_table
 from tests.support.tables import add
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
     from threading import Event
 
-    from barnabas.pipelines.runner.queries import SinkQuery
+    from barnabas.pipelines.runner.queries.query import SinkQuery
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -53,6 +56,21 @@ def test_a_signal_stops_a_run_and_spark_gets_no_handler_of_its_own(
             signal.signal(each, handler)
 
 
+def test_a_run_tells_again_and_again_that_spark_is_starting(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def session(*_: Any, **__: Any) -> MagicMock:
+        wait_until(lambda: caplog.text.count("Spark is starting (for 0 s)") > 1, "two reminders", 30)
+        return MagicMock()
+
+    caplog.set_level("INFO", "barnabas.pipelines")
+    monkeypatch.setattr(running, "REMIND_SECONDS", 0.01)
+    monkeypatch.setattr(running, "spark_session", session)
+    monkeypatch.setattr(running, "supervise", MagicMock())
+    running.run_pipelines([])
+    assert caplog.messages[0] == "Spark is starting"
+
+
 def test_a_second_ctrl_c_ends_a_run_that_waits() -> None:
     """As for a broker that is not there. A second SIGTERM changes nothing: some send it to everybody twice."""
     with running.stopped_by_signals() as stop:
@@ -65,14 +83,25 @@ def test_a_second_ctrl_c_ends_a_run_that_waits() -> None:
 
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize(
-    ("name", "partition_by", "expected"),
+    ("name", "partition_by", "expected", "remedy"),
     [
-        ("other", [], r'other\.all: .*/table belongs to the pipeline "p", not to "other"'),
-        ("p", ["text"], r"p\.all: .*/table is partitioned by nothing, not by text: that cannot change"),
+        (
+            "other",
+            [],
+            r'other\.all: .*/table belongs to the pipeline "p", not to "other"',
+            Remedy(RemedyKind.USE_PIPELINE_NAME, "p"),
+        ),
+        ("p", ["text"], r"p\.all: .*/table is partitioned by nothing, not by text: that cannot change", None),
     ],
 )
 def test_a_table_that_refuses_is_found_before_spark_starts(
-    tmp_path: Path, kind: str, name: str, partition_by: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    kind: str,
+    name: str,
+    partition_by: list[str],
+    expected: str,
+    remedy: Remedy | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def session(*_: Any, **__: Any) -> MagicMock:
         raise AssertionError("Spark is started")
@@ -82,8 +111,9 @@ def test_a_table_that_refuses_is_found_before_spark_starts(
         add(table, 0, 10)
     sink = TableSink(name="all", reads="numbers", table=str(tmp_path / "table"), format=kind, partition_by=partition_by)
     pipeline = Pipeline(name=name, sources=[TopicSource(name="numbers", topics=["t"])], sinks=[sink])
-    with pytest.raises(QueryFailed, match=expected):
+    with pytest.raises(QueryFailed, match=expected) as caught:
         running.run_pipelines([pipeline])
+    assert caught.value.remedy == remedy
 
 
 def test_a_failure_that_may_pass_is_left_to_the_query(
@@ -92,7 +122,7 @@ def test_a_failure_that_may_pass_is_left_to_the_query(
     monkeypatch.setattr(running, "table_of", MagicMock(side_effect=OSError("the store is away")))
     sink = TableSink(name="all", reads="numbers", table=str(tmp_path / "table"))
     running.check_tables([Pipeline(name="p", sources=[TopicSource(name="numbers", topics=["t"])], sinks=[sink])])
-    assert caplog.messages == ["query=p.all: the store is away"]
+    assert caplog.messages == ["query=p.all: the table cannot be checked yet: the store is away"]
 
 
 def test_a_session_of_our_own_opens_no_port_to_the_network() -> None:

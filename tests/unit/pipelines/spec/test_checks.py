@@ -18,7 +18,7 @@ from barnabas.pipelines.spec import (
     TopicSource,
     Watermark,
 )
-from barnabas.pipelines.spec.checks import problems_of
+from barnabas.pipelines.spec.checks.pipeline import problems_of
 from barnabas.pipelines.spec.flows import flow_to
 
 HERE = Path(__file__)
@@ -93,6 +93,12 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
         ({"sinks": [replace(TABLE, options={"a": "b"})]}, 'sink "all" has options, which are for delta and iceberg'),
         ({"sinks": [replace(TABLE, catalog="main")]}, 'sink "all" has a catalog, which is for iceberg'),
         ({"sources": [replace(ORDERS, start="end")]}, 'start is "end". There is earliest, latest.'),
+        (
+            {"sources": [replace(ORDERS, decode="raw", schema=None, bad="keep", mark_tombstones=True)]},
+            '"orders" marks tombstones, which is for string, json, avro, protobuf: in a raw view their value is null',
+        ),
+        ({"sinks": [replace(TABLE, keep_snapshots=5)]}, "only an Iceberg table has snapshots to keep"),
+        ({"sinks": [replace(TABLE, format="iceberg", keep_snapshots=1)]}, "1 is too few"),
         ({"sources": [replace(ORDERS, framing="avro")]}, 'framing is "avro". There is auto, none, confluent.'),
         ({"sources": [replace(ORDERS, framing="none")]}, '"orders" has a framing, which is for avro, protobuf'),
         ({"sources": [replace(ORDERS, schema=None)]}, 'source "orders" needs the fields of its JSON'),
@@ -192,8 +198,8 @@ def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"options": {"uri": "u"}}, "tables/all is a folder, whose catalog lies beside it: uri would set nothing"),
-        ({"catalog": "main"}, "tables/all is a folder, whose catalog lies beside it: the catalog main would set noth"),
+        ({"options": {"uri": "u"}}, "tables/all is a folder, whose catalog is beside it: uri has no effect"),
+        ({"catalog": "main"}, "tables/all is a folder, whose catalog is beside it: the catalog main has no effect"),
         ({"table": "s3://lake/orders"}, "s3://lake/orders is no table in a catalog: name it as namespace.table"),
         ({"table": "tables/all-orders"}, "all-orders cannot name an Iceberg table"),
         ({"table": "s3://lake/orders", "format": "parquet"}, "s3://lake/orders is not a folder of this machine"),

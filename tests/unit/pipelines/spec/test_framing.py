@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from barnabas.pipelines.rows import RECORD_SCHEMA
+from barnabas.pipelines.spark.read.rows import RECORD_SCHEMA
 from barnabas.pipelines.spec import TopicSource, load_pipelines
 from barnabas.pipelines.spec.decoders import decoder_of
 

@@ -1,4 +1,4 @@
-"""What an assignor is told, and what it answers."""
+"""The input and the output of an assignor."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GroupSpec:
     topics: Mapping[UUID, TopicSpec]
 
     def subscribers(self) -> dict[UUID, list[int]]:
-        """For each topic that anybody wants to read, who does, each by its place among the members."""
+        """For each subscribed topic its subscribers, each by its place among the members."""
         subscribers: dict[UUID, list[int]] = {}
         for index, member in enumerate(self.members.values()):
             for topic_id in member.subscribed:
@@ -63,5 +63,5 @@ class GroupSpec:
         """The topic with this id."""
         topic = self.topics.get(topic_id)
         if topic is None:
-            raise UnknownTopicId(f"a member wants to read the topic with id {topic_id}, and no topic has it")
+            raise UnknownTopicId(f"A member subscribes to topic id {topic_id}, but no topic has it.")
         return topic

@@ -159,7 +159,7 @@ class _Levels:
         return reader
 
     def most(self) -> int | None:
-        """The next reader to give a partition away; None if nobody is left."""
+        """The next reader to give a partition away; None if none is left."""
         readers, sizes = self.readers, self.sizes
         if self.high_next < self.high_start:
             if self.high_end <= self.high_start and self.high_start > 0:

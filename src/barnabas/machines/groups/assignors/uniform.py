@@ -34,7 +34,7 @@ class _Even:
         self.unassigned = self._without_owner(topics)
         total = sum(spec.topics[topic_id].partition_count for topic_id in topics)
         self.quota, self.extras = divmod(total, max(len(spec.members), 1))
-        """How many partitions everybody gets, and how many members get one more: not decided yet which."""
+        """How many partitions each member gets, and how many members get one more: which is not decided yet."""
 
     def build(self) -> Assignment:
         """Let members keep what they may, then give the rest to those that have room."""

@@ -1,0 +1,410 @@
+"""The one place where a broker is put together from its parts.
+
+`assemble` makes every part and hands each what it needs; nothing is changed on a part after it was made. Two parts that
+know each other meet in one of two ways: the one that is made first is given a function that finds the other later, or
+the one that is made last subscribes. `app` starts and stops what was assembled.
+
+Tests and simulations call the same function with other parts (`BrokerOptions`): files that fail, a clock that they
+move, a metadata store and connections in memory. Nothing here needs a running event loop of a certain kind: whoever
+runs the loop chooses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import secrets
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.cleaner_threads import CleanerThreads
+from barnabas.broker.clock import SystemClock
+from barnabas.broker.context import BrokerContext
+from barnabas.broker.controller.broker_handshake import BrokerHandshake
+from barnabas.broker.controller.broker_updaters import BrokerUpdaters
+from barnabas.broker.controller.connection_probe import ConnectionProbe
+from barnabas.broker.controller.failure_detector import FailureDetector
+from barnabas.broker.controller.inter_broker import InterBrokerWork
+from barnabas.broker.controller.leader_balancer import LeaderBalancer
+from barnabas.broker.controller.link import ControllerLink
+from barnabas.broker.controller.membership import ClusterMembership, MembershipOptions, new_id
+from barnabas.broker.controller.peers import Peers
+from barnabas.broker.coordinators.groups import GroupCoordinators
+from barnabas.broker.coordinators.producer_ids import ProducerIdSource
+from barnabas.broker.coordinators.runtime import CoordinatorParts
+from barnabas.broker.coordinators.transactions import TransactionCoordinators
+from barnabas.broker.housekeeping import Housekeeping
+from barnabas.broker.replication.failed_logs import FailedLogs
+from barnabas.broker.replication.fetcher_manager import FetcherContext, FetcherManager
+from barnabas.broker.replication.isr_manager import IsrManager
+from barnabas.broker.replication.replicas import ReplicaManager
+from barnabas.broker.replication.strays import Strays
+from barnabas.broker.replication.throttle import ReplicationThrottle
+from barnabas.broker.security.delegation_tokens import DelegationTokens
+from barnabas.broker.security.mechanisms import Mechanisms
+from barnabas.broker.serving.certificates import Certificates
+from barnabas.broker.serving.dispatch import Dispatcher
+from barnabas.broker.serving.login import Logins
+from barnabas.broker.serving.validation_pool import THREADS, ValidationPool
+from barnabas.broker.settings import Settings
+from barnabas.machines.controller.requests import LogDirFailed
+from barnabas.machines.controller.topics import TopicDefaults
+from barnabas.machines.fetch_session import FetchSessionCache
+from barnabas.metadata.images.cache import MetadataCache
+from barnabas.metadata.stores.sqlite import SqliteStore, files_of
+from barnabas.model.config.authorizer import has_authorizer, super_users
+from barnabas.model.config.broker import BrokerConfig, parse_connection_overrides
+from barnabas.model.config.zookeeper_tls import zookeeper_tls
+from barnabas.model.errors import StartupError
+from barnabas.model.log_config import UNLIMITED, LogConfig
+from barnabas.model.remedies import Remedy, RemedyKind
+from barnabas.net.admission import ConnectionLimits, ListenerLimits, listener_limit
+from barnabas.net.channel import Channel
+from barnabas.net.contexts import client_context
+from barnabas.net.server import Limits, Server
+from barnabas.storage.files import FileSystem
+from barnabas.storage.manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from concurrent.futures import Executor
+    from pathlib import Path
+    from typing import Any
+    from uuid import UUID
+
+    from barnabas.broker.controller.connection_probe import OpenConnection
+    from barnabas.broker.controller.peers import MakeChannel
+    from barnabas.broker.faults import FaultInjection
+    from barnabas.broker.faults.interceptor import Serve
+    from barnabas.broker.permissions.access import Permissions
+    from barnabas.broker.permissions.following import AclFollower
+    from barnabas.metadata.stores.store import MetadataStore
+    from barnabas.model.clock import Clock
+    from barnabas.model.config.per_listener import ListenerValues
+    from barnabas.model.config.values import Values
+    from barnabas.net.channel import Ask
+
+logger = logging.getLogger(__name__)
+
+SESSION_EVICTION_MS: Final = 120_000
+"""How long a fetch session is safe from eviction; fixed in Kafka too."""
+CONNECTIONS_SHARE: Final = 0.7
+"""Of the limit of open files; the rest is for logs and for the broker itself."""
+SETTLING: Final = 2.0
+"""Seconds after which a ZooKeeper has noticed that a session timed out."""
+
+
+def open_store(config: BrokerConfig) -> MetadataStore:
+    """The metadata store that the configuration names, not started yet. Raises StartupError."""
+    if config.zookeeper is None:
+        return SqliteStore(config.metadata_store)
+    if config.metadata_store.exists():
+        raise StartupError(
+            f"there are two metadata trees: zookeeper.connect is {config.zookeeper}, and {config.metadata_store} is "
+            f"there, too. To use ZooKeeper, move {' and '.join(map(str, files_of(config.metadata_store)))} away; to "
+            "use the file, start without zookeeper.connect"
+        ).with_remedy(Remedy(RemedyKind.UNSET_CONFIG, "zookeeper.connect"))
+    from barnabas.metadata.stores.zookeeper import Login, ZooKeeperStore
+
+    username = config.text_or_none("zookeeper.auth.username")
+    password = config.text_or_none("zookeeper.auth.password")
+    session = config.number("zookeeper.session.timeout.ms")
+    connection = config.number_or_none("zookeeper.connection.timeout.ms")
+    tls = zookeeper_tls(config)
+    return ZooKeeperStore(
+        config.zookeeper,
+        session_timeout=session / 1000,
+        connect_timeout=(session if connection is None else connection) / 1000,
+        login=Login(config.text("zookeeper.auth.scheme"), username, password) if username and password else None,
+        private=config.flag("zookeeper.set.acl"),
+        tls=None if tls is None else client_context(tls).context,
+    )
+
+
+def _run_on_uvloop(main: Coroutine[Any, Any, None]) -> None:
+    import uvloop
+
+    uvloop.run(main)
+
+
+def _new_fetch_session_id() -> int:
+    return secrets.randbelow(2**31 - 1) + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """The parts that a test or a simulation replaces; the defaults are a real broker's."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    files: FileSystem = field(default_factory=FileSystem)
+    """Everything below log.dirs goes through it."""
+    open_store: Callable[[BrokerConfig], MetadataStore] = open_store
+    """Makes the metadata store of each session."""
+    make_executor: Callable[[int, str], Executor] = ThreadPoolExecutor
+    """Makes the pools of threads, for the disk, for logs and for opening batches: so many threads, with this name."""
+    make_server: Callable[[Serve, Limits, Executor], Server] = Server
+    """Makes what clients and other brokers connect to."""
+    make_channel: MakeChannel = Channel
+    """Makes a connection to another broker."""
+    open_connection: OpenConnection = asyncio.open_connection
+    """Opens the connections that show whether another broker is up."""
+    run_event_loop: Callable[[Coroutine[Any, Any, None]], None] = _run_on_uvloop
+    """Runs the whole broker (`app.run`); brokers that share a process have one loop instead."""
+    make_id: Callable[[], UUID] = new_id
+    """Makes ids of topics and clusters."""
+    make_fetch_session_id: Callable[[], int] = _new_fetch_session_id
+    faults_socket: Path | None = None
+    """Where a test sets faults (`broker/faults`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A broker that is put together and not started."""
+
+    broker: BrokerContext
+    inter_broker: InterBrokerWork
+    dispatcher: Dispatcher
+    logins: Logins
+    housekeeping: Housekeeping
+    cleaning: CleanerThreads
+    faults: FaultInjection | None
+    serve: Serve
+    """What serves requests: the dispatcher, or the faults that a test has put before it."""
+    options: BrokerOptions
+
+
+def assemble(
+    config: BrokerConfig, options: BrokerOptions | None = None, on_duplicate: Callable[[], None] = lambda: None
+) -> Assembly:
+    """Make a broker's parts. `on_duplicate` is called when another broker has taken its id, and it has to stop."""
+    options = options or BrokerOptions()
+    number, broker_id, clock = config.number, config.node_id, options.clock
+    executor = options.make_executor(number("num.io.threads"), "disk")
+    metadata = MetadataCache()
+    settings = Settings(config, metadata)  # first of all subscribers: the others find new values there
+    logs = LogManager(
+        config.log_dirs,
+        clock=clock,
+        default_config=LogConfig(retention_ms=UNLIMITED),  # for logs that belong to no topic: they are left alone
+        files=options.files,
+        recovery_threads=number("num.recovery.threads.per.data.dir"),
+        producer_id_expiration_ms=number("producer.id.expiration.ms"),
+        make_executor=options.make_executor,
+    )
+    certificates = Certificates(settings)
+    probe = ConnectionProbe(options.open_connection, certificates.client)
+    handshake = BrokerHandshake(broker_id, metadata, lambda: membership.secret, _broker_login(settings))
+    peers = Peers(broker_id, metadata, settings, handshake, certificates.client, options.make_channel)
+    permissions = _permissions(config, clock)
+    acls = _acl_follower(permissions)
+    membership = ClusterMembership(
+        lambda: options.open_store(config),
+        metadata,
+        clock,
+        MembershipOptions(
+            topic_defaults=_topic_defaults(config),
+            id_timeout=0.0 if config.zookeeper is None else number("zookeeper.session.timeout.ms") / 1000 + SETTLING,
+            on_duplicate=on_duplicate,
+            updaters=BrokerUpdaters(
+                broker_id, peers, settings, lambda lost_by, keys: controller.decide(LogDirFailed(lost_by, keys))
+            ),
+            probe=probe,
+            make_id=options.make_id,
+            acls=acls,
+        ),
+    )
+    controller = membership.controller
+    strays = Strays(
+        broker_id, logs, lambda: membership.store, executor, is_controller=lambda: membership.controller.is_active
+    )
+    replicas = ReplicaManager(broker_id, logs, settings, metadata, executor, strays)
+    link = ControllerLink(broker_id, membership, peers, metadata, settings)
+    fetchers = FetcherManager(
+        replicas,
+        peers,
+        FetcherContext(
+            broker_id=broker_id,
+            broker_epoch=lambda: membership.broker_epoch,
+            settings=settings,
+            clock=clock,
+            executor=executor,
+            throttle=ReplicationThrottle(broker_id, settings, leads=False),
+            logs=replicas,
+        ),
+    )
+    isr_manager = IsrManager(replicas, link, settings)
+    producer_ids = ProducerIdSource(membership.allocate_producer_ids)
+    parts = CoordinatorParts(replicas, metadata, clock, executor)
+    groups = GroupCoordinators(parts, settings)
+    tokens = DelegationTokens(settings, lambda: membership.store, clock)
+    broker = BrokerContext(
+        broker_id=broker_id,
+        settings=settings,
+        clock=clock,
+        logs=logs,
+        replicas=replicas,
+        metadata=metadata,
+        membership=membership,
+        controller=controller,
+        controller_link=link,
+        peers=peers,
+        handshake=handshake,
+        probe=probe,
+        leader_throttle=ReplicationThrottle(broker_id, settings, leads=True),
+        certificates=certificates,
+        producer_ids=producer_ids,
+        fetch_sessions=FetchSessionCache(
+            slots=number("max.incremental.fetch.session.cache.slots"),
+            eviction_ms=SESSION_EVICTION_MS,
+            new_id=options.make_fetch_session_id,
+        ),
+        tokens=tokens,
+        groups=groups,
+        transactions=TransactionCoordinators(
+            broker_id, parts, settings, groups=groups, peers=peers, producer_ids=producer_ids
+        ),
+        executor=executor,
+        validation_pool=ValidationPool(_waiting_bytes(config), options.make_executor(THREADS, "records")),
+        permissions=permissions,
+        acls=acls,
+    )
+    replicas.attach(fetchers, isr_manager)
+    membership.fence.subscribe(replicas)
+    replicas.on_failure(membership.fence.part_failed)
+    metadata.subscribe(replicas.on_change)
+    if acls is not None:
+        metadata.subscribe(acls.on_change)
+    settings.subscribe(replicas.on_settings)
+    dispatcher = Dispatcher(broker)
+    faults = _faults(broker, dispatcher, options.faults_socket)
+    serve = dispatcher.serve if faults is None else faults.serve
+    return Assembly(
+        broker=broker,
+        inter_broker=InterBrokerWork(
+            metadata=metadata,
+            peers=peers,
+            fetchers=fetchers,
+            isr_manager=isr_manager,
+            failed_logs=FailedLogs(broker_id, replicas, link, metadata),
+            failure_detector=FailureDetector(broker_id, membership, peers, metadata, probe),
+            leader_balancer=LeaderBalancer(controller, metadata, settings),
+            strays=strays,
+        ),
+        dispatcher=dispatcher,
+        logins=Logins(settings, Mechanisms(settings, metadata, lambda: membership.secret, clock, tokens), clock, serve),
+        housekeeping=Housekeeping(broker),
+        cleaning=CleanerThreads(broker),
+        faults=faults,
+        serve=serve,
+        options=options,
+    )
+
+
+def _permissions(config: BrokerConfig, clock: Clock) -> Permissions | None:
+    """Who may do what, until the ACLs are read only super users; None without an authorizer. Raises ConfigError."""
+    if not has_authorizer(config):
+        return None
+    from barnabas.broker.permissions.access import Permissions  # here: a broker without an authorizer has none
+    from barnabas.broker.permissions.audit import AuditLog
+    from barnabas.machines.security.authorizer import Authorizer
+
+    rules = Authorizer(super_users=super_users(config), allow_if_no_acl=config.flag("allow.everyone.if.no.acl.found"))
+    return Permissions(rules, AuditLog(clock.monotonic))
+
+
+def _acl_follower(permissions: Permissions | None) -> AclFollower | None:
+    if permissions is None:
+        return None
+    from barnabas.broker.permissions.following import AclFollower
+
+    return AclFollower(permissions)
+
+
+def _broker_login(settings: Settings) -> Callable[[Ask], Awaitable[float | None]] | None:
+    """How this broker logs in to others, if their listener uses SASL."""
+    name = settings.static.inter_broker_listener
+    if not any(listener.name == name and listener.uses_sasl for listener in settings.static.listeners):
+        return None
+    from barnabas.broker.security.broker_login import BrokerLogins  # here: most brokers have no use for it
+
+    return BrokerLogins(settings).log_in
+
+
+def _faults(broker: BrokerContext, dispatcher: Dispatcher, socket: Path | None) -> FaultInjection | None:
+    if socket is None:
+        return None
+    from barnabas.broker.faults import FaultInjection  # here: only a broker for tests has faults
+
+    return FaultInjection(broker, dispatcher.serve, socket)
+
+
+def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
+    return TopicDefaults(
+        config.number("num.partitions"),
+        config.number("default.replication.factor"),
+        unclean_elections=config.flag("unclean.leader.election.enable"),
+    )
+
+
+def _waiting_bytes(values: Values) -> int:
+    """The most bytes of requests that wait for their batches to be opened."""
+    set_by_user = values.number("queued.max.request.bytes")
+    return set_by_user if set_by_user > 0 else 2 * values.number("socket.request.max.bytes")
+
+
+def server_limits(settings: BrokerConfig | Settings) -> Limits:
+    """What the settings allow connections, and no more connections than there are descriptors for."""
+    number = settings.number
+    return Limits(
+        request_max_bytes=number("socket.request.max.bytes"),
+        queued_max_request_bytes=number("queued.max.request.bytes"),
+        send_buffer_bytes=number("socket.send.buffer.bytes"),
+        receive_buffer_bytes=number("socket.receive.buffer.bytes"),
+        listen_backlog=number("socket.listen.backlog.size"),
+        connections=_connection_limits(settings),
+        idle_ms=number("connections.max.idle.ms"),
+    )
+
+
+def _connection_limits(settings: BrokerConfig | Settings) -> ConnectionLimits:
+    number = settings.number
+    static = settings if isinstance(settings, BrokerConfig) else settings.static
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    most = number("max.connections")
+    if descriptors != resource.RLIM_INFINITY:
+        most = min(most, int(descriptors * CONNECTIONS_SHARE))
+    return ConnectionLimits(
+        max_connections=most,
+        max_connections_per_ip=number("max.connections.per.ip"),
+        per_ip_overrides=per_address(settings.text("max.connections.per.ip.overrides")),
+        creation_rate=number("max.connection.creation.rate"),
+        listeners={each.name: _listener_limits(settings.of_listener(each.name)) for each in static.listeners},
+        inter_broker_listener=static.inter_broker_listener if len(static.listeners) > 1 else None,
+    )
+
+
+def _listener_limits(values: ListenerValues) -> ListenerLimits:
+    return ListenerLimits(
+        max_connections=listener_limit(values.own_value("max.connections")),
+        creation_rate=listener_limit(values.own_value("max.connection.creation.rate")),
+    )
+
+
+@lru_cache(maxsize=8)
+def per_address(overrides: str) -> Mapping[str, int]:
+    """max.connections.per.ip.overrides by address; asks for the addresses of hosts, which may take a while."""
+    limits: dict[str, int] = {}
+    for host, most in parse_connection_overrides(overrides).items():
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except OSError as error:
+            logger.warning(
+                "Host %s of max.connections.per.ip.overrides is ignored, since its address is unknown: %s.", host, error
+            )
+            continue
+        limits.update((str(address[0]), most) for *_, address in found)
+    return limits

@@ -1,0 +1,36 @@
+"""Having other brokers lead before this one stops (controlled.shutdown.enable)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from barnabas.model.errors import BarnabasError
+
+if TYPE_CHECKING:
+    from barnabas.broker.context import BrokerContext
+
+logger = logging.getLogger(__name__)
+
+
+async def shut_down_controlled(broker: BrokerContext) -> None:
+    """Ask the controller to move leadership to other brokers, as often as controlled.shutdown.max.retries says."""
+    number = broker.settings.number
+    is_alone = broker.metadata.image.brokers.keys() <= {broker.broker_id}
+    is_member = broker.membership.broker_epoch >= 0 and broker.membership.duplicate is None
+    if is_alone or not is_member or not broker.settings.flag("controlled.shutdown.enable"):
+        return
+    pause = number("controlled.shutdown.retry.backoff.ms") / 1000
+    for left in reversed(range(number("controlled.shutdown.max.retries"))):
+        try:
+            remaining = await broker.controller_link.shut_down()
+            if not remaining:
+                logger.info("The leadership of all partitions moved to other brokers.")
+                return
+            logger.warning("%d partitions have no other replica in sync that could lead them.", remaining)
+        except BarnabasError as error:
+            logger.warning("The controller could not move this broker's leadership to other brokers: %s", error)
+        if left:
+            await asyncio.sleep(pause)
+    logger.warning("This broker stops although it still leads partitions: they have no leader until it is back.")

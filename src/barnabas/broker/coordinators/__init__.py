@@ -1,0 +1,1 @@
+"""Group and transaction coordinators: machines over the partitions of internal topics that this broker leads."""

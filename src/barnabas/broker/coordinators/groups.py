@@ -1,0 +1,187 @@
+"""The group coordinators of this broker: the machine of groups over the partitions of `__consumer_offsets`.
+
+The machine's modules are loaded with the first partition: a broker without groups starts without them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.coordinators.calls import Call
+from barnabas.broker.coordinators.runtime import CoordinatorLog, CoordinatorParts, Runtime
+from barnabas.machines.controller.image import ConfigResource
+from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
+from barnabas.model.config.group import number
+from barnabas.model.config.keys.all_keys import GROUP_KEYS
+from barnabas.model.errors import ApiError, CoordinatorLoadInProgress, InvalidConfig, InvalidGroupId, UnsupportedVersion
+from barnabas.model.internal_topics import CONSUMER_OFFSETS
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Mapping
+
+    from barnabas.broker.coordinators.shard import Shard
+    from barnabas.broker.serving.caller import Caller
+    from barnabas.broker.settings import Changed, Settings
+    from barnabas.machines.groups.coordinator import GroupCoordinator
+    from barnabas.machines.groups.table import GroupOutcome
+    from barnabas.machines.outcome import Response
+    from barnabas.metadata.images.cache import Delta
+
+GROUP_VERSION: Final = "group.version"
+CONSUMER_PROTOCOL_SINCE: Final = 1
+
+
+class GroupCoordinators:
+    """The groups that this broker coordinates."""
+
+    def __init__(self, parts: CoordinatorParts, settings: Settings) -> None:
+        self._metadata = parts.metadata
+        self._settings = settings
+        self._group_settings = group_settings(settings)
+        self._overridden: dict[str, tuple[Mapping[str, str], GroupSettings, GroupSettings]] = {}
+        """By group id: its overrides and the broker's settings, and the settings that follow from both."""
+        log = CoordinatorLog(
+            topic=CONSUMER_OFFSETS,
+            load_buffer_bytes=settings.number("offsets.load.buffer.size"),
+            compression=settings.number("offsets.topic.compression.codec"),
+        )
+        self.runtime: Runtime[GroupCoordinator] = Runtime(log, self._make_machine, parts, catch_up=self._catch_up)
+        settings.subscribe(self._on_settings)
+        parts.metadata.subscribe(self._on_change)
+
+    def ask(
+        self,
+        group_id: str,
+        decide: Callable[[GroupCoordinator, Call[Response], int], GroupOutcome],
+        caller: Caller,
+        version: int,
+        failure: Callable[[ApiError], Response],
+        *,
+        may_be_empty: bool = False,
+        only_reads: bool = False,
+        may_see: Callable[[str], bool] | None = None,
+    ) -> Response | Future[Response]:
+        """Let a group's coordinator decide a request; `only_reads` if the request changes nothing.
+
+        `may_see` tells whether the client may know of a topic; None if of all.
+
+        `failure` makes the response for an error that keeps the coordinator from deciding. The group id may be empty
+        only for the oldest clients, which commit offsets without a group.
+        """
+        if not group_id and not may_be_empty:
+            return failure(InvalidGroupId("The group id must not be empty."))
+        call = Call(caller.client_id or "", f"/{caller.address[0]}", version, failure)
+        call.may_see = may_see
+        try:
+            shard = self.runtime.find(group_id)
+            if (machine := shard.machine) is not None and machine.deletions:
+                check_not_deleted(shard, group_id)
+        except ApiError as error:
+            return failure(error)
+        if only_reads:
+            shard.read(decide, call)
+        else:
+            shard.ask(decide, call)
+        return call.result()
+
+    def check_consumer_protocol(self) -> None:
+        """Raises UnsupportedVersion while the consumer group protocol is switched off."""
+        if self._metadata.image.features.get(GROUP_VERSION, 0) < CONSUMER_PROTOCOL_SINCE:
+            raise UnsupportedVersion(
+                f"The group protocol 'consumer' is switched off: {GROUP_VERSION} is 0. Use group.protocol=classic, or "
+                f"raise {GROUP_VERSION} to {CONSUMER_PROTOCOL_SINCE}."
+            )
+
+    def _make_machine(self) -> GroupCoordinator:
+        from barnabas.machines.groups.coordinator import GroupCoordinator
+        from barnabas.machines.groups.table import GroupTable
+
+        return GroupCoordinator(
+            GroupTable(
+                new_id=_new_id,
+                settings=self._group_settings,
+                image=self._metadata.image,
+                group_settings=self._settings_of,
+            ),
+        )
+
+    def _settings_of(self, group_id: str) -> GroupSettings:
+        """The broker's settings, with the overrides of the group."""
+        own = self._metadata.image.config(ConfigResource("groups", group_id))
+        if not own:
+            return self._group_settings
+        cached = self._overridden.get(group_id)
+        if cached is None or cached[0] is not own or cached[1] is not self._group_settings:
+            cached = own, self._group_settings, overridden(self._group_settings, own, self._settings)
+            self._overridden[group_id] = cached
+        return cached[2]
+
+    def _catch_up(self, machine: GroupCoordinator) -> None:
+        machine.table.settings = self._group_settings
+        machine.table.image = self._metadata.image
+
+    def _on_settings(self, changed: Changed) -> None:
+        self._group_settings = group_settings(self._settings)
+        for _, machine in self.runtime.machines():
+            machine.table.settings = self._group_settings
+
+    def _on_change(self, delta: Delta) -> None:
+        names = {topic.name for topic in (*delta.created, *delta.changed, *delta.deleted)}
+        gone = {topic.name for topic in delta.deleted}
+        for shard, machine in self.runtime.machines():
+            machine.table.image = delta.after
+            if gone:
+                shard.tell(lambda machine, now_ms: machine.topics_deleted(gone, now_ms))
+            if names:
+                shard.tell(lambda machine, now_ms: machine.topics_changed(names, now_ms))
+
+
+def check_not_deleted(shard: Shard[GroupCoordinator], group_id: str) -> None:
+    """Raises CoordinatorLoadInProgress, which is tried again, while a group is being deleted."""
+    if shard.machine is not None and shard.machine.deletions.is_under_way(group_id):
+        raise CoordinatorLoadInProgress(f"Group {group_id} is being deleted. Try again.")
+
+
+def overridden(common: GroupSettings, own: Mapping[str, str], settings: Settings) -> GroupSettings:
+    """The settings of one group; an override that cannot be read is ignored."""
+    readable = {}
+    for name, text in own.items():
+        try:
+            GROUP_KEYS[name].read(text)
+        except (KeyError, InvalidConfig):
+            continue
+        readable[name] = text
+    return replace(
+        common,
+        consumer_session_timeout_ms=number("consumer.session.timeout.ms", readable, settings),
+        consumer_heartbeat_interval_ms=number("consumer.heartbeat.interval.ms", readable, settings),
+        consumer_assignment_interval_ms=number("consumer.assignment.interval.ms", readable, settings),
+    )
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def group_settings(settings: Settings) -> GroupSettings:
+    """The broker's settings for groups."""
+    number = settings.number
+    return GroupSettings(
+        min_session_timeout_ms=number("group.min.session.timeout.ms"),
+        max_session_timeout_ms=number("group.max.session.timeout.ms"),
+        initial_rebalance_delay_ms=number("group.initial.rebalance.delay.ms"),
+        max_size=number("group.max.size"),
+        consumer_session_timeout_ms=number("group.consumer.session.timeout.ms"),
+        consumer_heartbeat_interval_ms=number("group.consumer.heartbeat.interval.ms"),
+        consumer_max_size=number("group.consumer.max.size"),
+        consumer_assignors=tuple(settings.items("group.consumer.assignors")),
+        consumer_migration_policy=MigrationPolicy(settings.text("group.consumer.migration.policy").lower()),
+        consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
+        consumer_regex_refresh_interval_ms=number("group.consumer.regex.refresh.interval.ms"),
+        offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
+        offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
+        offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),
+    )

@@ -1,0 +1,160 @@
+"""CreateDelegationToken v1–3, RenewDelegationToken v1–2, ExpireDelegationToken v1–2, DescribeDelegationToken v1–3.
+
+A token lets whoever has it log in as its owner, by SCRAM (KIP-48). Every broker answers, since each reads and writes
+the metadata tree.
+
+- Without delegation.token.secret.key all of them are answered with DELEGATION_TOKEN_AUTH_DISABLED.
+- On a connection without a login, or with a login by token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+- Create: renewers and owner must be of type User (INVALID_PRINCIPAL_TYPE). v3: an owner other than the caller is
+  DELEGATION_TOKEN_AUTHORIZATION_FAILED.
+- Renew, Expire: only the owner and renewers may (DELEGATION_TOKEN_OWNER_MISMATCH); a token that is over cannot be
+  (DELEGATION_TOKEN_EXPIRED). Expire with a period below 0 removes the token.
+- Describe: the caller's own tokens and those that it may renew.
+
+Not implemented: tokens for others (KIP-373), permission to describe tokens of others.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
+from kio.schema.describe_delegation_token.v3.response import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenResponse,
+)
+from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
+from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
+from kio.static.primitive import i64
+
+from barnabas.broker.serving.caller import ANONYMOUS
+from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.model.errors import (
+    DelegationTokenAuthDisabled,
+    DelegationTokenAuthorizationFailed,
+    DelegationTokenRequestNotAllowed,
+    ErrorCode,
+    InvalidPrincipalType,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
+    from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
+    from kio.schema.expire_delegation_token.v2.request import ExpireDelegationTokenRequest
+    from kio.schema.renew_delegation_token.v2.request import RenewDelegationTokenRequest
+    from kio.static.primitive import TZAware
+
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
+
+USER: Final = "User"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+async def create_delegation_token(
+    broker: BrokerContext, request: CreateDelegationTokenRequest, caller: Caller
+) -> CreateDelegationTokenResponse:
+    """Make a token for the caller."""
+    _check(broker, caller)
+    owner = caller.principal
+    if request.owner_principal_name:
+        owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    renewers = _principals(request.renewers)
+    if any(not principal.startswith(f"{USER}:") for principal in (owner, *renewers)):
+        raise InvalidPrincipalType("Owner and renewers of a delegation token must be users.")
+    if owner != caller.principal:
+        raise DelegationTokenAuthorizationFailed("A delegation token is made for the caller itself.")
+    token = await broker.tokens.create(owner, renewers, request.max_lifetime // _MILLISECOND)
+    kind, _, name = owner.partition(":")
+    return CreateDelegationTokenResponse(
+        error_code=ErrorCode.none,
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=kind,
+        token_requester_principal_name=name,
+        issue_timestamp=_time(token.issued_ms),
+        expiry_timestamp=_time(token.expires_ms),
+        max_timestamp=_time(token.ends_ms),
+        token_id=token.token_id,
+        hmac=broker.tokens.hmac(token),
+        throttle_time=NO_THROTTLE,
+    )
+
+
+async def renew_delegation_token(
+    broker: BrokerContext, request: RenewDelegationTokenRequest, caller: Caller
+) -> RenewDelegationTokenResponse:
+    """Have a token accepted for longer."""
+    _check(broker, caller)
+    until = await broker.tokens.renew(request.hmac, caller.principal, request.renew_period // _MILLISECOND)
+    return RenewDelegationTokenResponse(
+        error_code=ErrorCode.none, expiry_timestamp=_time(until), throttle_time=NO_THROTTLE
+    )
+
+
+async def expire_delegation_token(
+    broker: BrokerContext, request: ExpireDelegationTokenRequest, caller: Caller
+) -> ExpireDelegationTokenResponse:
+    """Have a token accepted for shorter, or no more."""
+    _check(broker, caller)
+    until = await broker.tokens.expire(request.hmac, caller.principal, request.expiry_time_period // _MILLISECOND)
+    return ExpireDelegationTokenResponse(
+        error_code=ErrorCode.none, expiry_timestamp=_time(until), throttle_time=NO_THROTTLE
+    )
+
+
+async def describe_delegation_token(
+    broker: BrokerContext, request: DescribeDelegationTokenRequest, caller: Caller
+) -> DescribeDelegationTokenResponse:
+    """List tokens of the caller."""
+    _check(broker, caller)
+    owners = None if request.owners is None else set(_principals(request.owners))
+    found = await broker.tokens.visible(caller.principal, owners)
+
+    def describe(token: Any) -> DescribedDelegationToken:
+        (kind, _, name), (requester_kind, _, requester) = token.owner.partition(":"), token.requester.partition(":")
+        return DescribedDelegationToken(
+            principal_type=kind,
+            principal_name=name,
+            token_requester_principal_type=requester_kind,
+            token_requester_principal_name=requester,
+            issue_timestamp=i64(token.issued_ms),
+            expiry_timestamp=i64(token.expires_ms),
+            max_timestamp=i64(token.ends_ms),
+            token_id=token.token_id,
+            hmac=broker.tokens.hmac(token),
+            renewers=tuple(
+                DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+                for kind, _, name in (renewer.partition(":") for renewer in token.renewers)
+            ),
+        )
+
+    return DescribeDelegationTokenResponse(
+        error_code=ErrorCode.none,
+        tokens=tuple(await broker.long_answers.each(found, describe)),
+        throttle_time=NO_THROTTLE,
+    )
+
+
+def _check(broker: BrokerContext, caller: Caller) -> None:
+    """Refuse somebody who has not proved who he is, or did so by a token."""
+    if caller.session.is_token or caller.principal == ANONYMOUS:
+        raise DelegationTokenRequestNotAllowed(
+            "Delegation tokens are for connections with a login, and not for one by token."
+        )
+    if not broker.tokens.is_enabled:
+        raise DelegationTokenAuthDisabled("Delegation tokens are off: set delegation.token.secret.key.")
+
+
+def _principals(named: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(f"{each.principal_type}:{each.principal_name}" for each in named)
+
+
+def _time(milliseconds: int) -> TZAware:
+    """kio's type takes whole seconds only; its writer takes all that its schema has."""
+    return cast("TZAware", _EPOCH + milliseconds * _MILLISECOND)

@@ -1,0 +1,400 @@
+"""A replica fetcher: one task fetches all partitions that this broker follows from one leader.
+
+    compare    partitions whose log may have records that the leader lacks: ask the leader where the last epoch of our
+               log ends (OffsetForLeaderEpoch), and have the log truncated there
+    flush      partitions for which flush.messages is reached, before the next fetch tells the leader our end offset:
+               the leader counts those records as replicated
+    fetch      all partitions that are consistent with the leader, in one request of a fetch session
+
+A partition with an error waits for replica.fetch.backoff.ms while the others go on. A leader that cannot be reached is
+tried again after the same time, until the controller elects another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Final
+
+from kio.schema.list_offsets.v7 import request as offsets_request
+from kio.schema.list_offsets.v7 import response as offsets_response
+from kio.schema.offset_for_leader_epoch.v4 import request as epochs_request
+from kio.schema.offset_for_leader_epoch.v4 import response as epochs_response
+from kio.schema.types import BrokerId, TopicName
+from kio.serial import entity_writer
+from kio.static.primitive import i8, i32, i64
+
+from barnabas.broker.replication.cold_logs import open_all
+from barnabas.model.errors import ApiError, CorruptMessage, ErrorCode, InvalidFrame
+from barnabas.net.channel import ChannelBroken
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.list_offsets import EARLIEST, LATEST
+from barnabas.protocol.messages import replica_fetch
+from barnabas.protocol.wire import bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from barnabas.broker.replication.fetcher_manager import FetcherContext
+    from barnabas.broker.replication.follower_partition import FollowerPartition
+    from barnabas.net.channel import Channel
+    from barnabas.protocol.messages.replica_fetch import Fetched, FetchPosition, Place
+    from barnabas.storage.log.log import Log
+
+logger = logging.getLogger(__name__)
+
+_SESSION_GONE: Final = frozenset(
+    {
+        ErrorCode.fetch_session_id_not_found,
+        ErrorCode.invalid_fetch_session_epoch,
+        ErrorCode.fetch_session_topic_id_error,
+    }
+)
+_NOT_YET: Final = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.offset_out_of_range,
+    }
+)
+"""Errors that pass soon: the controller has not updated the leader yet, or its log has changed meanwhile."""
+_OUT_OF_RANGE: Final = ErrorCode.offset_out_of_range.value
+_NOT_YET_WAIT: Final = 0.02
+"""Seconds until the first retry then. Every further retry waits twice as long, up to replica.fetch.backoff.ms."""
+_DOUBLINGS: Final = 10
+_SHORTEST_WAIT: Final = 0.01
+
+
+class FollowerSession:
+    """The fetch session with the leader: what it remembers of the last fetch."""
+
+    def __init__(self) -> None:
+        self.id = 0
+        self.epoch = 0
+        self._positions: dict[Place, FetchPosition] = {}
+        """Where each partition was in the last fetch."""
+
+    def next(self, positions: dict[Place, FetchPosition]) -> tuple[dict[Place, FetchPosition], list[Place]]:
+        """What the next request has to name: partitions that are new or have moved on, and those to forget."""
+        if self.id == 0:
+            return positions, []
+        last = self._positions
+        changed = {place: position for place, position in positions.items() if last.get(place) != position}
+        return changed, [place for place in last if place not in positions]
+
+    def advance(self, session_id: int, positions: dict[Place, FetchPosition]) -> None:
+        """The leader answered a request with these positions."""
+        self.id = session_id
+        self.epoch = self.epoch % (2**31 - 1) + 1 if session_id else 0
+        self._positions = positions
+
+    def restart(self) -> None:
+        """Begin a new session with the next request."""
+        self.id = self.epoch = 0
+        self._positions = {}
+
+
+class ReplicaFetcher:
+    """Fetches from one leader."""
+
+    def __init__(self, leader_id: int, channel: Channel, context: FetcherContext) -> None:
+        self.leader_id = leader_id
+        self._channel = channel
+        self._broker_id = context.broker_id
+        self._broker_epoch = context.broker_epoch
+        self._settings = context.settings
+        self._clock = context.clock
+        self._executor = context.executor
+        self._throttle = context.throttle
+        self._logs = context.logs
+        self._followers: dict[Place, FollowerPartition] = {}
+        self._session = FollowerSession()
+        self._changed = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"fetcher from {leader_id}")
+
+    def __len__(self) -> int:
+        return len(self._followers)
+
+    def add(self, follower: FollowerPartition) -> None:
+        """Begin to fetch a partition."""
+        self._followers[follower.place] = follower
+        self._changed.set()
+
+    def remove(self, follower: FollowerPartition) -> None:
+        """Stop fetching a partition; an answer that is under way for it is dropped."""
+        if self._is_followed(follower):
+            del self._followers[follower.place]
+
+    async def stop(self) -> None:
+        """Fetch nothing more."""
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        self._channel.close()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                if not await self._round():
+                    await self._wait()
+            except ChannelBroken as error:
+                logger.info(
+                    "Could not fetch %d partitions from broker %d. It is tried again: %s",
+                    len(self._followers),
+                    self.leader_id,
+                    error,
+                )
+                self._session.restart()
+                await self._wait()
+            except Exception:
+                logger.exception(
+                    "Fetching %d partitions from broker %d failed. It is tried again.",
+                    len(self._followers),
+                    self.leader_id,
+                )
+                self._session.restart()
+                await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait for a new partition, or until it is time to try again."""
+        now = asyncio.get_running_loop().time()
+        longest = max(self._settings.number("replica.fetch.backoff.ms") / 1000, _SHORTEST_WAIT)
+        due = min(
+            (each.not_before for each in self._followers.values() if each.not_before > now), default=now + longest
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(max(min(due, now + longest), now + _SHORTEST_WAIT)):
+                await self._changed.wait()
+
+    async def _round(self) -> bool:
+        """Compare, flush and fetch once; False if no partition could be fetched."""
+        now = asyncio.get_running_loop().time()
+        ready = self._ready(now)
+        if len(ready) < len(self._followers):
+            apart = [each for each in self._followers.values() if not each.agrees and each.not_before <= now]
+            await self._open([follower.log for follower in apart if not follower.log.is_open])
+            sound = [follower for follower in apart if self._is_followed(follower) and not follower.log.is_failed]
+            await self._compare(sound)
+            ready = self._ready(now)
+        if unsynced := [follower for follower in ready.values() if follower.log.flush_required]:
+            await self._flush(unsynced)
+            ready = {place: each for place, each in self._ready(now).items() if not each.log.flush_required}
+        if ready:
+            await self._fetch(ready)
+        return bool(ready)
+
+    def _ready(self, now: float) -> dict[Place, FollowerPartition]:
+        """The partitions that can be fetched now."""
+        return {
+            place: follower
+            for place, follower in self._followers.items()
+            if follower.agrees and follower.not_before <= now and not self._is_throttled(follower, now)
+        }
+
+    def _is_throttled(self, follower: FollowerPartition, now: float) -> bool:
+        """Whether the partition lags, and the rate for throttled replicas is used up."""
+        if follower.caught_up or not self._throttle.is_for(follower.log, follower.tp.partition):
+            return False
+        return self._throttle.is_exhausted(now)
+
+    async def _flush(self, followers: Iterable[FollowerPartition]) -> None:
+        """Sync the logs; a partition whose sync fails is retried later."""
+        syncs = {
+            asyncio.wrap_future(self._logs.flush_through(follower.log, follower.log.log_end_offset)): follower
+            for follower in followers
+        }
+        await asyncio.wait(syncs)  # which does not cancel them when this task is cancelled: others wait for them too
+        for sync, follower in syncs.items():
+            if (error := sync.exception()) is not None:
+                logger.error("Could not sync the log of %s. It is tried again: %s", follower, error)
+                self._retry_later(follower, ErrorCode.kafka_storage_error)
+
+    # Comparing
+
+    async def _open(self, logs: list[Log]) -> None:
+        """Load logs that were not used since the start, in a thread."""
+        if logs:
+            await asyncio.get_running_loop().run_in_executor(self._executor, open_all, logs)
+
+    async def _compare(self, followers: Sequence[FollowerPartition]) -> None:
+        last_epochs: dict[tuple[str, int], tuple[FollowerPartition, int]] = {}
+        for follower in followers:
+            epoch = follower.log.latest_epoch
+            if follower.starts_anew:
+                continue
+            if epoch < 0:
+                self._truncate_to(follower, follower.compare_without_epochs())
+            else:
+                last_epochs[follower.tp] = follower, epoch
+        if last_epochs:
+            await self._compare_epochs(last_epochs)
+        for follower in followers:
+            if follower.starts_anew and self._is_followed(follower):
+                await self._start_where_leader_does(follower)
+
+    async def _compare_epochs(self, last_epochs: dict[tuple[str, int], tuple[FollowerPartition, int]]) -> None:
+        """Ask the leader where the last epoch of each log ends, and truncate what it does not have."""
+        response = await self._ask(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            4,
+            epochs_request.OffsetForLeaderEpochRequest(
+                replica_id=BrokerId(self._broker_id),
+                topics=tuple(
+                    epochs_request.OffsetForLeaderTopic(
+                        topic=TopicName(topic),
+                        partitions=(
+                            epochs_request.OffsetForLeaderPartition(
+                                partition=i32(index),
+                                current_leader_epoch=i32(follower.leader_epoch),
+                                leader_epoch=i32(epoch),
+                            ),
+                        ),
+                    )
+                    for (topic, index), (follower, epoch) in last_epochs.items()
+                ),
+            ),
+            epochs_response.OffsetForLeaderEpochResponse,
+        )
+        for topic in response.topics:
+            for part in topic.partitions:
+                follower, epoch = last_epochs[topic.topic, part.partition]
+                if not self._is_followed(follower):
+                    continue
+                if part.error_code is ErrorCode.none:
+                    self._truncate_to(follower, follower.compare(epoch, part.leader_epoch, part.end_offset))
+                else:
+                    self._retry_later(follower, part.error_code)
+
+    # Fetching
+
+    async def _fetch(self, ready: dict[Place, FollowerPartition]) -> None:
+        number = self._settings.number
+        positions = {place: follower.position for place, follower in ready.items()}
+        changed, forgotten = self._session.next(positions)
+        wait_ms = number("replica.fetch.wait.max.ms")
+        body = replica_fetch.pack_request(
+            max_wait_ms=wait_ms,
+            min_bytes=number("replica.fetch.min.bytes"),
+            max_bytes=number("replica.fetch.response.max.bytes"),
+            partition_max_bytes=number("replica.fetch.max.bytes"),
+            session=(self._session.id, self._session.epoch),
+            positions=changed,
+            forgotten=forgotten,
+            replica=(self._broker_id, self._broker_epoch()),
+        )
+        data = await self._channel.ask(
+            ApiKey.FETCH,
+            replica_fetch.VERSION,
+            [body],
+            flexible=True,
+            seconds=(wait_ms + number("replica.socket.timeout.ms")) / 1000,
+        )
+        response = replica_fetch.read_response(data)
+        if response.error:
+            self._session.restart()
+            if ErrorCode(response.error) not in _SESSION_GONE:
+                raise ChannelBroken(f"broker {self.leader_id} answered {ErrorCode(response.error).name}")
+            return
+        self._session.advance(response.session_id, positions)
+        now_ms = self._clock.now_ms()
+        for fetched in response.partitions:
+            follower = ready.get((fetched.topic_id, fetched.partition))
+            if follower is None or not self._is_followed(follower):
+                continue
+            if fetched.error == _OUT_OF_RANGE:
+                await self._find_range(follower)
+            else:
+                self._append(follower, fetched, now_ms)
+
+    def _append(self, follower: FollowerPartition, fetched: Fetched, now_ms: int) -> None:
+        if fetched.error:
+            self._retry_later(follower, ErrorCode(fetched.error))
+        else:
+            follower.refusals = 0
+            try:
+                self._truncate_to(follower, follower.take(fetched, now_ms))
+                if fetched.records and self._throttle.is_for(follower.log, follower.tp.partition):
+                    self._throttle.record(len(fetched.records), asyncio.get_running_loop().time())
+            except CorruptMessage as error:
+                logger.error("The records fetched for %s are damaged. They are fetched again: %s", follower, error)
+                self._retry_later(follower, error.code)
+            except ApiError as error:
+                logger.error("Could not append the records fetched for %s. It is tried again: %s", follower, error)
+                self._retry_later(follower, error.code)
+
+    def _truncate_to(self, follower: FollowerPartition, offset: int | None) -> None:
+        if offset is not None:
+            self._logs.truncate(follower, offset)
+
+    async def _find_range(self, follower: FollowerPartition) -> None:
+        """Our end offset is not in the leader's log: ask where that begins and ends."""
+        start, end = [await self._offset(follower, timestamp) for timestamp in (EARLIEST, LATEST)]
+        if self._is_followed(follower) and start is not None and end is not None:
+            self._retry_later(follower, ErrorCode.offset_out_of_range)
+            self._truncate_to(follower, follower.out_of_range(start, end))
+
+    async def _start_where_leader_does(self, follower: FollowerPartition) -> None:
+        start = await self._offset(follower, EARLIEST)
+        if start is not None and self._is_followed(follower) and not follower.may_start_at(start):
+            self._logs.truncate_fully(follower, start)
+
+    async def _offset(self, follower: FollowerPartition, timestamp: int) -> int | None:
+        response = await self._ask(
+            ApiKey.LIST_OFFSETS,
+            7,
+            offsets_request.ListOffsetsRequest(
+                replica_id=BrokerId(self._broker_id),
+                isolation_level=i8(0),
+                topics=(
+                    offsets_request.ListOffsetsTopic(
+                        name=TopicName(follower.tp.topic),
+                        partitions=(
+                            offsets_request.ListOffsetsPartition(
+                                partition_index=i32(follower.tp.partition),
+                                current_leader_epoch=i32(follower.leader_epoch),
+                                timestamp=i64(timestamp),
+                            ),
+                        ),
+                    ),
+                ),
+            ),
+            offsets_response.ListOffsetsResponse,
+        )
+        part = response.topics[0].partitions[0]
+        if part.error_code is not ErrorCode.none:
+            self._retry_later(follower, part.error_code)
+            return None
+        return int(part.offset)
+
+    async def _ask(self, key: ApiKey, version: int, request: Any, response_class: type) -> Any:
+        body = BytesIO()
+        entity_writer(type(request))(body, request)
+        data = await self._channel.ask(
+            key,
+            version,
+            [body.getvalue()],
+            flexible=True,
+            seconds=self._settings.number("replica.socket.timeout.ms") / 1000,
+        )
+        try:
+            return bounds.read(response_class, data, 1, bounds.MAX_INTERNAL_ELEMENTS)
+        except InvalidFrame as error:
+            raise ChannelBroken(f"broker {self.leader_id} sent an invalid response: {error}") from error
+
+    def _is_followed(self, follower: FollowerPartition) -> bool:
+        return self._followers.get(follower.place) is follower
+
+    def _retry_later(self, follower: FollowerPartition, code: ErrorCode) -> None:
+        longest = backoff = self._settings.number("replica.fetch.backoff.ms") / 1000
+        if code in _NOT_YET:
+            backoff = min(backoff, _NOT_YET_WAIT * 2 ** min(follower.refusals, _DOUBLINGS))
+            follower.refusals += 1
+        follower.not_before = asyncio.get_running_loop().time() + backoff
+        expected = backoff < longest or code is ErrorCode.fenced_leader_epoch  # an update of the controller follows
+        level = logging.DEBUG if expected else logging.INFO
+        logger.log(level, "Replication of %s stopped: %s. It is tried again in %g s.", follower, code.name, backoff)

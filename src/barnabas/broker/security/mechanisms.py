@@ -1,0 +1,170 @@
+"""The SASL mechanisms of a broker's listeners, and where each finds what it compares with.
+
+PLAIN's users stand in the configuration; SCRAM's in the metadata tree, below `/config/users`. What changes there counts
+for the next login. A mechanism that must wait (for a thread, for keys from elsewhere) gives an awaitable step.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from typing import TYPE_CHECKING, Final, Protocol
+
+from barnabas.machines.controller.image import ConfigResource
+from barnabas.machines.security import plain
+from barnabas.machines.security.login_step import Identity, LoginRefused, LoginStep
+from barnabas.machines.security.scram import (
+    BY_TITLE,
+    InvalidCredential,
+    ScramCredential,
+    ScramMechanism,
+    ScramOpening,
+    ScramServer,
+    read_opening,
+)
+from barnabas.model.config import sasl
+from barnabas.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from barnabas.broker.security.delegation_tokens import DelegationTokens
+    from barnabas.broker.security.oauth_tokens import OAuthTokens
+    from barnabas.broker.settings import Changed, Settings
+    from barnabas.metadata.images.cache import MetadataCache
+    from barnabas.model.clock import Clock
+
+    Found = tuple[ScramCredential, Identity | None]
+    """What a client has to prove that it knows, and who it is then; None for nobody."""
+
+logger = logging.getLogger(__name__)
+
+NONCE_BYTES: Final = 24
+
+
+class MechanismLogin(Protocol):
+    """One login by one mechanism."""
+
+    def respond(self, message: bytes) -> LoginStep | Awaitable[LoginStep]:
+        """Answer the client's next message. Raises LoginRefused."""
+        ...
+
+
+class Mechanisms:
+    """The mechanisms of all listeners; `secret` gives the cluster's, and raises StoreError before it is known."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        metadata: MetadataCache,
+        secret: Callable[[], bytes],
+        clock: Clock,
+        tokens: DelegationTokens,
+    ) -> None:
+        self._settings = settings
+        self._tokens = tokens
+        self._oauth = {
+            listener.name: _oauth_tokens(settings, listener.name, clock)
+            for listener in settings.static.listeners
+            if listener.uses_sasl
+            and sasl.OAUTHBEARER in settings.of_listener(listener.name).items("sasl.enabled.mechanisms")
+        }
+        self._metadata = metadata
+        self._secret = secret
+        self._passwords: dict[str, Mapping[str, str]] = {}
+        """PLAIN's, by listener, as far as they were asked for."""
+        settings.subscribe(self._on_settings)
+
+    def enabled(self, listener: str) -> tuple[str, ...]:
+        """The mechanisms that a listener offers; OAUTHBEARER cannot be added while the broker runs."""
+        enabled = self._settings.of_listener(listener).items("sasl.enabled.mechanisms")
+        known = (mechanism for mechanism in enabled if mechanism in sasl.MECHANISMS)
+        return tuple(mechanism for mechanism in known if mechanism != sasl.OAUTHBEARER or listener in self._oauth)
+
+    def max_reauth_ms(self, listener: str, mechanism: str) -> int:
+        """After how long a client has to log in again; 0 for never."""
+        values = self._settings.of_listener(listener).of_mechanism(mechanism)
+        return max(values.number("connections.max.reauth.ms"), 0)
+
+    def begin(self, listener: str, mechanism: str) -> MechanismLogin:
+        """Begin a login by a mechanism that the listener offers."""
+        if mechanism == sasl.OAUTHBEARER:
+            return self._oauth[listener].begin()
+        if mechanism in BY_TITLE:
+            return _ScramLogin(BY_TITLE[mechanism], self._find_scram)
+        return _PlainLogin(self._plain_passwords(listener))
+
+    def _on_settings(self, changed: Changed) -> None:
+        self._passwords.clear()
+
+    def _plain_passwords(self, listener: str) -> Mapping[str, str]:
+        if listener not in self._passwords:
+            try:
+                module = sasl.login_module(self._settings.of_listener(listener), sasl.PLAIN)
+            except ConfigError as error:  # somebody wrote it into the metadata tree past every check
+                logger.error("Nobody can log in by PLAIN on listener %s: %s", listener, error)
+                module = None
+            self._passwords[listener] = {} if module is None else sasl.passwords(module)
+        return self._passwords[listener]
+
+    def _find_scram(self, mechanism: ScramMechanism, opening: ScramOpening) -> Found | Awaitable[Found]:
+        """The credential of the user or token that logs in, and who it is then; a decoy and None if there is none."""
+        text = self._metadata.image.config(ConfigResource.user(opening.name)).get(mechanism.title)
+        decoy = ScramCredential.decoy(mechanism, opening.name, self._secret())
+        if opening.is_token:
+            return self._tokens.find_scram(mechanism, opening, decoy)
+        stand_in = decoy.encode()
+        try:  # a decoy is read like a credential: it must take as long
+            credential = ScramCredential.decode(stand_in if text is None else text, mechanism)
+        except InvalidCredential as error:
+            logger.error("User %r cannot log in: %s", opening.name, error)
+            return decoy, None
+        return credential, None if text is None else Identity(opening.name)
+
+
+def _oauth_tokens(settings: Settings, listener: str, clock: Clock) -> OAuthTokens:
+    from barnabas.broker.security.oauth_tokens import OAuthTokens  # here: most brokers have no use for it
+
+    return OAuthTokens(settings.of_listener(listener).of_mechanism(sasl.OAUTHBEARER), clock)
+
+
+class _PlainLogin:
+    """A login by PLAIN."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+
+    def respond(self, message: bytes) -> LoginStep:
+        """Check the only message."""
+        return plain.log_in(message, self._passwords)
+
+
+class _ScramLogin:
+    """A login by SCRAM."""
+
+    def __init__(
+        self, mechanism: ScramMechanism, find: Callable[[ScramMechanism, ScramOpening], Found | Awaitable[Found]]
+    ) -> None:
+        self._mechanism = mechanism
+        self._find = find
+        self._server: ScramServer | None = None
+        self._identity: Identity | None = None
+
+    def respond(self, message: bytes) -> LoginStep | Awaitable[LoginStep]:
+        """Send the challenge, then check the proof."""
+        if self._server is None:
+            opening = read_opening(message)
+            found = self._find(self._mechanism, opening)
+            return self._challenge(opening, found) if isinstance(found, tuple) else self._wait_for(opening, found)
+        signature = self._server.prove(message)
+        if self._identity is None:
+            raise LoginRefused("there is no such user")
+        return LoginStep(signature, self._identity)
+
+    async def _wait_for(self, opening: ScramOpening, found: Awaitable[Found]) -> LoginStep:
+        return self._challenge(opening, await found)
+
+    def _challenge(self, opening: ScramOpening, found: Found) -> LoginStep:
+        credential, self._identity = found
+        self._server = ScramServer(self._mechanism, opening, credential, secrets.token_urlsafe(NONCE_BYTES))
+        return LoginStep(self._server.challenge)

@@ -1,0 +1,1 @@
+"""`barnabas acls`: kafka-acls, which shows and changes who may do what."""

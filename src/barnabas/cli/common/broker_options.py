@@ -1,0 +1,123 @@
+"""The options that say which broker is meant, and the configuration they make.
+
+From weak to strong: Kafka's defaults, the file of --config, --listen and --data, then --set. Without a file, two of the
+defaults are for a machine of one's own and not Kafka's: listen on localhost only, and keep data in ./data.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from barnabas.cli.common.help import F, option
+from barnabas.cli.common.options import Options
+from barnabas.cli.common.values.files import FILE, NEW_FOLDER, read_properties
+from barnabas.cli.common.values.numbers import Whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.model.config.broker import BrokerConfig
+
+MOST_BROKERS = 100
+"""As many as one machine could be asked to run; each is a process of its own."""
+DEFAULT_LISTEN = "localhost:9092"
+DEFAULT_DATA = Path("data")
+LISTENER_KEYS = ("listeners", "advertised.listeners")
+DATA_KEYS = ("log.dir", "log.dirs", "metadata.store")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerCommandOptions(Options):
+    """The options that say which broker is meant, or which brokers of one cluster on this machine."""
+
+    config: Path | None
+    settings: tuple[str, ...]
+    listen: str | None
+    data: Path | None
+    brokers: int | None
+    daemon: bool
+
+    def load(self) -> BrokerConfig:
+        """The configuration of one broker; raises ConfigError when it cannot be used."""
+        return load_config(self.config, self.settings, self.listen, self.data)
+
+
+def broker_options(brokers: str, daemon: str) -> Callable[[F], F]:
+    """The fields of `BrokerCommandOptions`; what --brokers and --daemon mean depends on the command."""
+
+    def decorate(command: F) -> F:
+        for add in (
+            option("--daemon", is_flag=True, help=daemon),
+            option("--brokers", metavar="N", type=Whole(1, MOST_BROKERS), help=brokers),
+            option(
+                "--data",
+                type=NEW_FOLDER,
+                metavar="DIR",
+                help="The data directory (log.dirs).  [default: ./data]",
+                section="Configuration",
+            ),
+            option(
+                "--listen",
+                metavar="HOST:PORT",
+                help=f"The address of the PLAINTEXT listener. Port 0 takes a free port.  [default: {DEFAULT_LISTEN}]",
+                section="Configuration",
+            ),
+            option(
+                "--set",
+                "settings",
+                metavar="KEY=VALUE",
+                multiple=True,
+                help="Set one config, which overrides the file; repeatable.",
+                section="Configuration",
+            ),
+            option(
+                "--config",
+                type=FILE,
+                help="A file in the format of Kafka's server.properties.",
+                section="Configuration",
+            ),
+        ):
+            command = add(command)
+        return command
+
+    return decorate
+
+
+def load_config(
+    config: Path | None = None, settings: tuple[str, ...] = (), listen: str | None = None, data: Path | None = None
+) -> BrokerConfig:
+    """The broker's configuration, checked; raises ConfigError when it cannot be used."""
+    from barnabas.model.config.broker import BrokerConfig
+    from barnabas.model.config.properties import parse_overrides
+
+    properties: dict[str, str] = {}
+    overrides = parse_overrides(settings)
+    if config is not None:
+        properties = read_properties(config)
+    else:
+        if not any(key in overrides for key in LISTENER_KEYS):
+            listen = listen or DEFAULT_LISTEN
+        if not any(key in overrides for key in DATA_KEYS[:2]):
+            data = data or DEFAULT_DATA
+    if listen is not None:
+        if not re.fullmatch(r".*:[0-9]+", listen):
+            raise click.UsageError(f"--listen {listen} is not of the form HOST:PORT.")
+        for key in LISTENER_KEYS:
+            properties.pop(key, None)
+        properties["listeners"] = f"PLAINTEXT://{listen}"
+    if data is not None:
+        for key in DATA_KEYS:
+            properties.pop(key, None)
+        properties["log.dirs"] = str(data.absolute())
+    properties |= overrides
+    if any(name.startswith("config.providers") for name in properties):
+        from barnabas.cli.common.values.placeholders import find_value
+        from barnabas.model.config.placeholders import resolve
+
+        properties = resolve(properties, find_value)
+    return BrokerConfig.load(properties)

@@ -1,0 +1,104 @@
+"""The cluster that a command talks to: the options that name it, and the connection that they describe.
+
+A command reaches a cluster by `options.connect()`, and by nothing else. `clients/admin/cluster_admin.py` says what can
+be asked there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.help import F, option
+from barnabas.cli.common.options import Options
+from barnabas.cli.common.values.files import FILE, read_properties
+from barnabas.cli.common.values.numbers import POSITIVE32
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
+
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+    from barnabas.clients.wire.connection import Node
+
+DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions(Options):
+    """The options of a command that talks to a cluster."""
+
+    bootstrap_server: str
+    command_config: Path | None
+
+    def connect(self, timeout_ms: int | None = None) -> ClusterAdmin:
+        """The cluster, to be used in a `with`; nothing is asked of it yet."""
+        return open_cluster(self.bootstrap_server, self.client_properties(), timeout_ms)
+
+    def client_properties(self) -> dict[str, str]:
+        """What the file of --command-config says; the address comes from --bootstrap-server."""
+        return read_client_properties(self.command_config)
+
+
+def read_client_properties(file: Path | None) -> dict[str, str]:
+    """The properties of a client in a file, if there is one, without the address."""
+    properties = {} if file is None else read_properties(file)
+    properties.pop("bootstrap.servers", None)
+    return properties
+
+
+def connection_options(command: F) -> F:
+    """`--bootstrap-server` and `--command-config`, the fields of `ConnectionOptions`."""
+    command = option(
+        "--command-config",
+        type=FILE,
+        help="A file with properties of the client, under librdkafka's names or Java's.",
+        section="Connection",
+        shared=True,
+    )(command)
+    return option(
+        "--bootstrap-server",
+        metavar="HOST:PORT,...",
+        default=DEFAULT_BOOTSTRAP_SERVER,
+        show_default=True,
+        help="Brokers of the cluster; one of them is enough.",
+        section="Connection",
+        shared=True,
+    )(command)
+
+
+def timeout_option(command: F) -> F:
+    """`--timeout`, in milliseconds."""
+    return option(
+        "--timeout",
+        type=POSITIVE32,
+        metavar="MS",
+        default=30_000,
+        help="How long to wait for each response.  [default: 30000]",
+        section="Connection",
+        shared=True,
+    )(command)
+
+
+def open_cluster(
+    bootstrap_server: str, properties: Mapping[str, str] | None = None, timeout_ms: int | None = None
+) -> ClusterAdmin:
+    """A cluster by its address."""
+    from barnabas.clients.admin.cluster_admin import ClusterAdmin
+
+    return ClusterAdmin(bootstrap_server, properties, None if timeout_ms is None else timeout_ms / 1000)
+
+
+def find_brokers(cluster: ClusterAdmin, wanted: Collection[int]) -> dict[int, Node]:
+    """These brokers, in their order, or all that are up if none is named; raises Failed if one is not up."""
+    nodes = cluster.brokers.up()
+    if missing := set(wanted) - nodes.keys():
+        names = ", ".join(map(str, sorted(missing)))
+        raise Failed(f"There is no broker {names}. The brokers that are up: {', '.join(map(str, nodes))}.")
+    return {broker: nodes[broker] for broker in sorted(wanted or nodes)}
+
+
+def find_broker(cluster: ClusterAdmin, wanted: int | None) -> Node | None:
+    """This broker; None stands for any. Raises Failed if it is not up."""
+    return None if wanted is None else find_brokers(cluster, [wanted])[wanted]

@@ -1,0 +1,1 @@
+"""`barnabas configs`: kafka-configs, for topics, brokers, groups and client metrics."""

@@ -1,0 +1,1 @@
+"""`barnabas consume`: kafka-console-consumer, and more ways to see a record."""

@@ -1,0 +1,1 @@
+"""`barnabas metadata`: carry a cluster's metadata to a file or a ZooKeeper, and back."""

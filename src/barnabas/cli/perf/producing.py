@@ -1,0 +1,141 @@
+"""The measurement of `barnabas producer-perf`: send records, and count what is acknowledged."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.common.output import print_json
+from barnabas.cli.perf.properties import open_perf_client
+from barnabas.cli.perf.stats import ProducerStats, line_printer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+POLL_EVERY = 128
+"""Records between two looks at what was acknowledged."""
+FLUSH_SECONDS = 60.0
+
+
+class ProducerRun:
+    """One measurement."""
+
+    def __init__(
+        self,
+        topic: str,
+        properties: dict[str, Any],
+        reporting_ms: int,
+        warmup: int,
+        *,
+        metrics: bool,
+        as_json: bool,
+    ) -> None:
+        self._topic = topic
+        self._warmup = warmup
+        self._transactional = "transactional.id" in properties
+        self._as_json = as_json
+        self._say = line_printer(as_json=as_json)
+        self._stats = ProducerStats(reporting_ms, say=self._say)
+        self._steady: ProducerStats | None = None
+        self._reporting_ms = reporting_ms
+        self._error: Any = None
+        self._metrics: list[str] = []
+        if metrics:
+            properties = properties | {"statistics.interval.ms": 1000, "stats_cb": self._metrics.append}
+        self._producer = open_perf_client("Producer", {**properties, "on_delivery": self._delivered})
+
+    def produce(
+        self, count: int, payloads: Callable[[int], bytes], throughput: float, transaction_ms: int | None
+    ) -> None:
+        """Send everything, no faster than asked for."""
+        producer = self._producer
+        produce, poll, topic = producer.produce, producer.poll, self._topic
+        full = BufferError
+        if self._transactional:
+            producer.init_transactions(FLUSH_SECONDS)
+        start = time.monotonic()
+        committed = start
+        in_transaction = False
+        for number in range(count):
+            if transaction_ms is not None and not in_transaction:
+                producer.begin_transaction()
+                in_transaction, committed = True, time.monotonic()
+            payload = payloads(number)
+            while True:
+                try:
+                    produce(topic, payload)
+                    break
+                except full:
+                    poll(0.05)
+                    self._report()
+            if number % POLL_EVERY == 0:
+                poll(0)
+                self._report()
+            if throughput > 0:
+                self._slow_down(start, number + 1, throughput)
+            if transaction_ms is not None and (time.monotonic() - committed) * 1000 >= transaction_ms:
+                producer.commit_transaction(FLUSH_SECONDS)
+                in_transaction = False
+        if in_transaction:
+            producer.commit_transaction(FLUSH_SECONDS)
+
+    def finish(self) -> None:
+        """Wait for the last acknowledgement, and print what came of it. Raises Failed."""
+        deadline = time.monotonic() + FLUSH_SECONDS
+        left = self._producer.flush(0.1)
+        while left and time.monotonic() < deadline:
+            self._report()
+            left = self._producer.flush(0.1)
+        if self._as_json:
+            self._print_document()
+        else:
+            self._print_lines()
+        if left:
+            raise Failed(f"{left} records were not acknowledged within {FLUSH_SECONDS:g} s.")
+        if self._stats.failed:
+            raise Failed(f"{self._stats.failed} records were not stored; the first: {self._error}")
+
+    def _print_lines(self) -> None:
+        self._stats.print_total()
+        if self._steady is not None:
+            self._steady.print_total()
+        for line in self._metrics[-1:]:
+            click.echo(line)
+
+    def _print_document(self) -> None:
+        document = {**self._stats.summary(), "failed": self._stats.failed}
+        if self._steady is not None:
+            document["steadyState"] = self._steady.summary()
+        if self._metrics:
+            document["metrics"] = json.loads(self._metrics[-1])
+        print_json(document)
+
+    def _slow_down(self, start: float, sent: int, throughput: float) -> None:
+        ahead = sent / throughput - (time.monotonic() - start)
+        while ahead > 0:
+            self._producer.poll(min(ahead, 0.1))
+            self._report()
+            ahead = sent / throughput - (time.monotonic() - start)
+
+    def _report(self) -> None:
+        self._stats.report_if_due()
+        if self._steady is not None:
+            self._steady.report_if_due()
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        stats = self._stats
+        if error is not None:
+            stats.failed += 1
+            self._error = self._error or error
+            return
+        size, latency_ms = len(message.value()), int(message.latency() * 1000)
+        stats.record(size, latency_ms)
+        if self._steady is not None:
+            self._steady.record(size, latency_ms)
+        elif self._warmup and stats.total.count >= self._warmup:
+            self._steady = ProducerStats(self._reporting_ms, steady=True, say=self._say)
+            stats.quiet = True

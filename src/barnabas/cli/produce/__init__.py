@@ -1,0 +1,1 @@
+"""`barnabas produce`: kafka-console-producer, and more ways to write a record."""

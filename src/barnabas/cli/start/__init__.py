@@ -1,0 +1,1 @@
+"""`barnabas start`: one broker or several, in the terminal or as a service."""

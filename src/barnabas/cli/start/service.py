@@ -1,0 +1,171 @@
+"""A broker as a service: its pid file, its start in the background, its end.
+
+The pid file `barnabas.pid` lies in the first data directory and is written when the broker is ready. It is only a hint.
+What counts is the lock that a running broker holds on its data directory: without it there is no broker, and a signal
+goes only to a process that has the lock file open. So a pid that the system has given to another process since, or
+that a broker left behind when it was killed, harms nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.cli.common.failures import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+PID_FILE = "barnabas.pid"
+LOG_FILE = "barnabas.log"
+LOCK_FILE = ".lock"
+READY_FD = "BARNABAS_READY_FD"
+"""Names the pipe on which a broker in the background tells the command that started it that it is ready."""
+
+
+def is_running(data: Path) -> bool:
+    """Whether some process holds the lock on this data directory."""
+    try:
+        lock = os.open(data / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def read_pid(data: Path) -> int | None:
+    """The pid in the pid file, None when there is none or it is not a number."""
+    try:
+        return int((data / PID_FILE).read_text(encoding="ascii"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+
+
+def write_pid(data: Path) -> None:
+    """Write this process's pid, all of it or nothing."""
+    draft = data / f"{PID_FILE}.tmp"
+    draft.write_text(f"{os.getpid()}\n", encoding="ascii")
+    draft.replace(data / PID_FILE)
+
+
+def remove_pid(data: Path) -> None:
+    """Remove the pid file if it is this process's."""
+    if read_pid(data) == os.getpid():
+        (data / PID_FILE).unlink(missing_ok=True)
+
+
+def tell_starter(line: str) -> None:
+    """Tell the command that started this process in the background, if one did, that the broker is ready."""
+    descriptor = os.environ.pop(READY_FD, None)
+    if descriptor is not None:
+        with os.fdopen(int(descriptor), "w", encoding="utf-8") as pipe:
+            pipe.write(line)
+
+
+def start_in_background(arguments: Sequence[str], data: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Run `barnabas ARGUMENTS` on its own; returns the process and its ready line once it is ready.
+
+    Its output goes to the log file. Raises Failed with its last words when it ends before it is ready.
+    """
+    data.mkdir(parents=True, exist_ok=True)
+    log = data / LOG_FILE
+    with log.open("ab") as output, _pipe() as (reader, writer):
+        began = output.tell()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "barnabas.cli.main", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=(writer,),
+            env={**os.environ, READY_FD: str(writer)},
+            start_new_session=True,
+        )
+        os.close(writer)
+        with os.fdopen(os.dup(reader), encoding="utf-8") as pipe:
+            ready = pipe.read()
+    if ready:
+        return child, ready
+    code = child.wait()
+    raise Failed(_last_words(log, began) or f"the broker ended with code {code} before it was ready: see {log}")
+
+
+@contextmanager
+def _pipe() -> Iterator[tuple[int, int]]:
+    reader, writer = os.pipe()
+    try:
+        yield reader, writer
+    finally:
+        os.close(reader)
+
+
+def _last_words(log: Path, began: int) -> str | None:
+    """The last error line after position `began`."""
+    with log.open("rb") as file:
+        file.seek(began)
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.removeprefix("Error: ") for line in reversed(lines) if line.startswith("Error: ")), None)
+
+
+def stop(data: Path, deadline: float) -> int | None:
+    """End the broker of a data directory by SIGTERM and wait; returns its pid, None when none was running."""
+    if not is_running(data):
+        (data / PID_FILE).unlink(missing_ok=True)
+        return None
+    pid = read_pid(data)
+    try:
+        named = pid is not None and _holds_lock(pid, data)
+    except PermissionError:
+        raise Failed(f"the broker on {data} (process {pid}) belongs to another user: stop it as that user") from None
+    if pid is None or not named:
+        raise Failed(
+            f"a process has locked {data}, but {PID_FILE} does not name it: it is a broker that is still starting, "
+            f"or another program. Try again, or find it with: fuser -v {data / LOCK_FILE}"
+        )
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + deadline
+    while is_running(data) or _exists(pid):
+        if time.monotonic() > end:
+            raise Failed(
+                f"the broker (process {pid}) did not end within {deadline:g} s. It may still be writing to disk; "
+                f"wait with `barnabas stop --data {data}`, or end it with `kill -9 {pid}`: "
+                "what it acknowledged is recovered at the next start."
+            )
+        time.sleep(0.02)
+    return pid
+
+
+def _holds_lock(pid: int, data: Path) -> bool:
+    """Whether the process has the lock file open; where the system does not tell, whether it exists."""
+    if sys.platform != "linux":
+        return _exists(pid)
+    lock = (data / LOCK_FILE).stat()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir() if _exists(pid) else ():
+        with suppress(FileNotFoundError):
+            if os.path.samestat(descriptor.stat(), lock):
+                return True
+    return False
+
+
+def _exists(pid: int) -> bool:
+    """Whether the process is there and has not ended (a zombie has)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return sys.platform != "linux"
+    return stat.rpartition(")")[2].split()[0] != "Z"

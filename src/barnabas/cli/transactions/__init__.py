@@ -1,0 +1,1 @@
+"""`barnabas transactions`: kafka-transactions, which shows open transactions and ends those that hang."""

@@ -1,0 +1,1 @@
+"""`barnabas users`: users that log in by SCRAM."""

@@ -1,0 +1,1 @@
+"""Kafka's protocol spoken directly, for what librdkafka cannot ask; command-line tools and tests use it."""

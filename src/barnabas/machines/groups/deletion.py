@@ -1,0 +1,102 @@
+"""Deleting groups that have many offsets, a part at a time.
+
+A group may have a hundred thousand offsets, and each needs a record that removes it. One pass writes some of them; the
+timer for the rest is then due at once. For clients a group goes at once all the same: from the first pass to the last
+nobody is told anything of it (`is_under_way`), so nobody sees it with a part of its offsets, and nobody adds to it.
+
+What is left to do is soft state. A coordinator that is loaded again has a group with fewer offsets, and the one who
+asked got an error: the deletion is to be asked for again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.machines.groups.table import TimerKey
+from barnabas.machines.outcome import Draft, Outcome, answer
+from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound
+
+if TYPE_CHECKING:
+    from barnabas.machines.groups.offsets.rules import OffsetRules
+    from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable
+    from barnabas.machines.outcome import Asker
+    from barnabas.protocol.coordinator_records import CoordinatorRecord
+
+DELETE_TIMER: Final = TimerKey("deletion.pass", "")
+FEW: Final = 10
+"""Offsets of a group that is deleted at once: a request may name many such groups."""
+MOST: Final = 1000
+"""Records of one pass, or some more: 10 ms of work."""
+
+
+class GroupDeletions:
+    """Deletes groups, and knows which are being deleted."""
+
+    def __init__(self, table: GroupTable, offsets: OffsetRules) -> None:
+        self._table = table
+        self._offsets = offsets
+        self._under_way: dict[str, Asker[ErrorCode]] = {}
+        """Who waits for the deletion, by group id; the first comes first."""
+
+    def __bool__(self) -> bool:
+        return bool(self._under_way)
+
+    def is_under_way(self, group_id: str) -> bool:
+        """Whether a group is being deleted: until that is done, no request of it is decided."""
+        return group_id in self._under_way
+
+    def delete(self, group_id: str, asker: Asker[ErrorCode], now_ms: int) -> GroupOutcome:
+        """Remove an empty group and its offsets; the answer is an error code."""
+        try:
+            group = self._check(group_id)
+        except ApiError as error:
+            return answer(asker, error.code)
+        offsets = self._offsets.tombstones(group_id, FEW + 1)
+        if len(offsets) <= FEW:
+            changes = (*offsets, *group.tombstones())
+            return Outcome(changes=changes, replies=((asker, ErrorCode.none),), is_divisible=True)
+        draft: GroupDraft = Draft()
+        if not self._under_way:
+            draft.set_timer(DELETE_TIMER, now_ms)
+        self._under_way[group_id] = asker
+        return draft.outcome()
+
+    def expire(self, now_ms: int) -> GroupOutcome:
+        """Remove some offsets, and the groups that have none left."""
+        changes: list[CoordinatorRecord] = []
+        draft: GroupDraft = Draft()
+        while self._under_way and len(changes) < MOST:
+            group_id, asker = next(iter(self._under_way.items()))
+            room = MOST - len(changes)
+            try:
+                group = self._check(group_id)
+            except ApiError as error:  # it expired meanwhile, which is as good
+                gone = isinstance(error, GroupIdNotFound)
+                draft.reply(asker, ErrorCode.none if gone else error.code)
+            else:
+                offsets = self._offsets.tombstones(group_id, room + 1)
+                changes += offsets[:room]
+                if len(offsets) > room:
+                    break
+                changes += group.tombstones()
+                draft.reply(asker, ErrorCode.none)
+            del self._under_way[group_id]
+        if self._under_way:
+            draft.set_timer(DELETE_TIMER, now_ms)
+        return Outcome(
+            changes=tuple(changes), replies=tuple(draft.replies), timers=tuple(draft.timers), is_divisible=True
+        )
+
+    def abandon(self, code: ErrorCode) -> GroupOutcome:
+        """Tell everyone who waits that this coordinator is none any more."""
+        replies = tuple((asker, code) for asker in self._under_way.values())
+        self._under_way.clear()
+        return Outcome(replies=replies)
+
+    def _check(self, group_id: str) -> Group:
+        """The group, if it may be deleted. Raises ApiError."""
+        group = self._table.groups.get(group_id)
+        if group is None:
+            raise GroupIdNotFound(f"Group {group_id} not found.")
+        group.check_delete()
+        return group

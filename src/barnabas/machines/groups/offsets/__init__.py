@@ -1,0 +1,1 @@
+"""Committed offsets: how far groups have read, and when that is forgotten."""

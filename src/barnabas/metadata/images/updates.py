@@ -1,0 +1,165 @@
+"""From messages to images: a broker applies the metadata updates of the controller.
+
+A message is applied to the image that the broker has. Partitions that it names replace those known before if their
+epochs are higher: every write raises one, so what has the same epochs is the same. A full message has everything: what
+it does not name does not exist. Configuration and feature levels come from the metadata tree itself, so they stay as
+they are, but for those of topics that are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.machines.controller.image import BrokerImage, Endpoint, PartitionImage, TopicImage
+from barnabas.model.errors import InvalidRequest
+from barnabas.model.ids import NO_ID
+from barnabas.protocol.messages.inter_broker import FULL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from barnabas.machines.controller.image import ClusterImage, PartitionKey
+    from barnabas.protocol.messages.inter_broker import (
+        LeaderAndIsrPartitionState,
+        LeaderAndIsrRequest,
+        UpdateMetadataPartitionState,
+        UpdateMetadataRequest,
+    )
+
+DELETED: Final = -2
+"""As a leader: the topic is being deleted."""
+MOST_PARTITIONS: Final = 1 << 20
+"""Of a topic; more are a mistake, and would take the memory of all up to the last."""
+SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+def updated(image: ClusterImage, request: UpdateMetadataRequest) -> ClusterImage:
+    """The image after UpdateMetadata: brokers that are up, and partitions for clients."""
+    topics = {} if request.type == FULL else dict(image.topics)
+    for state in request.topic_states:
+        if any(partition.leader == DELETED for partition in state.partition_states):
+            topics.pop(state.topic_name, None)
+            continue
+        known = topics.get(state.topic_name, image.topics.get(state.topic_name))
+        partitions = [_from_update(partition) for partition in state.partition_states]
+        topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
+    return replace(
+        _with_topics(image, topics),
+        controller_id=request.controller_id,
+        controller_epoch=request.controller_epoch,
+        brokers={broker.id: _broker(broker, image.brokers.get(broker.id)) for broker in request.live_brokers},
+        failed=_failed(image, request),
+    )
+
+
+def _failed(image: ClusterImage, request: UpdateMetadataRequest) -> Mapping[int, frozenset[PartitionKey]]:
+    """Replicas that are offline although their broker is up: their log directories have failed."""
+    sent = {
+        (state.topic_name, partition.partition_index): partition
+        for state in request.topic_states
+        for partition in state.partition_states
+    }
+    failed: dict[int, frozenset[PartitionKey]] = {}
+    for broker in request.live_brokers:
+        known = frozenset() if request.type == FULL else image.failed.get(broker.id, frozenset())
+        keys = known - sent.keys() | {key for key, partition in sent.items() if broker.id in partition.offline_replicas}
+        if keys:
+            failed[broker.id] = keys
+    return failed
+
+
+def led(image: ClusterImage, request: LeaderAndIsrRequest) -> ClusterImage:
+    """The image after LeaderAndIsr: the partitions that this broker has a replica of."""
+    topics = dict(image.topics)
+    for state in request.topic_states:
+        known = topics.get(state.topic_name, image.topics.get(state.topic_name))
+        partitions = [_from_leadership(partition) for partition in state.partition_states]
+        topics[state.topic_name] = _merged(known, state.topic_name, state.topic_id or NO_ID, partitions)
+    return replace(
+        _with_topics(image, topics), controller_id=request.controller_id, controller_epoch=request.controller_epoch
+    )
+
+
+def _merged(known: TopicImage | None, name: str, topic_id: UUID, partitions: Iterable[PartitionImage]) -> TopicImage:
+    """A topic with these partitions instead of older ones; a topic made anew under its name has nothing of the old."""
+    merged: dict[int, PartitionImage] = {}
+    if known is not None and known.topic_id == topic_id:
+        merged = {partition.index: partition for partition in known.partitions}
+    for partition in partitions:
+        before = merged.get(partition.index)
+        if before is None or _age(partition) > _age(before):
+            merged[partition.index] = partition
+    if max(merged, default=0) > MOST_PARTITIONS or min(merged, default=0) < 0:
+        raise InvalidRequest(f"Topic {name} cannot have partitions {min(merged)} to {max(merged)}.")
+    ordered = [merged.get(index) for index in range(max(merged, default=-1) + 1)]
+    complete = tuple(
+        partition if partition is not None else PartitionImage(index, -1, -1, (), (), -1)
+        for index, partition in enumerate(ordered)
+    )
+    if known is not None and known.topic_id == topic_id and complete == known.partitions:
+        return known
+    return TopicImage(name, topic_id, complete)
+
+
+def _age(partition: PartitionImage) -> tuple[int, int]:
+    return partition.leader_epoch, partition.partition_epoch
+
+
+def _from_update(state: UpdateMetadataPartitionState) -> PartitionImage:
+    return PartitionImage(
+        state.partition_index,
+        state.leader,
+        state.leader_epoch,
+        tuple(state.replicas),
+        tuple(state.isr),
+        state.zk_version,
+    )
+
+
+def _from_leadership(state: LeaderAndIsrPartitionState) -> PartitionImage:
+    return PartitionImage(
+        state.partition_index,
+        state.leader,
+        state.leader_epoch,
+        tuple(state.replicas),
+        tuple(state.isr),
+        state.partition_epoch,
+        tuple(state.adding_replicas),
+        tuple(state.removing_replicas),
+    )
+
+
+def _broker(broker: Any, known: BrokerImage | None) -> BrokerImage:
+    endpoints = {
+        each.listener: Endpoint(each.host, each.port, _security_protocol(each.security_protocol))
+        for each in broker.endpoints
+    }
+    if known is not None and dict(known.endpoints) == endpoints and known.rack == broker.rack:
+        return known
+    return BrokerImage(
+        broker_id=broker.id,
+        epoch=-1 if known is None else known.epoch,
+        endpoints=endpoints,
+        rack=broker.rack,
+        features={} if known is None else known.features,
+    )
+
+
+def _security_protocol(number: int) -> str:
+    if not 0 <= number < len(SECURITY_PROTOCOLS):
+        raise InvalidRequest(f"There is no security protocol {number}.")
+    return SECURITY_PROTOCOLS[number]
+
+
+def _with_topics(image: ClusterImage, topics: Mapping[str, TopicImage]) -> ClusterImage:
+    configs = image.configs
+    if image.topics.keys() - topics.keys():
+        configs = {of: settings for of, settings in configs.items() if of.kind != "topics" or of.name in topics}
+    return replace(
+        image,
+        topics=topics,
+        topic_names={topic.topic_id: name for name, topic in topics.items()},
+        configs=configs,
+    )

@@ -1,0 +1,98 @@
+"""The keys of groups of Apache Kafka, the broker key behind each, and the broker keys that bound it.
+
+Same columns as `broker_keys`; every key of a group may change at any time. Share groups and streams groups do not exist
+here: their keys are taken, checked and shown, as those of a cluster that may have been Kafka's before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.config.definition import OffsetReset, OneOf, Range
+from barnabas.model.config.keys.words import BOOLEAN, INT, MEDIUM, NOT_NEGATIVE, POSITIVE, READ_ONLY, STRING
+
+if TYPE_CHECKING:
+    from barnabas.model.config.definition import Row
+
+ROWS: Final[tuple[Row, ...]] = (
+    ("consumer.assignment.interval.ms", INT, 1000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
+    ("consumer.heartbeat.interval.ms", INT, 5000, POSITIVE, MEDIUM, READ_ONLY),
+    ("consumer.session.timeout.ms", INT, 45_000, POSITIVE, MEDIUM, READ_ONLY),
+    ("share.assignment.interval.ms", INT, 1000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
+    ("share.auto.offset.reset", STRING, "latest", OffsetReset(), MEDIUM, READ_ONLY),
+    ("share.delivery.count.limit", INT, 5, Range(2), MEDIUM, READ_ONLY),
+    ("share.heartbeat.interval.ms", INT, 5000, POSITIVE, MEDIUM, READ_ONLY),
+    (
+        "share.isolation.level",
+        STRING,
+        "read_uncommitted",
+        OneOf(("read_committed", "read_uncommitted")),
+        MEDIUM,
+        READ_ONLY,
+    ),
+    ("share.partition.max.record.locks", INT, 2000, Range(100), MEDIUM, READ_ONLY),
+    ("share.record.lock.duration.ms", INT, 30_000, Range(1000), MEDIUM, READ_ONLY),
+    ("share.renew.acknowledge.enable", BOOLEAN, True, None, MEDIUM, READ_ONLY),
+    ("share.session.timeout.ms", INT, 45_000, POSITIVE, MEDIUM, READ_ONLY),
+    ("streams.assignment.interval.ms", INT, 1000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
+    ("streams.heartbeat.interval.ms", INT, 5000, POSITIVE, MEDIUM, READ_ONLY),
+    ("streams.initial.rebalance.delay.ms", INT, 3000, NOT_NEGATIVE, MEDIUM, READ_ONLY),
+    ("streams.num.standby.replicas", INT, 0, NOT_NEGATIVE, MEDIUM, READ_ONLY),
+    ("streams.session.timeout.ms", INT, 45_000, POSITIVE, MEDIUM, READ_ONLY),
+)
+
+SENTENCES: Final = {
+    "consumer.assignment.interval.ms": "The minimum time between two assignments of the group.",
+    "consumer.heartbeat.interval.ms": "The heartbeat interval that the broker gives to the members of the group.",
+    "consumer.session.timeout.ms": "The coordinator removes a member that sent no heartbeat for this long.",
+}
+"""Keys that have an effect."""
+
+NO_BROKER_KEY: Final = frozenset({"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"})
+
+BOUNDS: Final[dict[str, tuple[str | None, str]]] = {
+    "consumer.heartbeat.interval.ms": (
+        "group.consumer.min.heartbeat.interval.ms",
+        "group.consumer.max.heartbeat.interval.ms",
+    ),
+    "consumer.session.timeout.ms": ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    "consumer.assignment.interval.ms": (
+        "group.consumer.min.assignment.interval.ms",
+        "group.consumer.max.assignment.interval.ms",
+    ),
+    "share.heartbeat.interval.ms": ("group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"),
+    "share.session.timeout.ms": ("group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"),
+    "share.record.lock.duration.ms": (
+        "group.share.min.record.lock.duration.ms",
+        "group.share.max.record.lock.duration.ms",
+    ),
+    "share.delivery.count.limit": ("group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"),
+    "share.partition.max.record.locks": (
+        "group.share.min.partition.max.record.locks",
+        "group.share.max.partition.max.record.locks",
+    ),
+    "share.assignment.interval.ms": (
+        "group.share.min.assignment.interval.ms",
+        "group.share.max.assignment.interval.ms",
+    ),
+    "streams.heartbeat.interval.ms": (
+        "group.streams.min.heartbeat.interval.ms",
+        "group.streams.max.heartbeat.interval.ms",
+    ),
+    "streams.session.timeout.ms": ("group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms"),
+    "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
+    "streams.assignment.interval.ms": (
+        "group.streams.min.assignment.interval.ms",
+        "group.streams.max.assignment.interval.ms",
+    ),
+}
+"""The broker keys that have the minimum and the maximum, in the order in which Kafka checks them."""
+
+
+def broker_key(name: str) -> str | None:
+    """The broker key that gives the default, None for a key that has none.
+
+    >>> broker_key("consumer.session.timeout.ms")
+    'group.consumer.session.timeout.ms'
+    """
+    return None if name in NO_BROKER_KEY else f"group.{name}"

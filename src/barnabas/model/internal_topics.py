@@ -1,0 +1,10 @@
+"""Topics of Kafka's own, in which coordinators keep their state: clients may not write to them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})

@@ -1,0 +1,366 @@
+"""TLS under a connection: the same frames and answers, encrypted between our own sockets and OpenSSL.
+
+The handshake is over when a `TlsConnection` is made (`net/handshakes`). The socket is an ordinary one; ciphertext goes
+through memory (`TlsPipe`), for two reasons:
+
+- OpenSSL that reads a socket itself reads on while there is something that is no data, as key updates, which anybody
+  may send without end: one client would hold the event loop. Here it gets what was received in one call, and a client
+  that sends much without a byte of data is disconnected.
+- What some clients send as many small records is received at once, and what is sent leaves in one call.
+
+What differs from plaintext beyond that:
+
+- Data may be inside of OpenSSL, or wait for it, while the socket is not readable. So what has arrived is decrypted
+  and served until nothing is left of it, or a request must be waited for; then it is gone on with after that.
+- Slices of files are read into a buffer and encrypted from there: reads that would have to wait for the disk are left
+  to a thread, as on plaintext. `os.sendfile` would send the file's bytes as they are, and is never called here.
+- A client that leaves says so inside of the encrypted stream (close_notify), and some wait for an answer to it before
+  they close. So some bytes are read ahead while a request is parked. If they are another request, only the end of the
+  TCP stream shows that the client left.
+
+Renegotiation is switched off (`net/contexts`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import ssl
+from typing import TYPE_CHECKING, Final, cast
+
+from barnabas.model.errors import InvalidFrame
+from barnabas.net.connection import Connection
+from barnabas.net.outbox import CAN_PROBE, DONE, MOST_PER_TURN, Broken, Outbox, Progress
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Sequence
+
+    from barnabas.net.reply import Part, Slice
+    from barnabas.net.server import Server
+
+logger = logging.getLogger(__name__)
+
+RECORD: Final = 16 * 1024
+"""The most bytes of data in one record of a client."""
+RECEIVED: Final = 8 * 1024
+"""Bytes of ciphertext that are received at once. OpenSSL's memory for them stays with the connection."""
+SEALED: Final = 8 * 1024
+"""Bytes of data in one record of ours; OpenSSL's memory for them stays with the connection, too."""
+CHUNK: Final = 8 * SEALED
+"""Bytes that are encrypted and sent at once."""
+RECEIVED_PER_TURN: Final = 256 * 1024
+"""Bytes after which a client that sends much lets others have their turn."""
+MOST_WITHOUT_DATA: Final = 3 * RECORD
+"""Bytes of ciphertext in a row without a byte of data, after which a client is disconnected."""
+CANNOT_PROBE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
+"""Answers of file systems that cannot tell whether bytes are in memory."""
+
+
+class TlsPipe:
+    """OpenSSL between two buffers of ciphertext."""
+
+    __slots__ = ("incoming", "is_ended", "outgoing", "ssl")
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self.ssl = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.is_ended = False
+        """Whether the other side has said that nothing more comes."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there may be data that was not decrypted, or not fetched."""
+        return not self.is_ended and (self.incoming.pending > 0 or self.ssl.pending() > 0)
+
+    def decrypt(self, room: memoryview) -> int:
+        """Decrypt into `room` what has arrived; returns how many bytes."""
+        read, incoming = self.ssl.read, self.incoming
+        filled = 0
+        try:
+            while filled < len(room) and (incoming.pending or self.ssl.pending()):
+                count = cast("int", read(len(room) - filled, room[filled:]))  # a number, since there is a buffer
+                if not count:
+                    self.is_ended = True
+                    break
+                filled += count
+        except ssl.SSLWantReadError:  # the rest of a record is on its way
+            pass
+        except ssl.SSLZeroReturnError:
+            self.is_ended = True
+        return filled
+
+    def encrypt(self, data: memoryview | bytes) -> bytes:
+        """Encrypt data; returns what is to be sent, with what OpenSSL has to say for itself."""
+        write, outgoing = self.ssl.write, self.outgoing
+        if len(data) <= SEALED:
+            write(data)
+            return outgoing.read()
+        sealed = []
+        view = memoryview(data)
+        for start in range(0, len(view), SEALED):
+            write(view[start : start + SEALED])
+            sealed.append(outgoing.read())  # at once, so that OpenSSL's memory does not grow
+        return b"".join(sealed)
+
+    def farewell(self) -> bytes:
+        """What tells the other side that nothing more comes."""
+        with contextlib.suppress(OSError, ValueError):  # it may not have told that it goes, or be out of step
+            self.ssl.unwrap()
+        return self.outgoing.read()
+
+
+class TlsOutbox(Outbox):
+    """The queue of one connection over TLS; `_sent` counts the bytes of the first part that are encrypted already."""
+
+    __slots__ = ("_pipe", "_scratch", "_unsent")
+
+    def __init__(self, sock: socket.socket, pipe: TlsPipe, scratch: memoryview) -> None:
+        super().__init__(sock)
+        self._pipe = pipe
+        self._scratch = scratch
+        """Where parts are gathered to be encrypted; all connections share it."""
+        self._unsent = b""
+        """Ciphertext that the socket did not take."""
+
+    def __bool__(self) -> bool:
+        return bool(self._parts or self._unsent)
+
+    @property
+    def is_in_a_write(self) -> bool:
+        """Whether ciphertext waits: nothing else may be sent before it."""
+        return bool(self._unsent)
+
+    def put(self, parts: Sequence[Part]) -> None:
+        """Queue an answer in parts; the outbox takes over the slices' leases."""
+        self._parts.extend(parts)
+
+    def send(self) -> Progress:
+        """Send as much as the socket takes, up to a fair share."""
+        self._added = 0
+        parts, budget = self._parts, MOST_PER_TURN
+        try:
+            if self._unsent or self._pipe.outgoing.pending:
+                self._send_sealed(self._unsent + self._pipe.outgoing.read())
+            while parts and not self._unsent:
+                if budget <= 0:
+                    return Progress.BLOCKED
+                if len(parts) == 1 and not self._sent and isinstance(data := parts[0], bytes) and len(data) <= CHUNK:
+                    parts.clear()  # in one piece, the commonest queue
+                    self._send_sealed(self._pipe.encrypt(data))
+                    break
+                filled = self._fill(self._scratch)
+                if not filled:
+                    return Progress.COLD
+                self._send_sealed(self._pipe.encrypt(self._scratch[:filled]))
+                budget -= filled
+        except OSError as error:
+            raise Broken(str(error)) from error
+        return Progress.BLOCKED if self._unsent else DONE
+
+    def _send_sealed(self, sealed: bytes) -> None:
+        try:
+            sent = self._sock.send(sealed)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        self._unsent = sealed[sent:]
+
+    def _fill(self, room: memoryview) -> int:
+        """Copy from the first parts into `room` until it is full, or the disk would have to be waited for."""
+        filled = 0
+        while self._parts and filled < len(room):
+            part = self._parts[0]
+            if isinstance(part, bytes):
+                length = len(part)
+                count = min(length - self._sent, len(room) - filled)
+                room[filled : filled + count] = memoryview(part)[self._sent : self._sent + count]
+            else:
+                length = part.length
+                count = self._read(part, room[filled : filled + length - self._sent])
+                if not count:
+                    break
+            filled += count
+            self._advance(count, length)
+        return filled
+
+    def _read(self, part: Slice, room: memoryview) -> int:
+        """Read the next bytes of a slice that are in memory; returns how many, 0 if the next byte is not."""
+        flags = os.RWF_NOWAIT if CAN_PROBE and not self._warmed else 0
+        position = part.position + self._sent
+        try:
+            count = _read_at(part.file.fd, room, position, flags)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if not flags or error.errno not in CANNOT_PROBE:
+                raise
+            count = _read_at(part.file.fd, room, position, 0)
+        if part.file.revoked:
+            raise Broken("the log was truncated below a response that was being sent")
+        if not count:
+            raise Broken("the log file is shorter than a response that was being sent")
+        return count
+
+    def clear(self) -> None:
+        """Drop everything and give back the leases."""
+        super().clear()
+        self._unsent = b""
+
+
+class TlsConnection(Connection):
+    """A client's connection whose TLS handshake is done."""
+
+    __slots__ = ("_pipe", "_without_data", "certificate")
+
+    def __init__(
+        self, server: Server, sock: socket.socket, pipe: TlsPipe, listener: str, address: tuple[str, int]
+    ) -> None:
+        self.certificate = pipe.ssl.getpeercert(binary_form=True)
+        self._pipe = pipe
+        self._without_data = 0
+        """Bytes of ciphertext that came since the last byte of data."""
+        super().__init__(server, sock, listener, address)
+        self._outbox = TlsOutbox(sock, pipe, server.tls_scratch)
+
+    # Receiving
+
+    def _on_readable(self) -> None:
+        if self._busy:
+            if not self._giving_way:
+                self._peek()
+            return
+        self._attempt(self._receive)
+
+    def _on_buffered(self) -> None:
+        """Go on with what has arrived before."""
+        if not (self._busy or self._closed):
+            self._attempt(self._serve_buffered)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        self.last_active = self.server.loop.time()
+        try:
+            work()
+        except (BlockingIOError, InterruptedError):
+            return
+        except InvalidFrame as error:
+            self._refuse(error)
+        except (OSError, Broken):
+            self.close()
+        except Exception:
+            self._fail()
+
+    def _receive(self) -> None:
+        """Receive and serve until nothing is there, some request must be waited for, or it is the turn of others."""
+        left = RECEIVED_PER_TURN
+        while left > 0:
+            count = self._pull()
+            if not count:
+                self._on_end()
+                return
+            self._serve_buffered()
+            if self._busy or self._closed or count < RECEIVED or self._pipe.is_ended:
+                return
+            left -= RECEIVED_PER_TURN if self._without_data > RECORD + RECEIVED else count
+
+    def _pull(self) -> int:
+        """Receive ciphertext, as much as OpenSSL gets at once; returns how many bytes, 0 at the end of the stream."""
+        received = self.server.tls_received
+        count = self._sock.recv_into(received)
+        self._pipe.incoming.write(received[:count])
+        self._without_data += count
+        return count
+
+    def _serve_buffered(self) -> None:
+        """Decrypt and serve what has arrived, until nothing is left of it or a request must be waited for."""
+        pipe = self._pipe
+        while not (self._busy or self._closed) and pipe.has_more:
+            count = self._decrypt_more() if self._inbox else self._decrypt_first()
+            if not count:
+                break
+            self._without_data = 0
+        if pipe.outgoing.pending and not self._closed:  # OpenSSL answers a key update
+            self._send()
+        if pipe.is_ended:
+            self._on_farewell()
+        elif self._without_data > MOST_WITHOUT_DATA:
+            raise InvalidFrame(f"{self._without_data} bytes of TLS came without a byte of data")
+
+    def _decrypt_first(self) -> int:
+        """Decrypt into the shared buffer, where most frames are whole."""
+        shared = self.server.shared
+        count = self._pipe.decrypt(shared)
+        if count:
+            served = self._serve_frames(shared, count)
+            if served < count and not self._closed:
+                rest = shared[served:count]
+                self._inbox.keep(rest, self._wanted(rest), self.last_active, self._evict)
+        return count
+
+    def _decrypt_more(self) -> int:
+        """Decrypt the next bytes of an unfinished frame."""
+        inbox = self._inbox
+        wanted = self._wanted(inbox.data())
+        count = self._pipe.decrypt(inbox.room(wanted, self.last_active))
+        inbox.filled += count
+        if inbox.filled >= wanted:
+            self._serve_inbox()
+        return count
+
+    def _peek(self) -> None:
+        """Something happened while a request is parked: the client left, or its next request must wait."""
+        if self._inbox or self._pipe.has_more or not self.server.budget.has_room(RECEIVED):
+            super()._peek()
+        else:
+            self._attempt(self._read_ahead)
+
+    def _read_ahead(self) -> None:
+        """Take some bytes while a request is parked: a client that leaves may say so in them, and go on waiting."""
+        if not self._pull():
+            self._on_end()
+            return
+        shared = self.server.shared
+        count = self._pipe.decrypt(shared)
+        if count:
+            self._without_data = 0
+            self._inbox.keep(shared[:count], count, self.last_active, self._evict)
+            self._read_off()
+            self.server.departures.watch(self._sock.fileno(), self)
+        if self._pipe.is_ended:
+            self._on_farewell()
+        elif self._without_data > MOST_WITHOUT_DATA:
+            raise InvalidFrame(f"{self._without_data} bytes of TLS came without a byte of data")
+
+    def _on_farewell(self) -> None:
+        """The client has said that nothing more comes; what it sent before may still wait to be served."""
+        if self._closed:
+            return
+        if self._inbox and self._busy:
+            self._read_off()
+            self.expect_end()
+        else:
+            self._on_end()
+
+    def _read_on(self) -> None:
+        super()._read_on()
+        if self._pipe.has_more or self._pipe.is_ended:
+            self.server.loop.call_soon(self._on_buffered)
+
+    # Ending
+
+    def close(self) -> None:
+        """End it: the client is told so, unless something else would have to be sent before."""
+        if not self._closed and not (isinstance(self._outbox, TlsOutbox) and self._outbox.is_in_a_write):
+            with contextlib.suppress(OSError):
+                self._sock.send(self._pipe.farewell())
+        super().close()
+
+
+def _read_at(descriptor: int, room: memoryview, position: int, flags: int) -> int:
+    if hasattr(os, "preadv"):
+        return os.preadv(descriptor, [room], position, flags)
+    data = os.pread(descriptor, len(room), position)
+    room[: len(data)] = data
+    return len(data)

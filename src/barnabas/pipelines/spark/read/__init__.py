@@ -1,0 +1,1 @@
+"""Topics as data frames: batches, streams, and what a task reads."""

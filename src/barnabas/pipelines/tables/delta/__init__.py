@@ -1,0 +1,1 @@
+"""Delta Lake tables, by deltalake and without a JVM."""

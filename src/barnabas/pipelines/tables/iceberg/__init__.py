@@ -1,0 +1,1 @@
+"""Apache Iceberg tables, by pyiceberg and without a JVM."""

@@ -1,0 +1,1 @@
+"""Plain Parquet tables: files in a folder, and a log beside them."""

@@ -1,0 +1,1 @@
+"""Frames, headers, bounds, and messages of any version by their schemas."""

@@ -1,0 +1,19 @@
+"""`python -m tests.simulation.whole --seeds N --start S`; see `command`."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.simulation.whole.sameness import same_every_time
+
+
+def run() -> int:
+    """Become a process that runs the same every time, and only then import the rest."""
+    same_every_time("tests.simulation.whole")
+    from tests.simulation.whole.command import main
+
+    return main()
+
+
+if __name__ == "__main__":
+    sys.exit(run())

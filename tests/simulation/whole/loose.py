@@ -1,0 +1,81 @@
+"""A topic that may lose records: it has unclean elections, and its records are deleted.
+
+What was lost in an unclean election is lost, and so is what was deleted. But after the last of both, this topic keeps
+what it acknowledged like any other: replicas that came out of them with other logs must not count as in sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol.apis import ApiKey
+from tests.simulation.whole.client import Unanswered
+from tests.simulation.whole.producers import Producer
+
+if TYPE_CHECKING:
+    from tests.history.checker import Record as Read
+    from tests.simulation.whole.history import Log
+    from tests.simulation.whole.store import MemoryTree
+
+TOPIC: Final = "u"
+SETTINGS: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+STATE: Final = f"/brokers/topics/{TOPIC}/partitions/0/state"
+END: Final = -1
+
+
+class LooseProducer(Producer):
+    """Writes records, and now and then deletes all that are committed."""
+
+    forgives = True
+
+    def _next_values(self, partition: int, sequence: int) -> list[str]:
+        self._began = asyncio.get_running_loop().time()
+        return [f"{self._client.name}/{sequence}"]
+
+    def _stored(self, partition: int, values: list[str], base_offset: int) -> None:
+        self._log.loose.extend((self._began, value) for value in values)
+
+    async def _between(self, partition: int) -> None:
+        if self._client.chance.random() < 0.08:
+            await self._delete(partition)
+
+    async def _delete(self, partition: int) -> None:
+        loop = asyncio.get_running_loop()
+        topics = [{"name": TOPIC, "partitions": [{"partition_index": partition, "offset": END}]}]
+        try:
+            answer = await self._client.ask_leader(
+                TOPIC, partition, ApiKey.DELETE_RECORDS, 2, topics=topics, timeout=3000
+            )
+            code = ErrorCode(answer.topics[0].partitions[0].error_code.value)
+            self._log.say(f"{self._client.name} deletes records of {TOPIC}: {code.name}")
+        except Unanswered:
+            self._client.forget_leader(TOPIC, partition)
+            await asyncio.sleep(4.0)  # whoever has the request has given it up by then
+        self._log.loosened = loop.time()
+
+
+def watch_elections(log: Log, tree: MemoryTree, now: Any) -> None:
+    """Note when a replica that was not in sync is made the leader."""
+
+    def changed(before: bytes | None, after: bytes) -> None:
+        if before is not None:
+            old, new = json.loads(before), json.loads(after)
+            if new["leader"] >= 0 and new["leader"] not in old["isr"]:
+                log.say(f"unclean election: broker {new['leader']} leads {TOPIC}, in sync were {old['isr']}")
+                log.loosened = now()
+
+    tree.observers[STATE] = changed
+
+
+def judge_loose(log: Log, final: list[Read]) -> list[str]:
+    """What was acknowledged after the last unclean election and deletion, and is not there."""
+    there = {record.value for record in final}
+    return [
+        f"lost write: {value} of {TOPIC} was sent at {at:.3f} and acknowledged; the last unclean election or deletion "
+        f"was at {log.loosened:.3f}"
+        for at, value in log.loose
+        if at > log.loosened and value not in there
+    ]

@@ -1,0 +1,71 @@
+"""Bugs of replication."""
+
+from __future__ import annotations
+
+from barnabas.broker.replication.follower_partition import FollowerPartition
+from barnabas.broker.replication.leader_partition import LeaderPartition
+from barnabas.machines.partition import PartitionLeader
+
+
+def early_acks() -> None:
+    """A Produce with acks=all is answered when the leader has it."""
+
+    def must_wait(self: LeaderPartition, acks: int) -> bool:
+        return self.log.flush_required
+
+    LeaderPartition.must_wait = must_wait  # type: ignore[method-assign]
+
+
+def own_end() -> None:
+    """The high watermark is the leader's own log end."""
+
+    def advance(self: PartitionLeader) -> bool:
+        moved = self.high_watermark < self._log_end_offset
+        self.high_watermark = max(self.high_watermark, self._log_end_offset)
+        return moved
+
+    PartitionLeader._advance = advance  # type: ignore[method-assign]
+
+
+def lagging_joins() -> None:
+    """A follower may join the ISR before it has what is committed."""
+
+    def may_join(self: PartitionLeader, replica: int) -> bool:
+        return self._ends.get(replica, -1) >= 0
+
+    PartitionLeader.may_join = may_join  # type: ignore[method-assign]
+
+
+def no_truncation() -> None:
+    """A follower fetches on from its log end, whatever its leader has before that."""
+
+    def compare(self: FollowerPartition, asked_epoch: int, leader_epoch: int, leader_end: int) -> int | None:
+        return self._agree(self.log.log_end_offset, True)
+
+    FollowerPartition.compare = compare  # type: ignore[method-assign]
+
+
+def clamped() -> None:
+    """A follower whose log starts above its leader's end keeps its start, instead of starting anew (finding 7)."""
+
+    def agree(self: FollowerPartition, offset: int, done: bool) -> int | None:
+        log = self.log
+        offset = max(offset, log.log_start_offset)
+        self.agrees = False
+        if offset < log.log_end_offset:
+            return offset
+        log.truncate_to(offset)
+        self.agrees = done
+        return None
+
+    def out_of_range(self: FollowerPartition, leader_start: int, leader_end: int) -> int | None:
+        log = self.log
+        self.agrees = False
+        if log.log_end_offset < leader_start:
+            self.starts_anew = True
+        elif leader_end < log.log_end_offset and log.log_start_offset < log.log_end_offset:
+            return max(leader_end, log.log_start_offset)
+        return None
+
+    FollowerPartition._agree = agree  # type: ignore[method-assign]
+    FollowerPartition.out_of_range = out_of_range  # type: ignore[method-assign]

@@ -1,0 +1,133 @@
+"""Idempotent producers with acks=all: a batch is sent again, unchanged, until it is known to be stored.
+
+One batch at a time per partition, so a sequence that the broker calls out of order means that it has forgotten what it
+acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
+from tests.history.checker import Fate
+from tests.simulation.whole.client import Client, Unanswered
+from tests.simulation.whole.clock import BEGAN_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.whole.history import Log
+
+DUPLICATE: Final = ErrorCode.duplicate_sequence_number
+FORGOTTEN: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
+
+
+class Producer:
+    """Produces to the partitions of one topic until it is told to stop."""
+
+    forgives = False
+    """Whether the topic may lose records: then the producer gets a new id, and goes on."""
+
+    def __init__(self, client: Client, log: Log, topic: str, partitions: int, running: Callable[[], bool]) -> None:
+        self._client = client
+        self._log = log
+        self._topic = topic
+        self._partitions = partitions
+        self._running = running
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._forgotten = False
+
+    async def run(self) -> None:
+        """Produce to all partitions at once."""
+        await self._init()
+        await asyncio.gather(*(self._produce(partition) for partition in range(self._partitions)))
+
+    async def _init(self) -> None:
+        while True:
+            try:
+                answer = await self._client.ask_any(
+                    ApiKey.INIT_PRODUCER_ID, 4, transaction_timeout=60_000, producer_id=-1, producer_epoch=-1
+                )
+            except Unanswered:
+                await self._client.pause()
+                continue
+            if not answer.error_code.value:
+                self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+                return
+            await self._client.pause()
+
+    async def _produce(self, partition: int) -> None:
+        sequence = 0
+        chance = self._client.chance
+        while self._running():
+            values = self._next_values(partition, sequence)
+            await self._send(partition, sequence, values)
+            sequence = 0 if self._forgotten else sequence + len(values)
+            self._forgotten = False
+            await self._between(partition)
+            await asyncio.sleep(chance.expovariate(2.5))
+
+    async def _between(self, partition: int) -> None:
+        """What else is to be done."""
+
+    def _next_values(self, partition: int, sequence: int) -> list[str]:
+        """What is sent next."""
+        count = self._client.chance.choice((1, 1, 1, 2, 5))
+        values = [f"{self._client.name}/{partition}/{sequence + number}" for number in range(count)]
+        for value in values:
+            self._log.sending(self._client.name, partition, value)
+        return values
+
+    def _stored(self, partition: int, values: list[str], base_offset: int) -> None:
+        """It was acknowledged; -1 if the broker does not know any more where it is."""
+        for number, value in enumerate(values):
+            self._log.sent(value, Fate.ACKNOWLEDGED, base_offset + number if base_offset >= 0 else -1)
+
+    async def _send(self, partition: int, sequence: int, values: list[str]) -> None:
+        batch = self._batch(sequence, values)
+        while True:
+            try:
+                answer = await self._client.ask_leader(
+                    self._topic,
+                    partition,
+                    ApiKey.PRODUCE,
+                    9,
+                    acks=-1,
+                    timeout=5000,
+                    topic_data=[
+                        {"name": self._topic, "partition_data": [{"index": partition, "records": batch}]},
+                    ],
+                )
+            except Unanswered:
+                await self._client.pause()
+                continue
+            result = answer.responses[0].partition_responses[0]
+            code = ErrorCode(result.error_code.value)
+            if code in (ErrorCode.none, DUPLICATE):
+                self._stored(partition, values, result.base_offset)
+                self._log.say(f"{self._client.name}: {values[0]}+{len(values)} stored at {result.base_offset}")
+                return
+            if code in FORGOTTEN and self.forgives:
+                await self._init()
+                self._forgotten = True
+                return
+            if code in FORGOTTEN:
+                self._log.violate(f"{self._client.name}: {code.name} for {values[0]} in partition {partition}")
+                return
+            self._log.trace(self._client.name, values[0], code.name)
+            self._client.forget_leader(self._topic, partition)
+            await self._client.pause()
+
+    def _batch(self, sequence: int, values: list[str]) -> bytes:
+        return build_batch(
+            [Record(number, 0, None, value.encode()) for number, value in enumerate(values)],
+            base_timestamp=BEGAN_MS,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=sequence,
+        )

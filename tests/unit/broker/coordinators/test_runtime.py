@@ -1,0 +1,200 @@
+"""The shell of coordinators, with a machine that counts: what it stores, answers and sends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.broker.coordinators.record_log import _batches
+from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
+from barnabas.protocol.records.batch import read_header
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
+from barnabas.protocol.records.records import Record
+from tests.support.counters import (
+    COUNT,
+    TOPIC,
+    Count,
+    Counters,
+    ask,
+    counters,
+    counting,
+    new_call,
+    read,
+    running_counters,
+)
+from tests.support.parts import make_topic, running_parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.broker.coordinators.calls import Call
+    from barnabas.machines.outcome import CoordinatorOutcome
+
+
+async def test_what_was_decided_survives_the_machine(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC, 3)
+        await runtime.loaded()
+        for _ in range(20):
+            for name in ("a", "b", "c", "d"):
+                await ask(runtime, name)
+        runtime.resign()
+        again = counters(broker)
+        for index in range(3):
+            again._begin(broker.replicas.find(TOPIC, index))
+        await again.loaded()
+        assert [await read(again, name) for name in ("a", "b", "c", "d")] == [20, 20, 20, 20]
+        again.resign()
+
+
+async def test_nobody_is_asked_before_the_topic_is_there_or_while_it_is_loaded(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        assert isinstance(await ask(runtime, "a"), CoordinatorNotAvailable)
+        await make_topic(broker, TOPIC, ready=False)
+        assert isinstance(await ask(runtime, "a"), CoordinatorLoadInProgress)
+        await runtime.loaded()
+        assert await ask(runtime, "a") == 1
+        runtime.resign()
+        assert isinstance(await ask(runtime, "a"), NotCoordinator)
+
+
+async def test_replies_wait_for_the_high_watermark(tmp_path: Path) -> None:
+    async with running_counters(tmp_path, flush_messages="1") as (_, runtime):
+        call = new_call()
+        runtime.find("a").ask(lambda machine, _, now_ms: machine.count("a", call), call)
+        result = call.result()
+        assert asyncio.isfuture(result)
+        assert not result.done()
+        reading = await read(runtime, "a")  # even a question waits for what it saw
+        assert asyncio.isfuture(reading)
+        assert [await asyncio.wait_for(each, 30) for each in (result, reading)] == [1, 1]
+
+
+async def test_one_event_may_answer_many_and_a_timer_answers_too(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        shard = runtime.find("a")
+        counted, expired = new_call(), new_call()
+        far = broker.clock.now_ms() + 1_000_000
+        shard.ask(lambda machine, _, now_ms: machine.wait(counted, far), counted)
+        waiting = counted.result()
+        assert await ask(runtime, "a") == 1
+        assert await asyncio.wait_for(waiting, 30) == "counted"
+        shard.ask(lambda machine, _, now_ms: machine.wait(expired, now_ms), expired)
+        assert await asyncio.wait_for(expired.result(), 30) == "expired"
+
+
+async def test_an_error_is_told_in_the_words_of_the_api(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (_, runtime):
+        assert isinstance(await read(runtime, "nobody"), NotCoordinator)
+
+
+async def test_no_batch_is_larger_than_the_topic_allows(tmp_path: Path) -> None:
+    async with running_counters(tmp_path, max_message_bytes="1000") as (broker, runtime):
+        one, all_of_them = new_call(), new_call()
+        names = [f"name {number}" for number in range(100)]
+        shard = runtime.find("a")
+        shard.ask(counting("a", one), one)
+        shard.ask(lambda machine, _, now_ms: machine.count_all(names, all_of_them), all_of_them)
+        results = [call.result() for call in (one, all_of_them)]
+        assert [await asyncio.wait_for(each, 30) if asyncio.isfuture(each) else each for each in results] == [1, 100]
+        batches = [header for header, _ in _batches(broker.replicas.find(TOPIC, 0).log, 1 << 20)]
+        assert sum(header.record_count for header in batches) == 101
+        assert max(header.size for header in batches) <= 1_000
+        assert len(batches) < 15
+        assert isinstance(await ask(runtime, "a", size=1_000), UnknownServerError)
+        await runtime.loaded()
+        assert await ask(runtime, "a", size=500) == 2
+
+
+@pytest.mark.parametrize("then", ["a large decision", "a failure"])
+async def test_what_leaves_may_come_back_as_a_question_and_finds_a_machine_that_is_up_to_date(
+    tmp_path: Path, then: str
+) -> None:
+    async with running_parts(tmp_path) as broker:
+        back = new_call()
+        runtime = counters(broker, send=lambda shard, name: shard.ask(counting(name, back), back))
+        await make_topic(broker, TOPIC, max_message_bytes="1000")
+        await runtime.loaded()
+        first, second = new_call(), new_call()
+        shard = runtime.find("a")
+        shard.ask(lambda machine, _, now_ms: machine.count_and_send("a", first), first)
+        if then == "a large decision":  # what waits is written before it, and what is sent leaves
+            shard.ask(lambda machine, _, now_ms: machine.count("a", second, size=900), second)
+        else:
+
+            def decide(machine: Counters, _: Call[Any], now_ms: int) -> CoordinatorOutcome[Count]:
+                machine.counts["a"] = 99
+                raise ValueError("planted")
+
+            shard.ask(decide, second)
+        await asyncio.sleep(0)
+        await runtime.loaded()
+        answers = [call.result() for call in (first, second, back)]
+        if then == "a large decision":
+            assert answers == [1, 2, 3]
+            assert await ask(runtime, "a") == 4
+        else:
+            assert answers[0] == 1
+            assert [type(answer) for answer in answers[1:]] == [UnknownServerError, CoordinatorLoadInProgress]
+            assert await ask(runtime, "a") == 2
+        runtime.resign()
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(ControlType.COMMIT, 7), (ControlType.ABORT, 1)])
+async def test_a_transaction_counts_from_its_marker_on(tmp_path: Path, kind: ControlType, expected: int) -> None:
+    async with running_parts(tmp_path) as broker:
+        await make_topic(broker, TOPIC)
+        partition = broker.replicas.find(TOPIC, 0)
+        now_ms = broker.clock.now_ms()
+        for batch in (
+            build_batch([Record(0, 0, b"a", COUNT.pack(1))], base_timestamp=now_ms),
+            build_batch(
+                [Record(0, 0, b"a", COUNT.pack(7))],
+                base_timestamp=now_ms,
+                producer_id=5,
+                producer_epoch=0,
+                base_sequence=0,
+                transactional=True,
+            ),
+            build_marker(EndOfTransaction(kind, 0), timestamp=now_ms, producer_id=5, producer_epoch=0),
+        ):
+            partition.append(batch, read_header(batch), now_ms)
+        runtime = counters(broker)
+        runtime._begin(partition)
+        await runtime.loaded()
+        assert await read(runtime, "a") == expected
+        runtime.resign()
+
+
+async def test_what_is_decided_in_one_turn_is_one_batch_and_nobody_hears_of_it_before(tmp_path: Path) -> None:
+    async with running_counters(tmp_path) as (broker, runtime):
+        shard = runtime.find("a")
+        calls = [new_call() for _ in range(10)]
+        for call in calls:
+            shard.ask(counting("a", call), call)
+        results = [call.result() for call in calls]
+        reading = await read(runtime, "a")
+        assert asyncio.isfuture(reading)  # it saw what is not stored yet
+        assert not any(result.done() for result in results)
+        assert [await asyncio.wait_for(each, 30) for each in (*results, reading)] == [*range(1, 11), 10]
+        batches = list(_batches(broker.replicas.find(TOPIC, 0).log, 1 << 20))
+        assert [header.record_count for header, _ in batches] == [10]
+
+
+async def test_what_waits_to_be_stored_when_a_coordinator_ends_is_refused(tmp_path: Path) -> None:
+    async with running_parts(tmp_path) as broker:
+        runtime = counters(broker)
+        await make_topic(broker, TOPIC)
+        await runtime.loaded()
+        call = new_call()
+        runtime.find("a").ask(lambda machine, _, now_ms: machine.count("a", call), call)
+        result = call.result()
+        runtime.resign()
+        assert isinstance(await asyncio.wait_for(result, 30), NotCoordinator)
+        await asyncio.sleep(0)
+        assert broker.replicas.find(TOPIC, 0).log.log_end_offset == 0

@@ -1,0 +1,176 @@
+"""Delegation tokens over real sockets: who may have one made, who may log in with it, and for how long."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.machines.security.scram import BY_TITLE, ScramClient
+from barnabas.metadata.znodes import DelegationTokenNode
+from tests.support.sasl import LoginBroker, authenticate, is_served, log_in, login_broker, shake_hands
+from tests.support.waiting import wait_until
+from tests.support.wire import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.slow
+
+CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
+DESCRIBE_USERS, ALTER_USERS = 50, 51
+DISABLED, NOT_FOUND, MISMATCH, NOT_ALLOWED, NOT_AUTHORIZED, EXPIRED, BAD_TYPE = range(61, 68)
+FAILED = 58
+DAY_MS = 86_400_000
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginBroker]:
+    with login_broker(tmp_path_factory.mktemp("tokens"), {"delegation.token.secret.key": "the key"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def alice(broker: LoginBroker) -> Iterator[Connection]:
+    with Connection(broker.login_address, 30) as connection:
+        log_in(connection, "PLAIN", "alice", "wonder")
+        yield connection
+
+
+@pytest.fixture
+def bob(broker: LoginBroker) -> Iterator[Connection]:
+    with Connection(broker.login_address, 30) as connection:
+        log_in(connection, "PLAIN", "bob", "builder")
+        yield connection
+
+
+def create(client: Connection, **values: Any) -> Any:
+    return client.ask(CREATE, 3, {"max_lifetime": -1, **values})
+
+
+def log_in_by(broker: LoginBroker, token: Any, mechanism: str = "SCRAM-SHA-256", hmac: bytes | None = None) -> Any:
+    """Log in with a token; gives the connection and the last answer."""
+    connection = Connection(broker.login_address, 30)
+    shake_hands(connection, mechanism)
+    password = base64.b64encode(token.hmac if hmac is None else hmac).decode()
+    client = ScramClient(BY_TITLE[mechanism], token.token_id, password, "nonce")
+    client._bare += ",tokenauth=true"
+    challenge = authenticate(connection, client.opening)
+    return connection, authenticate(connection, client.prove(challenge.auth_bytes))
+
+
+@pytest.mark.parametrize("mechanism", list(BY_TITLE))
+def test_whoever_has_a_token_is_its_owner_until_it_expires(
+    broker: LoginBroker, alice: Connection, mechanism: str
+) -> None:
+    token = create(alice)
+    assert (token.error_code.value, token.principal_name) == (0, "alice")
+    connection, last = log_in_by(broker, token, mechanism)
+    with connection:
+        assert last.error_code.value == 0
+        assert 0 < last.session_lifetime.total_seconds() * 1000 <= DAY_MS
+        assert is_served(connection)
+        assert create(connection).error_code.value == NOT_ALLOWED
+
+
+def test_another_password_or_another_token_does_not_get_in(broker: LoginBroker, alice: Connection) -> None:
+    token, other = create(alice), create(alice)
+    connection, last = log_in_by(broker, token, hmac=other.hmac)
+    connection.socket.close()
+    assert last.error_code.value == FAILED
+
+
+def test_a_tokens_password_is_nowhere_in_the_tree(broker: LoginBroker, alice: Connection) -> None:
+    token = create(alice, renewers=[{"principal_type": "User", "principal_name": "bob, the b"}])
+    store = broker.app.broker.membership.store
+    node = broker.wait_for(store.get(DelegationTokenNode.path(token.token_id)))
+    assert json.loads(node.data) == {
+        "version": 3,
+        "owner": "User%3Aalice",
+        "tokenRequester": "User%3Aalice",
+        "renewers": ["User%3Abob%2C%20the%20b"],
+        "issueTimestamp": round(token.issue_timestamp.timestamp() * 1000),
+        "maxTimestamp": round(token.max_timestamp.timestamp() * 1000),
+        "expiryTimestamp": round(token.expiry_timestamp.timestamp() * 1000),
+        "tokenId": token.token_id,
+    }
+
+
+def test_a_token_goes_at_once_when_its_owner_says_so(broker: LoginBroker, alice: Connection) -> None:
+    token = create(alice)
+    assert alice.ask(EXPIRE, 2, {"hmac": token.hmac, "expiry_time_period": -1}).error_code.value == 0
+    connection, last = log_in_by(broker, token)
+    connection.socket.close()
+    assert last.error_code.value == FAILED
+    assert alice.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == NOT_FOUND
+
+
+def test_owner_and_renewers_renew_a_token_up_to_its_end(alice: Connection, bob: Connection) -> None:
+    token = create(alice, renewers=[{"principal_type": "User", "principal_name": "bob"}], max_lifetime=2 * DAY_MS)
+    for client in (alice, bob):
+        renewed = client.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": 9 * DAY_MS})
+        assert (renewed.error_code.value, renewed.expiry_timestamp) == (0, token.max_timestamp)
+    assert alice.ask(EXPIRE, 2, {"hmac": token.hmac, "expiry_time_period": 0}).error_code.value == 0
+
+
+def test_a_token_that_expired_is_neither_renewed_nor_accepted_and_is_removed(
+    broker: LoginBroker, alice: Connection
+) -> None:
+    token = create(alice, max_lifetime=1)
+    wait_until(lambda: datetime.now(UTC) > token.max_timestamp + timedelta(milliseconds=1), "the token's end")
+    connection, last = log_in_by(broker, token)
+    connection.socket.close()
+    assert last.error_code.value == FAILED
+    assert alice.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == EXPIRED
+    broker.wait_for(broker.app.broker.tokens.remove_expired())
+    assert alice.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == NOT_FOUND
+
+
+def test_nobody_sees_renews_or_expires_tokens_of_others(alice: Connection, bob: Connection) -> None:
+    token = create(alice)
+    for key, field in ((RENEW, "renew_period"), (EXPIRE, "expiry_time_period")):
+        assert bob.ask(key, 2, {"hmac": token.hmac, field: -1}).error_code.value == MISMATCH
+    owner = {"principal_type": "User", "principal_name": "alice"}
+    assert token.token_id not in {each.token_id for each in bob.ask(DESCRIBE, 3, {"owners": [owner]}).tokens}
+    shown = {each.token_id: each for each in alice.ask(DESCRIBE, 3, {"owners": [owner]}).tokens}
+    assert shown[token.token_id].hmac == token.hmac
+    assert token.token_id in {each.token_id for each in alice.ask(DESCRIBE, 3, {"owners": None}).tokens}
+    assert alice.ask(DESCRIBE, 3, {"owners": []}).tokens == ()
+
+
+def test_a_login_by_token_makes_no_password(broker: LoginBroker, alice: Connection) -> None:
+    by_token, _ = log_in_by(broker, create(alice))
+    salted = {"name": "alice", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": bytes(32)}
+    with by_token:
+        (result,) = by_token.ask(ALTER_USERS, 0, {"deletions": [], "upsertions": [salted]}).results
+        assert (result.user, result.error_code.value) == ("alice", NOT_ALLOWED)
+        assert by_token.ask(DESCRIBE_USERS, 0, {"users": None}).error_code.value == NOT_ALLOWED
+
+
+def test_a_token_is_for_users_and_for_the_caller(alice: Connection) -> None:
+    other = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+    assert create(alice, **other).error_code.value == NOT_AUTHORIZED
+    group = [{"principal_type": "Group", "principal_name": "bob"}]
+    assert create(alice, renewers=group).error_code.value == BAD_TYPE
+
+
+def test_without_a_login_there_are_no_tokens(broker: LoginBroker) -> None:
+    with Connection(broker.open_address) as client:
+        assert create(client).error_code.value == NOT_ALLOWED
+        assert client.ask(DESCRIBE, 3, {"owners": None}).error_code.value == NOT_ALLOWED
+
+
+def test_a_user_is_no_token_and_a_token_no_user(broker: LoginBroker, alice: Connection) -> None:
+    token = create(alice)
+    with Connection(broker.login_address, 30) as client:
+        password = base64.b64encode(token.hmac).decode()
+        assert log_in(client, "SCRAM-SHA-256", token.token_id, password).error_code.value == FAILED
+
+
+def test_without_a_key_tokens_are_off(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with login_broker(tmp_path_factory.mktemp("off")) as broker, Connection(broker.login_address, 30) as client:
+        log_in(client, "PLAIN", "alice", "wonder")
+        assert create(client).error_code.value == DISABLED

@@ -1,0 +1,230 @@
+"""When a follower tells its leader what it has, where flush.messages is set; and where it goes on otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future, ThreadPoolExecutor
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kio.schema.fetch.v17 import request as fetch_request
+from kio.schema.fetch.v17 import response as fetch_response
+from kio.schema.list_offsets.v7 import request as offsets_request
+from kio.schema.list_offsets.v7 import response as offsets_response
+from kio.serial import entity_reader, entity_writer
+
+from barnabas.broker.replication.fetcher import ReplicaFetcher
+from barnabas.broker.replication.fetcher_manager import FetcherContext
+from barnabas.broker.replication.follower_partition import FollowerPartition
+from barnabas.broker.replication.throttle import ReplicationThrottle
+from barnabas.model.clock import ManualClock
+from barnabas.model.config.broker import BrokerConfig
+from barnabas.model.errors import ErrorCode, StorageFailed
+from barnabas.model.log_config import LogConfig
+from barnabas.net.channel import Channel
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.wire.conversion import zero
+from tests.support.logs import TP, batch, new_log
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from barnabas.storage.log.log import Log
+
+TOPIC_ID = UUID(int=1)
+
+
+class Leader(Channel):
+    """A leader whose log has one record: it says nothing to who has it."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[int] = asyncio.Queue()
+        """The offsets that were fetched from."""
+
+    async def ask(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
+    ) -> memoryview:
+        """Answer a Fetch."""
+        request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
+        offset = request.topics[0].partitions[0].fetch_offset
+        self.asked.put_nowait(offset)
+        if offset:
+            await asyncio.Event().wait()
+        answer = BytesIO()
+        entity_writer(fetch_response.FetchResponse)(answer, self._first_record())
+        return memoryview(b"\0" + answer.getvalue())
+
+    @staticmethod
+    def _first_record() -> Any:
+        records: Any = zero(fetch_response.PartitionData, records=batch(1))
+        topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(records,))
+        return zero(fetch_response.FetchResponse, responses=(topic,))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Disk:
+    """Syncs that end when the test says so; a log may be emptied only where the test expects it."""
+
+    def __init__(self, *, may_truncate_fully: bool) -> None:
+        self._may_truncate_fully = may_truncate_fully
+        self.emptied: list[tuple[FollowerPartition, int]] = []
+        self.syncs: asyncio.Queue[tuple[int, Future[int]]] = asyncio.Queue()
+        """Up to which offset each goes."""
+
+    def flush_through(self, log: Log, end_offset: int) -> Future[int]:
+        """Begin a sync."""
+        done: Future[int] = Future()
+        self.syncs.put_nowait((end_offset, done))
+        return done
+
+    def truncate(self, follower: FollowerPartition, offset: int) -> None:
+        """No test truncates a log."""
+        raise AssertionError(f"{follower} is to be truncated to {offset}")
+
+    def truncate_fully(self, follower: FollowerPartition, start_offset: int) -> None:
+        """Note which log was to be emptied."""
+        assert self._may_truncate_fully, f"{follower} is to start anew at {start_offset}"
+        self.emptied.append((follower, start_offset))
+
+
+async def run(
+    tmp_path: Path,
+    config: LogConfig,
+    story: Callable[[Leader, Disk, Log], Awaitable[None]],
+    chosen: Leader | None = None,
+    *,
+    may_truncate_fully: bool = False,
+    backoff_ms: int = 10,
+) -> None:
+    """Follow an empty partition, of a leader with one record unless it is another."""
+
+    async def main() -> None:
+        settings = BrokerConfig.load({"log.dirs": str(tmp_path), "replica.fetch.backoff.ms": str(backoff_ms)})
+        leader, disk, log = chosen or Leader(), Disk(may_truncate_fully=may_truncate_fully), new_log(tmp_path, config)
+        with ThreadPoolExecutor(1) as executor:
+            context = FetcherContext(
+                broker_id=1,
+                broker_epoch=lambda: 0,
+                settings=settings,
+                clock=ManualClock(),
+                executor=executor,
+                throttle=ReplicationThrottle(1, settings, leads=False),
+                logs=disk,
+            )
+            fetcher = ReplicaFetcher(2, leader, context)
+            fetcher.add(FollowerPartition(TP, TOPIC_ID, log, leader_id=2, leader_epoch=0))
+            try:
+                async with asyncio.timeout(30):
+                    assert await leader.asked.get() == 0
+                    await story(leader, disk, log)
+            finally:
+                await fetcher.stop()
+
+    await main()
+
+
+async def turns() -> None:
+    """Let everyone do what can be done at once."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_what_flush_messages_wants_synced_is_told_to_the_leader_when_it_is(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        offset, sync = await disk.syncs.get()
+        await turns()
+        assert (offset, log.log_end_offset, leader.asked.empty()) == (1, 1, True)
+        sync.set_result(log.flush())
+        assert await leader.asked.get() == 1
+        assert disk.syncs.empty()
+
+    await run(tmp_path, LogConfig(flush_messages=1), story)
+
+
+async def test_what_cannot_be_synced_is_not_told(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        for _ in range(2):
+            _, sync = await disk.syncs.get()
+            sync.set_exception(StorageFailed("a test"))
+        offset, sync = await disk.syncs.get()
+        assert (offset, leader.asked.empty()) == (1, True)
+        sync.set_result(log.flush())
+        assert await leader.asked.get() == 1
+
+    await run(tmp_path, LogConfig(flush_messages=1), story)
+
+
+async def test_a_follower_that_stops_leaves_a_sync_to_who_does_it(tmp_path: Path) -> None:
+    """Others may wait for the same one."""
+    begun: list[Future[int]] = []
+
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        begun.append((await disk.syncs.get())[1])
+
+    await run(tmp_path, LogConfig(flush_messages=1), story)
+    assert [sync.cancelled() for sync in begun] == [False]
+
+
+async def test_before_that_many_messages_nothing_is_synced(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        assert await leader.asked.get() == 1
+        assert disk.syncs.empty()
+
+    await run(tmp_path, LogConfig(flush_messages=2), story)
+
+
+class Elsewhere(Leader):
+    """A leader that has nothing at any offset that it is asked for; its log begins and ends somewhere."""
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__()
+        self._ends = {-2: start, -1: end}
+
+    async def ask(
+        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
+    ) -> memoryview:
+        """Answer a Fetch or a ListOffsets."""
+        answer = BytesIO()
+        if key == ApiKey.LIST_OFFSETS:
+            asked = entity_reader(offsets_request.ListOffsetsRequest)(bytes(body[0]), 0)[0].topics[0].partitions[0]
+            entity_writer(offsets_response.ListOffsetsResponse)(answer, self._offset(self._ends[asked.timestamp]))
+        else:
+            request = entity_reader(fetch_request.FetchRequest)(bytes(body[0]), 0)[0]
+            self.asked.put_nowait(request.topics[0].partitions[0].fetch_offset)
+            entity_writer(fetch_response.FetchResponse)(answer, self._out_of_range())
+        return memoryview(b"\0" + answer.getvalue())
+
+    @staticmethod
+    def _offset(offset: int) -> Any:
+        part: Any = zero(offsets_response.ListOffsetsPartitionResponse, offset=offset)
+        topic: Any = zero(offsets_response.ListOffsetsTopicResponse, partitions=(part,))
+        return zero(offsets_response.ListOffsetsResponse, topics=(topic,))
+
+    @staticmethod
+    def _out_of_range() -> Any:
+        part: Any = zero(fetch_response.PartitionData, error_code=ErrorCode.offset_out_of_range)
+        topic: Any = zero(fetch_response.FetchableTopicResponse, topic_id=TOPIC_ID, partitions=(part,))
+        return zero(fetch_response.FetchResponse, responses=(topic,))
+
+
+async def test_a_log_that_ends_before_the_leaders_begins_starts_where_that_does(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        while not disk.emptied:
+            await asyncio.sleep(0.001)
+        assert [(follower.log, offset) for follower, offset in disk.emptied[:1]] == [(log, 3)]
+
+    await run(tmp_path, LogConfig(), story, Elsewhere(3, 5), may_truncate_fully=True)
+
+
+async def test_a_follower_that_the_leader_has_nothing_for_asks_ever_more_rarely(tmp_path: Path) -> None:
+    async def story(leader: Leader, disk: Disk, log: Log) -> None:
+        began = asyncio.get_running_loop().time()
+        for _ in range(4):
+            assert await leader.asked.get() == 0
+        assert asyncio.get_running_loop().time() - began >= 0.02 + 0.04 + 0.08
+
+    await run(tmp_path, LogConfig(), story, Elsewhere(0, 5), backoff_ms=1000)

@@ -1,0 +1,72 @@
+"""What a follower does with its log when it compares it with its leader's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from barnabas.broker.replication.follower_partition import FollowerPartition
+from barnabas.model.ids import TopicPartition
+from tests.support.logs import append, batch, new_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.storage.log.log import Log
+
+
+@pytest.mark.parametrize(
+    ("answer", "agrees"), [((3, 2), True), ((4, 9), False)], ids=["an epoch that both have", "one it never saw"]
+)
+def test_an_epoch_without_records_is_forgotten_even_when_nothing_is_cut(
+    tmp_path: Path, answer: tuple[int, int], agrees: bool
+) -> None:
+    """Otherwise it would ask for its end for ever, or take the next records for that epoch's."""
+    log = new_log(tmp_path)
+    append(log, batch(2), epoch=3)
+    log.assign_epoch(6, log.log_end_offset)
+    follower = FollowerPartition(TopicPartition("t", 0), UUID(int=1), log, leader_id=2, leader_epoch=7)
+    assert follower.compare(6, *answer) is None
+    assert (log.log_end_offset, log.latest_epoch, follower.agrees) == (2, 3, agrees)
+
+
+def follower_of(log: Log) -> FollowerPartition:
+    return FollowerPartition(TopicPartition("t", 0), UUID(int=1), log, leader_id=2, leader_epoch=7)
+
+
+def test_a_log_of_which_the_leader_has_nothing_starts_anew(tmp_path: Path) -> None:
+    """To cut it at its own start would leave it there, where the leader's log has something else, or nothing yet."""
+    log = new_log(tmp_path)
+    log.truncate_fully(100)
+    append(log, *(batch(2) for _ in range(5)), epoch=5)
+    follower = follower_of(log)
+    assert (follower.compare(5, 5, 50), follower.agrees, follower.starts_anew) == (None, False, True)
+    follower = follower_of(log)
+    assert (follower.out_of_range(0, 50), follower.agrees, follower.starts_anew) == (None, False, True)
+    follower = follower_of(log)
+    assert (follower.out_of_range(200, 300), follower.agrees, follower.starts_anew) == (None, False, True)
+    assert (log.log_start_offset, log.log_end_offset) == (100, 110)
+
+
+def test_what_is_left_is_kept_where_the_leader_has_it(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, *(batch(2) for _ in range(5)), epoch=5)
+    follower = follower_of(log)
+    assert (follower.compare(5, 5, 4), follower.agrees, follower.starts_anew) == (4, False, False)
+    assert (follower.out_of_range(0, 6), follower.agrees, follower.starts_anew) == (6, False, False)
+    assert (follower.out_of_range(0, 10), follower.agrees, follower.starts_anew) == (None, False, False)
+
+
+def test_an_empty_log_goes_on_where_the_leaders_starts(tmp_path: Path) -> None:
+    """Without an epoch nothing shows that the leader has what should be before its end."""
+    log = new_log(tmp_path)
+    follower = follower_of(log)
+    assert (follower.compare_without_epochs(), follower.agrees) == (None, True)
+    log.truncate_fully(50)
+    follower = follower_of(log)
+    assert (follower.compare_without_epochs(), follower.agrees, follower.starts_anew) == (None, False, True)
+    assert not follower.may_start_at(0)
+    assert follower.may_start_at(50)
+    assert (follower.agrees, follower.starts_anew) == (True, False)

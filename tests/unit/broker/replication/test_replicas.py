@@ -1,0 +1,460 @@
+"""Partitions follow the image: made in a thread, led, set aside, deleted, whatever comes between."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
+
+import pytest
+
+from barnabas.machines.controller.requests import TopicToCreate
+from barnabas.model.errors import NotLeaderOrFollower, StorageFailed, UnknownTopicId, UnknownTopicOrPartition
+from barnabas.model.ids import TopicPartition
+from barnabas.storage.log.log import Log
+from barnabas.storage.recovery.loading import TornLog
+from tests.support.parts import append, make_topic, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from barnabas.broker.context import BrokerContext
+    from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
+
+NOW = 1_700_000_000_000
+
+
+async def test_a_partition_is_found_by_name_and_by_id(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        topic = await make_topic(broker, "t", partitions=2)
+        assert broker.replicas.find("t", 1) is broker.replicas.find(topic.topic_id.bytes, 1)
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.replicas.find("t", 2)
+        with pytest.raises(UnknownTopicId):
+            broker.replicas.find(bytes(16), 0)
+
+    await run(tmp_path, story)
+
+
+async def test_a_partition_whose_log_is_being_created_is_retried(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await broker.controller.create_topics([TopicToCreate("t", 50, 1)])
+        with pytest.raises(NotLeaderOrFollower, match="is being created or truncated"):
+            broker.replicas.find("t", 49)
+        await broker.replicas.settled()
+        assert broker.replicas.find("t", 49).log.log_end_offset == 0
+
+    await run(tmp_path, story)
+
+
+async def test_created_deleted_and_created_again_without_a_pause(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        for _ in range(5):
+            made = (await broker.controller.create_topics([TopicToCreate("t", 20, 1)]))["t"]
+            assert not isinstance(made, Exception)
+            await broker.controller.delete_topics(["t"])
+        last = (await broker.controller.create_topics([TopicToCreate("t", 20, 1)]))["t"]
+        assert not isinstance(last, Exception)
+        await broker.replicas.settled()
+        for index in range(20):
+            partition = broker.replicas.find(last.topic_id.bytes, index)
+            append(partition, [NOW])
+            assert partition.log.topic_id == last.topic_id
+            assert broker.logs.get(TopicPartition("t", index)) is partition.log
+
+    await run(tmp_path, story)
+
+
+async def test_a_log_whose_topic_is_another_one_now_is_set_aside(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await make_topic(broker, "t")
+        stray = broker.replicas.find("t", 0)
+        append(stray, [NOW] * 3)
+        broker.replicas.partitions._leaders.clear()  # as if the deletion had not reached the disk before the power went
+        await broker.controller.delete_topics(["t"])
+        await make_topic(broker, "t")
+        assert broker.replicas.find("t", 0).log.log_end_offset == 0
+        assert len(list(stray.log.log_dir.glob("t-0.*-stray"))) == 1
+
+    await run(tmp_path, story)
+
+
+async def test_who_waits_on_a_deleted_partition_is_told_even_if_its_disk_has_failed(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await make_topic(broker, "a")
+        await make_topic(broker, "b")
+        partition = broker.replicas.find("a", 0)
+        told: list[object] = []
+        partition.when_committed(9, told.append)
+        partition.log.store.fail(OSError(5, "Input/output error"), "a test")
+        with pytest.raises(StorageFailed):
+            append(partition, [NOW])
+        await broker.controller.delete_topics(["a", "b"])
+        assert [type(error) for error in told] == [UnknownTopicOrPartition]
+        for name in ("a", "b"):
+            with pytest.raises(UnknownTopicOrPartition):
+                broker.replicas.find(name, 0)
+
+    await run(tmp_path, story)
+
+
+async def test_which_logs_have_failed_is_told_without_a_look_at_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await make_topic(broker, "t", partitions=30)
+        await make_topic(broker, "gone", partitions=2)
+        for topic in ("t", "gone"):
+            broker.replicas.find(topic, 1).log.refuse(TornLog("its end is missing"))
+        await broker.controller.delete_topics(["gone"])
+        await broker.replicas.settled()
+        looked_at = Mock(side_effect=broker.replicas.is_unusable)
+        monkeypatch.setattr(broker.replicas, "is_unusable", looked_at)
+        assert broker.replicas.unusable() == {("t", 1)}
+        assert looked_at.call_count == 1
+        with monkeypatch.context() as full:
+            full.setattr(broker.logs, "create", Mock(side_effect=StorageFailed("no room")))
+            await broker.controller.create_topics([TopicToCreate("unmade", 1, 1)])
+            await broker.replicas.settled()
+        assert broker.replicas.unusable() == {("t", 1), ("unmade", 0)}
+        broker.replicas.find("t", 0).log.store.fail(OSError(5, "Input/output error"), "a test")
+        assert broker.replicas.unusable() == {*(("t", index) for index in range(30)), ("unmade", 0)}
+
+    await run(tmp_path, story)
+
+
+async def test_a_leadership_that_is_over_says_nothing_more_of_its_log(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        topic = await make_topic(broker, "t")
+        image = broker.metadata.image
+        followed = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader_epoch=1, partition_epoch=1)
+        broker.metadata.replace(with_partition(image, topic, followed))
+        old = broker.replicas.find("t", 0)
+        append(old, [NOW] * 3)
+        assert old.log.high_watermark == 0
+        elsewhere = replace(followed, leader=2, leader_epoch=2, partition_epoch=3)
+        broker.metadata.replace(with_partition(image, topic, elsewhere))
+        old.log.truncate_to(1)
+        old.commit_isr((1,), 2)  # the answer to a proposal comes after the end of the leadership
+        assert old.log.high_watermark == 0
+
+    await run(tmp_path, story)
+
+
+async def test_what_a_coordinator_waits_for_ends_with_its_leadership(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        told: list[object] = []
+        broker.replicas.watch("t", lambda partition: told.append("led"), lambda partition: told.append("lost"))
+        topic = await make_topic(broker, "t")
+        broker.replicas.find("t", 0).when_committed(1, lambda error: told.append(type(error)))
+        broker.replicas.take_all([replace(topic, partitions=(replace(topic.partitions[0], leader_epoch=1),))])
+        assert told == ["led", "lost", NotLeaderOrFollower, "led"]
+
+    await run(tmp_path, story)
+
+
+async def test_settings_that_change_while_a_log_is_made_reach_it(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await broker.controller.create_topics([TopicToCreate("t", 1, 1)])
+        from barnabas.machines.controller.image import ConfigResource
+
+        await broker.controller.alter_configs({ConfigResource.topic("t"): {"retention.ms": "77"}})
+        await broker.replicas.settled()
+        assert broker.replicas.find("t", 0).log.config.retention_ms == 77
+
+    await run(tmp_path, story)
+
+
+async def test_a_broker_that_is_not_told_yet_says_that_it_does_not_lead(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await make_topic(broker, "t")
+        broker.replicas.resign()
+        with pytest.raises(NotLeaderOrFollower, match="waits for the controller to confirm that it leads"):
+            broker.replicas.find("t", 0)
+        broker.replicas.resume()
+        assert broker.replicas.find("t", 0).log.log_end_offset == 0
+
+    await run(tmp_path, story)
+
+
+async def test_those_who_wait_are_answered_though_a_listener_fails(tmp_path: Path) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await make_topic(broker, "t")
+        partition, answered = broker.replicas.find("t", 0), list[object]()
+        partition.when_committed(1, answered.append)
+        broker.replicas.watch("t", Mock(), Mock(side_effect=[OSError("no space left"), None]))
+        with pytest.raises(OSError, match="no space left"):
+            broker.replicas.resign()
+        assert [type(error) for error in answered] == [NotLeaderOrFollower]
+
+    await run(tmp_path, story)
+
+
+async def test_a_partition_is_unfollowed_again_after_a_failure(tmp_path: Path) -> None:
+    """A fetcher that went on would append to a log that has another leader, or is led here."""
+
+    async def story(broker: BrokerContext) -> None:
+        topic = await make_topic(broker, "t")
+        fetchers = Mock(unfollow=Mock(side_effect=[OSError("no descriptors left"), None]))
+        broker.replicas.attach(fetchers, Mock())
+        image = with_partition(broker.metadata.image, topic, replace(topic.partitions[0], leader=2, leader_epoch=5))
+        broker.metadata.replace(image)
+        [follower] = broker.replicas.followers()
+        with pytest.raises(OSError, match="no descriptors left"):
+            broker.replicas.resign()
+        broker.replicas.resign()
+        assert [call.args for call in fetchers.unfollow.mock_calls] == [(follower,)] * 2
+        assert list(broker.replicas.followers()) == []
+
+    await run(tmp_path, story)
+
+
+class TestStrays:
+    """Logs of topics that went while the broker was away."""
+
+    @staticmethod
+    async def come_back(broker: BrokerContext, image: ClusterImage) -> None:
+        broker.replicas.resign()
+        broker.metadata.replace(image)
+        broker.replicas.resume()
+        await broker.replicas.settled()
+
+    async def test_a_deleted_topic_is_set_aside_and_not_adopted_by_one_of_its_name(self, tmp_path: Path) -> None:
+        async def story(broker: BrokerContext) -> None:
+            await make_topic(broker, "gone")
+            await make_topic(broker, "stays")
+            for name in ("gone", "stays"):
+                append(broker.replicas.find(name, 0), [NOW] * 3)
+            stray = broker.replicas.find("gone", 0).log
+            await self.come_back(broker, with_other_broker(without(broker.metadata.image, "gone")))
+            assert broker.logs.get(TopicPartition("gone", 0)) is None
+            assert len(list(stray.log_dir.glob("gone-0.*-stray"))) == 1
+            assert broker.replicas.find("stays", 0).log.log_end_offset == 3
+
+        await run(tmp_path, story)
+
+    async def test_what_moved_to_others_is_set_aside(self, tmp_path: Path) -> None:
+        async def story(broker: BrokerContext) -> None:
+            topic = await make_topic(broker, "moved", 2)
+            stray = broker.replicas.find("moved", 1).log
+            partitions = topic.partitions[0], replace(topic.partitions[1], leader=2, replicas=(2,), isr=(2,))
+            image = broker.metadata.image
+            await self.come_back(
+                broker, replace(image, topics={**image.topics, "moved": replace(topic, partitions=partitions)})
+            )
+            assert broker.logs.get(TopicPartition("moved", 1)) is None
+            assert len(list(stray.log_dir.glob("moved-1.*-stray"))) == 1
+            assert broker.replicas.find("moved", 0)
+
+        await run(tmp_path, story)
+
+    async def test_a_broker_that_is_alone_leaves_logs_of_unknown_topics_where_they_are(self, tmp_path: Path) -> None:
+        async def story(broker: BrokerContext) -> None:
+            await make_topic(broker, "t")
+            await self.come_back(broker, without(broker.metadata.image, "t"))
+            assert broker.logs.get(TopicPartition("t", 0)) is not None
+
+        await run(tmp_path, story)
+
+
+def without(image: ClusterImage, topic: str) -> ClusterImage:
+    topics = {name: found for name, found in image.topics.items() if name != topic}
+    return replace(image, topics=topics, topic_names={found.topic_id: name for name, found in topics.items()})
+
+
+def with_partition(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> ClusterImage:
+    return replace(image, topics={**image.topics, topic.name: replace(topic, partitions=(partition,))})
+
+
+def with_other_broker(image: ClusterImage) -> ClusterImage:
+    return replace(image, brokers={**image.brokers, 2: replace(image.brokers[1], broker_id=2)})
+
+
+class Disk:
+    """Holds up whoever asks it to wait, until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.busy = threading.Event()
+        self._free = threading.Event()
+
+    def wait(self, *_: object) -> None:
+        """What a thread does meanwhile."""
+        self.busy.set()
+        assert self._free.wait(timeout=30)
+
+    def go_on(self) -> None:
+        self._free.set()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def followed_elsewhere(broker: BrokerContext, name: str = "t") -> tuple[TopicImage, PartitionImage]:
+    """A topic with ten batches, whose leader is another broker."""
+    topic = await make_topic(broker, name)
+    for _ in range(10):
+        append(broker.replicas.find(name, 0), [NOW])
+    elsewhere = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1, partition_epoch=1)
+    broker.metadata.replace(with_partition(broker.metadata.image, topic, elsewhere))
+    return topic, elsewhere
+
+
+async def test_a_partition_whose_log_is_being_truncated_is_led_when_that_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        topic, elsewhere = await followed_elsewhere(broker)
+        disk = Disk()
+        follower = broker.replicas.followed("t", 0)
+        assert follower is not None
+        monkeypatch.setattr(follower.log.store, "lower_checkpoints", disk.wait)
+        broker.replicas.truncate(follower, 4)
+        await until(disk.busy.is_set)
+        assert broker.replicas.followed("t", 0) is None
+        here = replace(elsewhere, leader=1, leader_epoch=2, partition_epoch=2)
+        broker.metadata.replace(with_partition(broker.metadata.image, topic, here))
+        with pytest.raises(NotLeaderOrFollower, match="is being created or truncated"):
+            broker.replicas.find("t", 0)
+        disk.go_on()
+        await broker.replicas.settled()
+        partition = broker.replicas.find("t", 0)
+        assert (partition.log.log_end_offset, partition.leader.epoch_start_offset) == (4, 4)
+        assert partition.leader.leader_epoch == 2
+
+    await run(tmp_path, story)
+
+
+async def test_a_log_that_is_cut_is_followed_again_also_after_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await followed_elsewhere(broker)
+        first = broker.replicas.followed("t", 0)
+        assert first is not None
+        with monkeypatch.context() as failing:
+            failing.setattr(Log, "truncate_to", Mock(side_effect=StorageFailed("no descriptors")))
+            broker.replicas.truncate(first, 4)
+            await broker.replicas.settled()
+        second = broker.replicas.followed("t", 0)
+        assert second is not None
+        assert (second is first, second.log.log_end_offset) == (False, 10)
+        broker.replicas.truncate_fully(first, 0)  # what was decided before is of no account
+        broker.replicas.truncate_fully(second, 3)
+        await broker.replicas.settled()
+        third = broker.replicas.followed("t", 0)
+        assert third is not None
+        assert (third.log.log_start_offset, third.log.log_end_offset) == (3, 3)
+
+    await run(tmp_path, story, replica_fetch_backoff_ms="10")
+
+
+async def test_a_topic_that_is_deleted_while_its_log_is_cut_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        await followed_elsewhere(broker)
+        disk = Disk()
+        follower = broker.replicas.followed("t", 0)
+        assert follower is not None
+        monkeypatch.setattr(follower.log.store, "lower_checkpoints", disk.wait)
+        broker.replicas.truncate(follower, 4)
+        await until(disk.busy.is_set)
+        await broker.controller.delete_topics(["t"])
+        again = (await broker.controller.create_topics([TopicToCreate("t", 1, 1)]))["t"]
+        assert not isinstance(again, Exception)
+        disk.go_on()
+        await broker.replicas.settled()
+        partition = broker.replicas.find("t", 0)
+        assert partition.log.topic_id == again.topic_id
+        assert partition.log.log_end_offset == 0
+        assert not broker.logs.failed_directories
+
+    await run(tmp_path, story)
+
+
+async def test_leadership_changes_at_once_while_other_logs_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        topic = await make_topic(broker, "t")
+        disk, create = Disk(), broker.logs.create
+
+        def create_late(*words: Any, **names: Any) -> Log:
+            disk.wait()
+            return create(*words, **names)
+
+        monkeypatch.setattr(broker.logs, "create", create_late)
+        await broker.controller.create_topics([TopicToCreate("many", 300, 1)])
+        await until(disk.busy.is_set)
+        elsewhere = replace(topic.partitions[0], replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=1)
+        image = broker.metadata.image
+        broker.metadata.replace(with_partition(image, topic, elsewhere))
+        assert broker.replicas.followed("t", 0) is not None
+        broker.metadata.replace(with_partition(image, topic, replace(elsewhere, leader=1, leader_epoch=2)))
+        assert broker.replicas.find("t", 0).leader.leader_epoch == 2
+        disk.go_on()
+        await broker.replicas.settled()
+        assert broker.replicas.find("many", 299)
+
+    await run(tmp_path, story)
+
+
+async def test_a_topic_is_deleted_while_other_logs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log is set aside when that can be done, and nobody else waits for it."""
+
+    async def story(broker: BrokerContext) -> None:
+        await make_topic(broker, "t")
+        log = broker.replicas.find("t", 0).log
+        disk, create = Disk(), Log.create
+
+        def create_late(*words: Any, **names: Any) -> Log:
+            disk.wait()
+            return create(*words, **names)
+
+        monkeypatch.setattr(Log, "create", create_late)
+        await broker.controller.create_topics([TopicToCreate("slow", 1, 1)])
+        await until(disk.busy.is_set)
+        await broker.controller.delete_topics(["t"])
+        with pytest.raises(UnknownTopicOrPartition):
+            broker.replicas.find("t", 0)
+        assert broker.logs.get(TopicPartition("t", 0)) is log
+        disk.go_on()
+        await broker.replicas.settled()
+        assert broker.logs.get(TopicPartition("t", 0)) is None
+        assert broker.replicas.find("slow", 0)
+
+    await run(tmp_path, story)
+
+
+async def test_a_partition_that_comes_back_while_its_log_is_set_aside_has_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: BrokerContext) -> None:
+        topic = await make_topic(broker, "t")
+        append(broker.replicas.find("t", 0), [NOW] * 3)
+        disk, set_aside = Disk(), broker.logs.set_aside
+
+        def set_aside_late(log: Log) -> object:
+            disk.wait()
+            return set_aside(log)
+
+        monkeypatch.setattr(broker.logs, "set_aside", set_aside_late)
+        image = broker.metadata.image
+        moved = replace(topic.partitions[0], replicas=(2,), isr=(2,), leader=2, leader_epoch=1, partition_epoch=1)
+        broker.metadata.replace(with_partition(image, topic, moved))
+        await until(disk.busy.is_set)
+        here = replace(topic.partitions[0], leader_epoch=2, partition_epoch=2)
+        broker.metadata.replace(with_partition(image, topic, here))
+        with pytest.raises(NotLeaderOrFollower):
+            broker.replicas.find("t", 0)
+        disk.go_on()
+        await broker.replicas.settled()
+        assert broker.replicas.find("t", 0).log.log_end_offset == 3
+
+    await run(tmp_path, story)

@@ -1,0 +1,559 @@
+"""Long requests and answers: how much is done in one turn of the event loop, counted in items and not in seconds."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import pytest
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+from barnabas.broker.handlers import groups
+from barnabas.broker.handlers.configs import describe_configs
+from barnabas.broker.serving import long_answers
+from barnabas.broker.serving.config_entries import Describer
+from barnabas.broker.serving.dispatch import LARGE_FRAME, LONG_ANSWER, Dispatcher
+from barnabas.broker.serving.long_answers import DECISION, PART, LongAnswers
+from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.coordinator import GroupCoordinator
+from barnabas.machines.groups.deletion import MOST
+from barnabas.machines.groups.offsets.rules import GroupOffsets
+from barnabas.model.errors import ErrorCode
+from barnabas.net.reply import HANG_UP, Parked
+from barnabas.protocol.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.wire import codec
+from barnabas.protocol.wire.conversion import zero
+from barnabas.storage.log.producers import LogProducers
+from barnabas.storage.producers.state import ProducerEntry
+from tests.support.group_handlers import coordinating, reload
+from tests.support.images import CALLER, ClusterOf, telling_broker
+from tests.support.logs import read_bytes, split
+from tests.support.parts import answer_of, make_topic, running_parts
+from tests.support.wire import read_response, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from barnabas.broker.context import BrokerContext
+
+pytestmark = pytest.mark.slow
+
+MANY = 5 * PART
+OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, CREATE_TOPICS = 9, 10, 11, 15, 16, 19
+OFFSET_COMMIT, DESCRIBE_TRANSACTIONS, CONSUMER_GROUP_DESCRIBE = 8, 65, 69
+DELETE_GROUPS = 42
+OFFSET_DELETE, INCREMENTAL_ALTER_CONFIGS, LIST_OFFSETS, DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS = 47, 44, 2, 32, 61
+
+
+class Turns:
+    """Counts what is done in each turn of the event loop."""
+
+    def __init__(self) -> None:
+        self.most = self.turns = 0
+        self._now = 0
+        self._begun = False
+
+    def count(self, items: int = 1) -> None:
+        if not self._begun:
+            self._begun = True
+            asyncio.get_running_loop().call_soon(self._next)
+        self._now += items
+        self.most = max(self.most, self._now)
+
+    def _next(self) -> None:
+        self.turns += 1
+        self._now, self._begun = 0, False
+
+    def counting(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose calls are counted."""
+
+        def counted(*arguments: Any, **more: Any) -> Any:
+            self.count()
+            return function(*arguments, **more)
+
+        return counted
+
+
+async def ask(broker: BrokerContext, key: int, version: int, values: dict[str, Any]) -> Any:
+    """What a client is answered."""
+    connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+    dispatcher = Dispatcher(broker)
+    answer = await answer_of(dispatcher.serve(connection, memoryview(request(key, version, 1, values))))
+    assert isinstance(answer, bytes)
+    return read_response(key, version, answer[4:], 1)
+
+
+class TestEach:
+    async def test_items_keep_their_order_and_some_are_done_in_a_turn(self) -> None:
+        turns = Turns()
+        assert await LongAnswers().each(range(MANY), turns.counting(lambda item: -item)) == [-i for i in range(MANY)]
+        assert turns.most == PART
+
+    async def test_heavy_items_are_fewer(self) -> None:
+        turns = Turns()
+        await LongAnswers().each(range(50), turns.counting(lambda item: item), lambda _: PART // 2)
+        assert turns.most == 2
+
+    async def test_many_answers_together_have_no_longer_turns_than_one(self) -> None:
+        turns, answers, together = Turns(), LongAnswers(), 10
+        await asyncio.gather(*(answers.each(range(MANY), turns.counting(lambda item: item)) for _ in range(together)))
+        assert turns.turns == 1 + together * (MANY // PART - 1)  # all begin in the first
+
+    async def test_one_that_fails_does_not_hold_up_the_others(self) -> None:
+        answers = LongAnswers()
+        with pytest.raises(ZeroDivisionError):
+            await answers.each(range(3), lambda item: 1 // item)
+        assert await asyncio.wait_for(answers.each("ab", str), 30) == ["a", "b"]
+
+
+class TestThreads:
+    """Large requests are read, and long answers written, in a thread; small ones are not."""
+
+    @pytest.fixture
+    def threads(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
+        """Whether the event loop's thread did it."""
+        seen: dict[str, bool] = {}
+        own = threading.get_ident()
+
+        def watched(name: str, make: Callable[..., Callable[..., Any]]) -> Callable[..., Callable[..., Any]]:
+            def make_watched(*version: Any) -> Callable[..., Any]:
+                function = make(*version)
+
+                def call(*arguments: Any) -> Any:
+                    seen[name] = threading.get_ident() == own
+                    return function(*arguments)
+
+                return call
+
+            return make_watched
+
+        monkeypatch.setattr(codec, "decoder", watched("decode", codec.decoder))
+        monkeypatch.setattr(codec, "encoder", watched("encode", codec.encoder))
+        return seen
+
+    @pytest.mark.parametrize("many", [False, True])
+    async def test_by_size(self, tmp_path: Path, threads: dict[str, bool], many: bool) -> None:
+        groups = [f"group-{number}" for number in range(LARGE_FRAME // 8 if many else 3)]
+        async with coordinating(tmp_path) as broker:
+            answer = await ask(broker, DESCRIBE_GROUPS, 6, {"groups": groups})
+        assert [group.group_id for group in answer.groups] == groups
+        assert threads == {"decode": not many, "encode": not many}
+
+    async def test_a_short_question_with_a_long_answer(self, tmp_path: Path, threads: dict[str, bool]) -> None:
+        async with coordinating(tmp_path) as broker:
+            fill_groups(broker, LONG_ANSWER + 1)
+            answer = await ask(broker, LIST_GROUPS, 5, {})
+        assert len(answer.groups) == LONG_ANSWER + 1
+        assert threads == {"decode": True, "encode": False}
+
+    async def test_what_cannot_be_read_ends_the_connection(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        frame = bytearray(request(DESCRIBE_GROUPS, 6, 1, {"groups": ["x" * 30] * 500}))
+        frame[20:24] = b"\xff\xff\xff\x7f"
+        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        async with running_parts(tmp_path) as broker:
+            parked = Dispatcher(broker).serve(connection, memoryview(frame))
+            assert await answer_of(parked) is HANG_UP
+        assert "Closed the connection of 127.0.0.1:1" in caplog.text
+
+    async def test_the_broker_waits_for_a_large_request_that_was_read_while_it_stops(self, tmp_path: Path) -> None:
+        groups = [f"group-{number}" for number in range(LARGE_FRAME // 8)]
+        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        async with coordinating(tmp_path) as broker:
+            dispatcher = Dispatcher(broker)
+            parked: Any = dispatcher.serve(connection, memoryview(request(DESCRIBE_GROUPS, 6, 1, {"groups": groups})))
+            await dispatcher.finish(30)
+        assert parked.resolved
+
+    @pytest.mark.parametrize("topics", [0, LARGE_FRAME // 8])
+    @pytest.mark.parametrize("at_once", [True, False])
+    async def test_a_client_that_leaves_lets_go_of_what_its_request_waits_for(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int, at_once: bool
+    ) -> None:
+        """A member that ends while it joins: its connection, and what it sent after, must not wait for the group."""
+        waiting = asyncio.get_running_loop().create_future()
+        asked = asyncio.Event()
+
+        def join_group(*_: object) -> Any:
+            asked.set()
+            return waiting
+
+        monkeypatch.setattr(groups, "join_group", join_group)
+        protocols = [{"name": f"range-{number}", "metadata": b""} for number in range(topics)]
+        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        async with running_parts(tmp_path) as broker:
+            dispatcher = Dispatcher(broker)
+            frame = request(JOIN_GROUP, 9, 1, {"group_id": "g", "protocols": protocols})
+            parked = dispatcher.serve(connection, memoryview(frame))
+            assert isinstance(parked, Parked)
+            if at_once:
+                parked.abandon()
+            async with asyncio.timeout(30):
+                await asked.wait()
+                parked.abandon()
+                await dispatcher.finish(30)
+            assert waiting.cancelled()
+
+    async def test_a_long_answer_is_not_finished_for_a_client_that_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        turns, begun, describe = Turns(), asyncio.Event(), GroupCoordinator.describe_classic
+
+        def counted(*arguments: Any) -> Any:
+            begun.set()
+            turns.count()
+            return describe(*arguments)
+
+        monkeypatch.setattr(GroupCoordinator, "describe_classic", counted)
+        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        frame = request(DESCRIBE_GROUPS, 6, 1, {"groups": [f"group-{number}" for number in range(MANY)]})
+        async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+            dispatcher = Dispatcher(broker)
+            parked = dispatcher.serve(connection, memoryview(frame))
+            assert isinstance(parked, Parked)
+            async with asyncio.timeout(30):
+                await begun.wait()
+                parked.abandon()
+                await dispatcher.finish(30)
+        assert turns.turns < MANY // PART
+
+    def test_long_is_what_has_many_elements_at_any_depth(self) -> None:
+        topic = zero(ListOffsetsTopicResponse, partitions=(zero(ListOffsetsPartitionResponse),) * 4)
+        answer = zero(ListOffsetsResponse, topics=(topic, topic))
+        assert [codec.is_longer(answer, elements) for elements in (1, 9, 10)] == [True, True, False]
+
+
+def fill_groups(broker: BrokerContext, count: int) -> GroupCoordinator:
+    shard = next(broker.groups.runtime.shards())
+    assert shard.machine is not None
+    for number in range(count):
+        shard.machine.table.groups[f"group-{number}"] = ClassicGroup(f"group-{number}")
+    return shard.machine
+
+
+async def test_groups_are_listed_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, list_groups = Turns(), GroupCoordinator.list_groups
+
+    def counted(machine: GroupCoordinator, ids: Any, *rest: Any) -> Any:
+        turns.count(len(ids))
+        return list_groups(machine, ids, *rest)
+
+    monkeypatch.setattr(GroupCoordinator, "list_groups", counted)
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        fill_groups(broker, MANY)
+        answer = await ask(broker, LIST_GROUPS, 5, {})
+    assert len({group.group_id for group in answer.groups}) == MANY
+    assert turns.most == PART
+
+
+async def test_groups_are_described_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns()
+    monkeypatch.setattr(GroupCoordinator, "describe_classic", turns.counting(GroupCoordinator.describe_classic))
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        fill_groups(broker, MANY)
+        answer = await ask(broker, DESCRIBE_GROUPS, 6, {"groups": [f"group-{number}" for number in range(MANY)]})
+    assert {group.error_code for group in answer.groups} == {ErrorCode.none}
+    assert turns.most == PART
+
+
+@pytest.mark.parametrize("named", [True, False])
+async def test_offsets_are_told_some_in_a_turn_and_as_of_one_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    turns, tell = Turns(), GroupOffsets.tell
+    machine: Any = None
+
+    def counted(offsets: GroupOffsets, topic: Any) -> Any:
+        turns.count()
+        put_offsets(2)  # a commit that comes between: nothing of it may be told
+        return tell(offsets, topic)
+
+    def put_offsets(offset: int) -> None:
+        for number in range(MANY) if offset == 1 else (MANY - 1,):
+            value = OffsetCommitValue(offset, -1, "", 0, -1, None)
+            machine._offsets.offsets.put(OffsetCommitKey("group-0", f"topic-{number}", 0), value)
+
+    monkeypatch.setattr(GroupOffsets, "tell", counted)
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        machine = fill_groups(broker, 1)
+        put_offsets(1)
+        topics = [{"name": f"topic-{number}", "partition_indexes": [0]} for number in range(MANY)]
+        group = {"group_id": "group-0", "topics": topics if named else None}
+        answer = await ask(broker, OFFSET_FETCH, 9, {"groups": [group]})
+    found = [part.committed_offset for topic in answer.groups[0].topics for part in topic.partitions]
+    assert found == [1] * MANY
+    assert turns.most <= PART
+
+
+async def test_producers_are_described_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, describe = Turns(), LogProducers.describe
+
+    def counted(producers: LogProducers, ids: Any) -> Any:
+        turns.count(len(ids))
+        return describe(producers, ids)
+
+    monkeypatch.setattr(LogProducers, "describe", counted)
+    async with running_parts(tmp_path) as broker:
+        await make_topic(broker, "t")
+        log: Any = broker.replicas.find("t", 0).log
+        for number in range(MANY):
+            log.producers.states._entries[number] = ProducerEntry(0)
+        answer = await ask(broker, DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "t", "partition_indexes": [0, 7]}]})
+    found, missing = answer.topics[0].partitions
+    assert [producer.producer_id for producer in found.active_producers] == list(range(MANY))
+    assert missing.error_code is ErrorCode.unknown_topic_or_partition
+    assert turns.most == PART
+
+
+async def test_coordinators_are_named_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [f"group-{number}" for number in range(MANY)]
+    async with coordinating(tmp_path) as broker:
+        turns = Turns()
+        monkeypatch.setattr(broker.groups.runtime, "partition_for", turns.counting(lambda key: 0))
+        answer = await ask(broker, FIND_COORDINATOR, 4, {"key_type": 0, "coordinator_keys": keys})
+    assert [each.key for each in answer.coordinators] == keys
+    assert turns.most == PART
+
+
+async def test_offsets_of_logs_are_looked_up_some_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns()
+    async with running_parts(tmp_path) as broker:
+        await make_topic(broker, "t", 2)
+        monkeypatch.setattr(broker.replicas, "find", turns.counting(broker.replicas.find))
+        partitions = [{"partition_index": index, "timestamp": -1, "current_leader_epoch": -1} for index in range(MANY)]
+        answer = await ask(
+            broker, LIST_OFFSETS, 7, {"replica_id": -1, "topics": [{"name": "t", "partitions": partitions}]}
+        )
+    codes = [part.error_code for part in answer.topics[0].partitions]
+    assert codes == [ErrorCode.none] * 2 + [ErrorCode.unknown_topic_or_partition] * (MANY - 2)
+    assert turns.most == PART
+
+
+async def test_configurations_are_described_few_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns()
+    broker = telling_broker(ClusterOf(leaders={"t": (1,)}))
+    monkeypatch.setattr(Describer, "entries", turns.counting(Describer.entries))
+    resources = tuple(
+        zero(
+            DescribeConfigsResource,
+            resource_type=2,
+            resource_name="t",
+            configuration_keys=("retention.ms", f"other-{number}"),
+        )
+        for number in range(100)
+    )
+    caller: Any = None
+    answer = await describe_configs(broker, zero(DescribeConfigsRequest, resources=resources), caller)
+    assert [len(result.configs) for result in answer.results] == [1] * 100
+    assert turns.most < 10
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "many", "found"),
+    [
+        (DESCRIBE_GROUPS, 6, {"groups": ["g"] * MANY}, "groups"),
+        (CONSUMER_GROUP_DESCRIBE, 1, {"group_ids": ["g"] * MANY}, "groups"),
+        (OFFSET_FETCH, 9, {"groups": [{"group_id": "g", "topics": None}] * MANY}, "groups"),
+        (DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["x"] * MANY}, "transaction_states"),
+        (
+            DESCRIBE_CONFIGS,
+            4,
+            {"resources": [{"resource_type": 4, "resource_name": "1", "configuration_keys": None}] * MANY},
+            "results",
+        ),
+        (DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "t", "partition_indexes": [0] * PART}] * PART}, "topics"),
+    ],
+)
+async def test_what_is_named_many_times_is_described_once(
+    tmp_path: Path, key: int, version: int, many: dict[str, Any], found: str
+) -> None:
+    """A request of some kilobytes would otherwise have an answer of gigabytes."""
+    async with coordinating(tmp_path) as broker:
+        answer = await ask(broker, key, version, many)
+    (one,) = getattr(answer, found)
+    if key == DESCRIBE_PRODUCERS:
+        assert [part.partition_index for part in one.partitions] == [0]
+
+
+async def test_a_broker_has_one_name_in_configurations(tmp_path: Path) -> None:
+    resources = [{"resource_type": 4, "resource_name": name, "configuration_keys": None} for name in ("1", "01", "١")]
+    async with running_parts(tmp_path) as broker:
+        answer = await ask(broker, DESCRIBE_CONFIGS, 4, {"resources": resources})
+    codes = [result.error_code for result in answer.results]
+    assert codes == [ErrorCode.none, ErrorCode.invalid_request, ErrorCode.invalid_request]
+
+
+async def test_committing_offsets_of_one_topic_in_many_elements_takes_no_quadratic_time(tmp_path: Path) -> None:
+    """The partitions of the topic were copied for each: forty thousand held the event loop for many seconds."""
+    partition = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    topics = [{"topic_id": UUID(int=7), "partitions": [partition]} for _ in range(4_000)]
+    copied = Turns()
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(long_answers, "replace", copied.counting(dataclasses.replace))
+            answer = await ask(
+                broker, OFFSET_COMMIT, 10, {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": topics}
+            )
+    (topic,) = answer.topics
+    assert len(topic.partitions) == len(topics)
+    assert copied.most == 1
+
+
+async def test_the_controller_decides_about_some_topics_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_answers, "PORTION", 5)
+    count, decided = 7, list[int]()
+    topics = [{"name": f"t{number}", "num_partitions": 1, "replication_factor": 1} for number in range(count)]
+    configs = [{"name": "retention.ms", "config_operation": 0, "value": "1000"}]
+    resources = [{"resource_type": 2, "resource_name": f"t{number}", "configs": configs} for number in range(count)]
+    async with running_parts(tmp_path) as broker:
+        decide = broker.controller.decide
+
+        async def counted(asked: Any) -> Any:
+            answers = await decide(asked)
+            decided.append(len(answers))
+            return answers
+
+        monkeypatch.setattr(broker.controller, "decide", counted)
+        made = await ask(broker, CREATE_TOPICS, 7, {"topics": topics, "timeout": 1000})
+        assert {topic.error_code for topic in made.topics} == {ErrorCode.none}
+        altered = await ask(broker, INCREMENTAL_ALTER_CONFIGS, 1, {"resources": resources})
+        assert [each.error_code for each in altered.responses] == [ErrorCode.none] * count
+        assert len(broker.metadata.image.topics) == count
+        assert broker.metadata.topic_config(f"t{count - 1}") == {"retention.ms": "1000"}
+        too_many = [{"name": f"u{number}", "num_partitions": 2000, "replication_factor": 1} for number in range(count)]
+        refused = await ask(broker, CREATE_TOPICS, 7, {"topics": too_many, "timeout": 1000})
+        assert {topic.error_code for topic in refused.topics} == {ErrorCode.policy_violation}
+    assert decided == [5, 2, 5, 2, count]
+
+
+async def test_deleting_offsets_of_partitions_that_are_not_there_takes_no_quadratic_time(tmp_path: Path) -> None:
+    """Each was compared with each other: forty thousand took minutes."""
+    indexes = range(40_000)
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        fill_groups(broker, 1)
+        topics = [{"name": "t", "partitions": [{"partition_index": index} for index in indexes]}]
+        async with asyncio.timeout(30):
+            answer = await ask(broker, OFFSET_DELETE, 0, {"group_id": "group-0", "topics": topics})
+    codes = {part.partition_index: part.error_code for part in answer.topics[0].partitions}
+    assert len(codes) == len(indexes)
+    assert (codes[0], codes[2]) == (ErrorCode.none, ErrorCode.unknown_topic_or_partition)
+
+
+def commit_of(count: int, topics: int = 1) -> dict[str, Any]:
+    partition = {"committed_offset": 7, "committed_leader_epoch": -1, "committed_metadata": ""}
+    partitions = [{"partition_index": number % 2, **partition} for number in range(count // topics)]
+    named = [{"name": "t", "partitions": partitions} for _ in range(topics)]
+    return {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": named}
+
+
+@pytest.mark.parametrize("topics", [1, 7])
+async def test_many_offsets_are_committed_and_deleted_some_in_a_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int
+) -> None:
+    """Twenty thousand were one decision, and too large for one batch: a fifth of a second, for nothing."""
+    turns, count = Turns(), 5 * DECISION
+    replay = GroupCoordinator.replay
+    monkeypatch.setattr(GroupCoordinator, "replay", turns.counting(replay))
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        request = commit_of(count, topics)
+        named = sum(len(topic["partitions"]) for topic in request["topics"])
+        committed = await ask(broker, OFFSET_COMMIT, 9, request)
+        assert turns.most <= DECISION
+        assert {part.error_code for topic in committed.topics for part in topic.partitions} == {ErrorCode.none}
+        assert sum(len(topic.partitions) for topic in committed.topics) == named
+        request["topics"] = [{"name": "t", "partitions": [{"partition_index": number % 2} for number in range(named)]}]
+        deleted = await ask(broker, OFFSET_DELETE, 0, {"group_id": "g", "topics": request["topics"]})
+        assert deleted.error_code is ErrorCode.none
+        assert sum(len(topic.partitions) for topic in deleted.topics) == named
+        assert turns.most <= DECISION
+        shard = next(broker.groups.runtime.shards())
+        assert shard.machine is not None
+        assert shard.machine._offsets.offsets.committed == {}
+
+
+async def test_as_many_offsets_as_fit_into_one_decision_are_one_batch(tmp_path: Path) -> None:
+    async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+        log = next(broker.groups.runtime.shards()).partition.log
+        before = len(split(read_bytes(log, 0))) if log.log_end_offset else 0
+        await ask(broker, OFFSET_COMMIT, 9, commit_of(DECISION))
+        assert len(split(read_bytes(log, 0))) == before + 1
+
+
+class TestDeletedGroups:
+    async def test_a_group_with_many_offsets_goes_some_in_a_turn_and_at_once_for_clients(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A hundred thousand offsets held the event loop for two thirds of a second."""
+        turns, count = Turns(), 4 * MOST
+        async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+            machine = fill_groups(broker, 1)
+            fill_offsets(machine, "group-0", count)
+            monkeypatch.setattr(GroupCoordinator, "replay", turns.counting(GroupCoordinator.replay))
+            deleting = asyncio.ensure_future(ask(broker, DELETE_GROUPS, 2, {"groups_names": ["group-0"]}))
+            seen = set()
+            while not deleting.done():
+                asked = {"groups": [{"group_id": "group-0", "topics": None}]}
+                (group,) = (await ask(broker, OFFSET_FETCH, 9, asked)).groups
+                seen.add((group.error_code, sum(len(topic.partitions) for topic in group.topics)))
+            assert [each.error_code for each in (await deleting).results] == [ErrorCode.none]
+            assert seen <= {
+                (ErrorCode.none, count),
+                (ErrorCode.coordinator_load_in_progress, 0),
+                (ErrorCode.none, 0),
+            }
+            assert turns.most <= MOST + 1
+            assert machine.table.groups == {}
+            assert machine._offsets.offsets.committed == {}
+            await reload(broker)
+            again = next(broker.groups.runtime.shards()).machine
+            assert again is not None
+            assert again.table.groups == {}
+
+    async def test_many_groups_with_some_offsets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        turns = Turns()
+        async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+            machine = fill_groups(broker, 100)
+            for number in range(100):
+                fill_offsets(machine, f"group-{number}", 40)
+            monkeypatch.setattr(GroupCoordinator, "replay", turns.counting(GroupCoordinator.replay))
+            names = [f"group-{number}" for number in range(100)]
+            answer = await ask(broker, DELETE_GROUPS, 2, {"groups_names": [*names, "none"]})
+            assert [each.error_code for each in answer.results] == [ErrorCode.none] * 100 + [
+                ErrorCode.group_id_not_found
+            ]
+            assert turns.most <= MOST + 1
+            assert machine.table.groups == {}
+
+    async def test_who_waits_is_told_when_the_coordinator_ends(self, tmp_path: Path) -> None:
+        async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
+            machine = fill_groups(broker, 1)
+            fill_offsets(machine, "group-0", 3 * MOST)
+            asked = broker.groups.ask(
+                "group-0",
+                lambda machine, call, now_ms: machine.delete_group("group-0", call, now_ms),
+                CALLER,
+                0,
+                lambda error: error.code,
+            )
+            assert asyncio.isfuture(asked)
+            broker.groups.runtime._lose(next(broker.groups.runtime.shards()).partition)
+            assert await asyncio.wait_for(asked, 30) is ErrorCode.not_coordinator
+
+
+def fill_offsets(machine: GroupCoordinator, group_id: str, count: int) -> None:
+    for number in range(count):
+        key = OffsetCommitKey(group_id, f"topic-{number % 10}", number // 10)
+        machine._offsets.offsets.put(key, OffsetCommitValue(1, -1, "", 0, -1, None))

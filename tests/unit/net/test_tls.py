@@ -1,0 +1,383 @@
+"""TLS under connections: handshakes, records, files, and clients that do what they should not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.net import handshakes, tls
+from barnabas.net.admission import ConnectionLimits
+from barnabas.net.keystores import KeyPair
+from barnabas.net.reply import Parked
+from barnabas.net.server import Limits
+from tests.support.certificates import Authority
+from tests.support.servers import Rig, TlsSides, answer, connect, frame, hang_up, read_answer, run, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import ThreadPoolExecutor
+    from pathlib import Path
+
+    from barnabas.net.reply import Answer
+
+pytestmark = pytest.mark.slow
+
+
+class LogFile:
+    """A leased file, as slices have them."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        path.write_bytes(data)
+        self.fd = os.open(path, os.O_RDONLY)
+        self.revoked = False
+        self.leases = 0
+
+    def release(self) -> None:
+        self.leases -= 1
+
+
+class FileSlice:
+    """A slice of a LogFile."""
+
+    def __init__(self, file: LogFile, position: int, length: int, warm: bool = False) -> None:
+        self.file, self.position, self.length, self.warm = file, position, length, warm
+        file.leases += 1
+
+
+def in_thread(work: Callable[[], bytes]) -> asyncio.Future[bytes]:
+    return asyncio.ensure_future(asyncio.to_thread(work))
+
+
+def blocking(rig: Rig) -> ssl.SSLSocket:
+    """A client that does what the test says, for a thread."""
+    assert rig.tls is not None
+    plain = socket.create_connection(("127.0.0.1", rig.port), timeout=20)
+    return rig.tls.client.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
+def tls_rig(sides: TlsSides, reply: Callable[[bytes], Answer | Parked] = answer, limits: Limits | None = None) -> Rig:
+    return Rig(reply, limits or Limits(), sides)
+
+
+@pytest.mark.parametrize("warm", [True, False])
+async def test_files_go_out_encrypted_and_never_by_sendfile(
+    executor: ThreadPoolExecutor,
+    tls_sides: TlsSides,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    warm: bool,
+) -> None:
+    def refuse(*_: object) -> int:
+        raise AssertionError("sendfile would send what is not encrypted")
+
+    monkeypatch.setattr(os, "sendfile", refuse)
+    data = os.urandom(3_000_000)
+    file = LogFile(tmp_path / "log", data)
+    head = struct.pack(">i", len(data) + 8) + b"head"
+
+    def reply(body: bytes) -> Answer:
+        return [head, FileSlice(file, 0, 1_000_000, warm), FileSlice(file, 1_000_000, 2_000_000, warm), b"tail"]
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        for _ in range(3):
+            writer.write(frame(b"fetch"))
+            assert await read_answer(reader) == b"head" + data + b"tail"
+        assert file.leases == 0
+        await hang_up(writer)
+
+    await run(tls_rig(tls_sides, reply), executor, story)
+
+
+async def test_what_is_not_in_memory_is_read_by_a_thread(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(500_000)
+    file = LogFile(tmp_path / "log", data)
+    read_at, cold, warmed = tls._read_at, [True], []
+
+    def sometimes_cold(descriptor: int, room: memoryview, position: int, flags: int) -> int:
+        if flags and cold[0]:
+            raise BlockingIOError
+        return read_at(descriptor, room, position, flags)
+
+    def warm_up(self: tls.TlsOutbox) -> None:
+        warmed.append(1)
+        self._warmed = True
+
+    monkeypatch.setattr(tls, "_read_at", sometimes_cold)
+    monkeypatch.setattr(tls.TlsOutbox, "warm_up", warm_up)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"fetch"))
+        assert await read_answer(reader) == data
+        assert warmed
+        await hang_up(writer)
+
+    await run(
+        tls_rig(tls_sides, lambda _: [struct.pack(">i", len(data)), FileSlice(file, 0, len(data))]), executor, story
+    )
+
+
+async def test_a_truncated_file_closes_the_connection(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, tmp_path: Path
+) -> None:
+    file = LogFile(tmp_path / "log", b"x" * 1000)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        file.revoked = True
+        writer.write(frame(b"fetch"))
+        assert await reader.read() == struct.pack(">i", 1000)[:0]
+        assert file.leases == 0
+        await hang_up(writer)
+
+    await run(tls_rig(tls_sides, lambda _: [FileSlice(file, 0, 1000)]), executor, story)
+
+
+async def test_a_client_that_does_not_read_is_not_read_either(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides
+) -> None:
+    large = answer(b"x" * 2_000_000)
+
+    async def story(rig: Rig) -> None:
+        def work() -> bytes:
+            with blocking(rig) as client:
+                client.sendall(frame(b"a") * 50)
+                time.sleep(0.3)  # the test is about a client that does nothing for a while
+                seen = len(rig.seen)
+                received = 0
+                while received < 50 * len(large):
+                    received += len(client.recv(1 << 20))
+                return b"%d" % seen
+
+        assert int(await in_thread(work)) < 50
+        assert len(rig.seen) == 50
+
+    await run(tls_rig(tls_sides, lambda _: large), executor, story)
+
+
+async def test_small_records_large_frames_and_requests_behind_parked_ones(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides
+) -> None:
+    parked = Parked()
+
+    async def story(rig: Rig) -> None:
+        def work() -> bytes:
+            with blocking(rig) as client:
+                body = os.urandom(700_000)
+                sent = frame(body)
+                for start in range(0, len(sent), 997):
+                    client.sendall(sent[start : start + 997])
+                received = b""
+                while len(received) < len(body) + 4:
+                    received += client.recv(1 << 20)
+                assert received[4:] == body
+                client.sendall(frame(b"park"))
+                for byte in frame(b"behind") + frame(b"last"):
+                    client.sendall(bytes([byte]))
+                loop.call_soon_threadsafe(parked.resolve, answer(b"parked"))
+                wanted = answer(b"parked") + answer(b"behind") + answer(b"last")
+                received = b""
+                while len(received) < len(wanted):
+                    received += client.recv(1000)
+                return received
+
+        loop = asyncio.get_running_loop()
+        assert await in_thread(work) == answer(b"parked") + answer(b"behind") + answer(b"last")
+
+    await run(tls_rig(tls_sides, lambda body: parked if body == b"park" else answer(body)), executor, story)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_both_versions_are_spoken(executor: ThreadPoolExecutor, version: ssl.TLSVersion) -> None:
+    sides = TlsSides.made()
+    sides.client.minimum_version = sides.client.maximum_version = version
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(frame(b"hello"))
+        assert await read_answer(reader) == b"hello"
+        await hang_up(writer)
+
+    await run(tls_rig(sides), executor, story)
+
+
+async def test_a_client_that_says_farewell_and_waits_is_told_so_too(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides
+) -> None:
+    async def story(rig: Rig) -> None:
+        def work() -> bytes:
+            client = blocking(rig)
+            client.sendall(frame(b"park"))
+            client.unwrap().close()  # waits for the other side's farewell
+            return b"done"
+
+        assert await in_thread(work) == b"done"
+        await until(lambda: not rig.server.connections)
+        assert parked.abandoned
+
+    parked = Parked(on_abandon=lambda: None)
+    await run(tls_rig(tls_sides, lambda _: parked), executor, story)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        frame(b"plaintext"),
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(600),
+        b"\x16\x03\x01\xff\xff" + bytes(100),
+        b"\x15\x03\x03\0\2\2\x28" * 3,
+    ],
+)
+async def test_what_is_no_tls_is_closed_and_told(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, sent: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+        writer.write(sent)
+        await reader.read()
+        await until(lambda: rig.server._admission.total == 0)
+        await hang_up(writer)
+
+    await run(tls_rig(tls_sides), executor, story)
+    assert "TLS handshake with 127.0.0.1" in caplog.text
+    if sent.startswith((b"GET", b"\0")):
+        assert "does not speak TLS" in caplog.text
+
+
+async def test_silent_and_slow_handshakes_hold_nobody_up_and_end(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "HANDSHAKE_SECONDS", 1.0)
+
+    async def story(rig: Rig) -> None:
+        silent = [await asyncio.open_connection("127.0.0.1", rig.port) for _ in range(100)]
+        for _, writer in silent[50:]:
+            writer.write(b"\x16\x03\x01\x02\x00\x01")
+        await until(lambda: rig.server._admission.total == 100)
+        reader, writer = await connect(rig)
+        writer.write(frame(b"hello"))
+        assert await read_answer(reader) == b"hello"
+        for each, _ in silent:
+            assert await each.read() == b""
+        assert rig.server._admission.total == 1
+        for _, each_writer in silent:
+            await hang_up(each_writer)
+        await hang_up(writer)
+
+    await run(tls_rig(tls_sides), executor, story)
+
+
+async def test_handshakes_wait_for_a_place_and_the_oldest_gives_it_up(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "MOST_HANDSHAKES", 3)
+    monkeypatch.setattr(handshakes, "FAIR_SECONDS", 0.3)
+
+    async def story(rig: Rig) -> None:
+        slow = [await asyncio.open_connection("127.0.0.1", rig.port) for _ in range(5)]
+        for _, writer in slow:
+            writer.write(b"\x16\x03\x01\x02\x00\x01")
+        clients = [await connect(rig) for _ in range(3)]
+        for reader, writer in clients:
+            writer.write(frame(b"hello"))
+            assert await read_answer(reader) == b"hello"
+        for _, writer in [*clients, *slow]:
+            writer.transport.abort()
+        await until(lambda: rig.server._admission.total == 0)
+
+    await run(tls_rig(tls_sides), executor, story)
+
+
+async def test_handshakes_count_as_connections(executor: ThreadPoolExecutor, tls_sides: TlsSides) -> None:
+    async def story(rig: Rig) -> None:
+        _, first = await asyncio.open_connection("127.0.0.1", rig.port)
+        await until(lambda: rig.server._admission.total == 1)
+        reader, second = await asyncio.open_connection("127.0.0.1", rig.port)
+        assert await reader.read() == b""
+        await hang_up(first)
+        await hang_up(second)
+        await until(lambda: rig.server._admission.total == 0)
+
+    await run(
+        tls_rig(tls_sides, limits=Limits(connections=ConnectionLimits(max_connections_per_ip=1))), executor, story
+    )
+
+
+async def test_a_client_certificate_is_demanded_and_kept(executor: ThreadPoolExecutor) -> None:
+    authority = Authority()
+    sides = TlsSides.made(verify_mode=ssl.CERT_REQUIRED)
+    sides.server.context.load_verify_locations(cadata=authority.pem)
+    issued = authority.issue("client", common_name="alice")
+
+    def receive(rig: Rig) -> None:
+        with blocking(rig) as client:
+            client.recv(1)
+
+    async def story(rig: Rig) -> None:
+        with pytest.raises(OSError, match=r"(?i)certificate.required|reset|closed"):
+            await asyncio.to_thread(receive, rig)
+        KeyPair(issued.key, (issued.certificate,), None).load_into(sides.client)
+        reader, writer = await connect(rig)
+        writer.write(frame(b"hello"))
+        assert await read_answer(reader) == b"hello"
+        (connection,) = rig.server.connections
+        assert connection.certificate == ssl.PEM_cert_to_DER_cert(issued.certificate)
+        await hang_up(writer)
+
+    await run(tls_rig(sides), executor, story)
+
+
+async def test_a_client_that_sends_no_data_for_long_is_disconnected(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key updates without end would be such a case; Python cannot send them, so decryption finds nothing here."""
+    monkeypatch.setattr(tls.TlsPipe, "decrypt", lambda self, room: bool(self.incoming.read()) and 0)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        writer.write(bytes(100_000))
+        assert await reader.read() == b""
+        writer.transport.abort()
+
+    await run(tls_rig(tls_sides), executor, story)
+    assert "came without a byte of data" in caplog.text
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_clients_that_vanish_leave_nothing_behind(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, reset: bool
+) -> None:
+    async def story(rig: Rig) -> None:
+        def work() -> bytes:
+            for number in range(40):
+                plain = socket.create_connection(("127.0.0.1", rig.port))
+                if reset:
+                    plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                if number % 2:
+                    plain.sendall(b"\x16\x03\x01\x02\x00\x01")
+                    plain.close()
+                    continue
+                client = tls_sides.client.wrap_socket(plain, server_hostname="127.0.0.1")
+                client.sendall(struct.pack(">i", 1_000_000) + b"x" * 30_000)
+                client.close()
+            return b""
+
+        await in_thread(work)
+        await until(lambda: rig.server._admission.total == 0)
+        assert rig.server.budget.used == 0
+        assert not rig.server.connections
+
+    await run(tls_rig(tls_sides), executor, story)
