@@ -27,6 +27,7 @@ STATIC: Final = 4
 OTHERWISE: Final = {
     "min.insync.replicas",  # set dynamically when a new Kafka is first started
     "listener.security.protocol.map",  # listeners of Barnabas are what they were at its start
+    "config.providers",  # likewise: placeholders are replaced when the file is read
 }
 
 

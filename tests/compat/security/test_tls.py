@@ -9,6 +9,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -239,10 +240,11 @@ def test_our_own_command_line_writes_and_reads(files: Files, strict: Broker, tmp
     properties = tmp_path / "client.properties"
     config = files.librdkafka(strict.bootstrap_servers, known=True)
     properties.write_text("".join(f"{name}={value}\n" for name, value in config.items() if "bootstrap" not in name))
+    login = ["--bootstrap-server", strict.bootstrap_servers, "--command-config", str(properties)]
 
     def barnabas(*words: str, stdin: str = "") -> str:
         done = subprocess.run(
-            ["barnabas", *words, "--bootstrap-server", strict.bootstrap_servers, "--command-config", str(properties)],
+            [sys.executable, "-m", "barnabas.cli.main", *words, *login],
             input=stdin,
             capture_output=True,
             text=True,
