@@ -25,6 +25,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from barnabas.protocol.wire.conversion import zero
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
+from tests.support.producing import lead_anew
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,11 +54,8 @@ async def answer(result: Any) -> Any:
 
 async def reload(broker: BrokerContext) -> None:
     """Drop every coordinator and build it again from its log."""
-    runtime = broker.groups.runtime
-    for shard in list(runtime.shards()):
-        runtime._lose(shard.partition)
-        runtime._begin(shard.partition)
-    await runtime.loaded()
+    lead_anew(broker, CONSUMER_OFFSETS)
+    await broker.groups.runtime.loaded()
 
 
 def join_request(group: str, member_id: str = "") -> JoinGroupRequest:

@@ -15,6 +15,7 @@ from barnabas.metadata.stores.sqlite import SqliteStore
 from barnabas.metadata.znodes import Registration
 from barnabas.model.clock import ManualClock
 from barnabas.model.config.broker import BrokerConfig
+from barnabas.net.channel import Channel
 from barnabas.net.reply import Answer, Parked
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.controller.peers import MakeChannel
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.machines.controller.image import TopicImage
 
 
 @asynccontextmanager
 async def running_parts(
-    directory: Path, properties: Mapping[str, str] | None = None, files: FileSystem | None = None
+    directory: Path,
+    properties: Mapping[str, str] | None = None,
+    files: FileSystem | None = None,
+    make_channel: MakeChannel = Channel,
 ) -> AsyncIterator[BrokerContext]:
     """Broker 1, registered, the active controller, and leading everything; its logs are in `files`."""
     config = BrokerConfig.load({"log.dirs": str(directory / "data"), **(properties or {})})
@@ -41,6 +46,7 @@ async def running_parts(
             clock=ManualClock(),
             files=files or FileSystem(),
             open_store=lambda config: SqliteStore(directory / "metadata"),
+            make_channel=make_channel,
             make_fetch_session_id=iter(range(1, 1000)).__next__,
         ),
     )

@@ -53,6 +53,18 @@ def now_led(broker: BrokerContext, topic: TopicImage, **state: Any) -> None:
     broker.replicas.take_all([replace(topic, partitions=(replace(first, **state), *rest))])
 
 
+def lead_anew(broker: BrokerContext, name: str = "t") -> None:
+    """Tell the broker that it leads the partitions of a topic in the next leader epoch, alone."""
+    topic = broker.metadata.topic(name)
+    assert topic is not None
+    epochs = [broker.replicas.find(name, index).leader.leader_epoch for index in range(len(topic.partitions))]
+    images = [
+        replace(image, leader_epoch=epoch + 1, replicas=(image.leader,), isr=(image.leader,))
+        for image, epoch in zip(topic.partitions, epochs, strict=True)
+    ]
+    broker.replicas.take_all([replace(topic, partitions=tuple(images))])
+
+
 def with_follower(broker: BrokerContext, name: str = "t", index: int = 0) -> LeaderPartition:
     """Tell the broker that broker 7 follows a partition, in sync; the partition as it is led from then on."""
     topic = broker.metadata.topic(name)

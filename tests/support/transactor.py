@@ -21,9 +21,11 @@ from barnabas.machines.transactions.states import TransactionState
 from barnabas.machines.transactions.steps import state_of
 from barnabas.model.errors import ErrorCode
 from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.net.channel import Channel
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from barnabas.protocol.wire.conversion import zero
+from tests.support.group_handlers import committed
 from tests.support.images import CALLER
 from tests.support.parts import answer_of, make_topic, running_parts
 from tests.support.produce_fetch import produce_request, produced
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.controller.peers import MakeChannel
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.net.reply import Answer, Parked
 
@@ -43,9 +46,9 @@ PROPERTIES = {"transaction.state.log.num.partitions": "1", "offsets.topic.num.pa
 
 
 @asynccontextmanager
-async def transacting(tmp_path: Path) -> AsyncIterator[Transactor]:
+async def transacting(tmp_path: Path, make_channel: MakeChannel = Channel) -> AsyncIterator[Transactor]:
     """A producer of a broker with a topic `t` of two partitions that coordinates groups and transactions."""
-    async with running_parts(tmp_path, PROPERTIES) as broker:
+    async with running_parts(tmp_path, PROPERTIES, make_channel=make_channel) as broker:
         await make_topic(broker, "t", 2)
         for name in (CONSUMER_OFFSETS, TRANSACTION_STATE):
             await internal_topics.make(broker, name)
@@ -179,8 +182,6 @@ class Transactor:
             await asyncio.sleep(0)
         return state
 
-    def offset(self) -> int | None:
+    async def offset(self) -> int | None:
         """The committed offset of the group."""
-        (machine,) = (machine for _, machine in self.broker.groups.runtime.machines())
-        committed = machine._offsets.offsets.committed.get("g", {}).get("t", {}).get(0)
-        return None if committed is None else committed.offset
+        return (await committed(self.broker, "g")).get(("t", 0))

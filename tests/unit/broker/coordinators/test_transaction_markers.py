@@ -11,16 +11,14 @@ import pytest
 from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
 from barnabas.broker.coordinators import markers, remote_markers, reply_deadline
-from barnabas.broker.handlers import transactions as handlers
 from barnabas.broker.handlers.transaction_markers import write_txn_markers
 from barnabas.broker.replication.leader_partition import LeaderPartition, Marker
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode, RequestTimedOut
-from barnabas.model.internal_topics import CONSUMER_OFFSETS
-from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.wire import codec
+from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tests.support.images import CALLER
-from tests.support.producing import with_follower
+from tests.support.other_broker import added, marked, move_to_other, other_broker
+from tests.support.producing import lead_anew, with_follower
 from tests.support.transactor import ID, NOW, Transactor, transacting
 from tests.support.wire import build
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from barnabas.machines.controller.image import PartitionImage
     from barnabas.model.ids import TopicPartition
 
 
@@ -113,14 +110,11 @@ async def test_what_became_of_a_late_marker_is_not_told_in_another_leadership(
 
     async with transacting(tmp_path) as transactor:
         await transactor.begin()
-        replicas, alone = transactor.broker.replicas, transactor.partition.leader
         former = with_follower(transactor.broker)
         end = former.log.log_end_offset
         assert await ask_for_ends(transactor, 0) == [ErrorCode.request_timed_out]
         former.fetched_by(7, 5, 0, end + 1, 0.0)
-        monkeypatch.setitem(
-            replicas.partitions._by_wire, ("t", 0), LeaderPartition(replicas, former.tp, former.log, alone)
-        )
+        lead_anew(transactor.broker)
         monkeypatch.setattr(reply_deadline, "COMMIT_SECONDS", 3600)
         assert await ask_for_ends(transactor, 0) == [ErrorCode.none]
         assert former.log.log_end_offset == end + 2
@@ -158,19 +152,23 @@ async def test_a_partition_that_knows_a_later_epoch_needs_no_marker(tmp_path: Pa
 
 
 async def test_a_marker_that_a_later_coordinator_forestalled_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Until this broker knows that it was replaced, or that it is the later coordinator itself."""
     monkeypatch.setattr(markers, "RETRY_SLOWLY", 0.01)
 
     async with transacting(tmp_path) as transactor:
         await transactor.begin()
-        producer_id, _ = transactor.producer
-        entry = transactor.partition.log.producers.states._entries[producer_id]
-        entry.coordinator_epoch = 9
+        later = Marker(*transactor.producer, 1, commit=True, bumped=False)
+        transactor.partition.end_transaction(later, NOW)
         assert await transactor.end() is ErrorCode.none
+        async with asyncio.timeout(30):
+            while caplog.text.count("was refused in t-0") < 2:
+                await asyncio.sleep(0.01)
         assert await transactor.init() is ErrorCode.concurrent_transactions
-        entry.coordinator_epoch = 0
-        assert await transactor.settle() is TransactionState.COMPLETE_COMMIT
+        lead_anew(transactor.broker, TRANSACTION_STATE)
+        await transactor.broker.transactions.runtime.loaded()
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
 
 
 @pytest.mark.parametrize("topic", ["t", CONSUMER_OFFSETS])
@@ -193,7 +191,7 @@ async def test_a_marker_that_cannot_be_written_for_a_reason_that_nobody_foresaw_
         monkeypatch.setattr(LeaderPartition, "end_transaction", fails_twice)
         await transactor.commit()
         assert transactor.partition.log.producers.first_unstable_offset is None
-        assert transactor.offset() == 5
+        assert await transactor.offset() == 5
 
 
 @pytest.mark.parametrize("behind", [False, True])
@@ -205,87 +203,97 @@ async def test_a_partition_that_is_not_known_was_deleted_unless_the_broker_has_n
     async with transacting(tmp_path) as transactor:
         await transactor.begin()
         metadata, looked = transactor.broker.metadata, 0
-        known = metadata.partition
+        leaders, image = markers.MarkerWriter.leaders, metadata.image
 
-        def unknown_at_first(topic: str, index: int) -> PartitionImage | None:
+        def counted(writer: markers.MarkerWriter, places: list[TopicPartition]) -> Any:
             nonlocal looked
-            looked += topic == "t"
-            return None if topic == "t" and looked < 3 else known(topic, index)
+            looked += 1
+            return leaders(writer, places)
 
-        monkeypatch.setattr(metadata, "partition", unknown_at_first)
+        monkeypatch.setattr(markers.MarkerWriter, "leaders", counted)
         metadata.is_behind = behind
-        await transactor.commit()
-        assert (transactor.partition.log.producers.first_unstable_offset is None) == behind, (
-            "whether the marker was written"
-        )
-        assert looked == (3 if behind else 1)
+        others = {name: topic for name, topic in image.topics.items() if name != "t"}
+        names = {topic.topic_id: name for name, topic in others.items()}
+        metadata.replace(replace(image, topics=others, topic_names=names))
+        assert await transactor.end() is ErrorCode.none
+        if behind:
+            async with asyncio.timeout(30):
+                while looked < 3:
+                    await asyncio.sleep(0)
+            assert await transactor.init() is ErrorCode.concurrent_transactions
+            metadata.replace(image)
+        assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
+        assert looked > 2 if behind else looked == 1
+        if behind:
+            assert transactor.partition.log.producers.first_unstable_offset is None, "the marker is written"
+            assert transactor.partition.log.log_end_offset == 2
 
 
 async def test_markers_that_cannot_be_sent_for_a_reason_that_nobody_foresaw_are_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(markers, "RETRY_SLOWLY", 0.01)
+    reasons = [ZeroDivisionError("nobody foresaw it")]
 
-    async with transacting(tmp_path) as transactor:
-        await transactor.begin()
-        reasons = [ZeroDivisionError("nobody foresaw it")]
-        leaders = markers.MarkerWriter.leaders
-
-        def elsewhere_at_first(writer: markers.MarkerWriter, places: list[TopicPartition]) -> Any:
-            return {2: list(places)} if reasons else leaders(writer, places)
-
-        async def ask(*args: object, **options: object) -> None:
+    async def fail_once(request: Any) -> Any:
+        if reasons:
             raise reasons.pop()
+        return marked(request)
 
-        monkeypatch.setattr(markers.MarkerWriter, "leaders", elsewhere_at_first)
-        monkeypatch.setattr(transactor.broker.peers, "ask", ask)
+    async with transacting(tmp_path, other_broker(fail_once)) as transactor:
+        await transactor.begin()
+        move_to_other(transactor.broker, "t")
         await transactor.commit()
         assert not reasons
 
 
-async def test_what_comes_up_while_another_broker_is_asked_goes_to_it_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Three producers write and commit at once; coordinator and partitions are taken for another broker's."""
+async def test_transactions_that_come_up_while_another_broker_is_asked_are_added_together(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    async def add(request: Any) -> Any:
+        asked.append(len(request.transactions))
+        return added(request)
+
+    async with transacting(tmp_path, other_broker(add)) as transactor:
+        producers = await three_producers(transactor)
+        move_to_other(transactor.broker, TRANSACTION_STATE)
+        await produce_all(producers)
+        assert asked == [3]
+
+
+async def test_markers_that_come_up_while_another_broker_is_asked_go_to_it_together(tmp_path: Path) -> None:
     asked: list[int] = []
     may_answer = asyncio.Event()
 
-    async with transacting(tmp_path) as transactor:
-        broker = transactor.broker
+    async def write(request: Any) -> Any:
+        asked.append(len(request.markers))
+        await may_answer.wait()
+        return marked(request)
 
-        class Channel:
-            """Leads to this very broker, through the bytes that go over the wire."""
-
-            async def ask(
-                self, key: int, version: int, body: list[bytes], *, flexible: bool, seconds: float
-            ) -> memoryview:
-                request = codec.decode(ApiKey(key), version, version, memoryview(body[0]), 0)
-                response: Any
-                if isinstance(request, WriteTxnMarkersRequest):
-                    asked.append(len(request.markers))
-                    await may_answer.wait()
-                    response = await write_txn_markers(broker, request, CALLER)
-                else:
-                    asked.append(len(request.transactions))
-                    response = await handlers.add_partitions_to_txn(broker, request, CALLER, version)
-                return memoryview(codec.encode(ApiKey(key), version, 7, response))[8:]
-
-        monkeypatch.setattr(broker.peers, "_channel", lambda leader, purpose: Channel())
-        monkeypatch.setattr(broker.transactions, "_broker_id", 99)
-        monkeypatch.setattr(markers.MarkerWriter, "leaders", lambda writer, places: {99: list(places)})
-        producers = [Transactor(broker, f"{ID}-{number}") for number in range(3)]
-        for producer in producers:
-            assert await producer.init() is ErrorCode.none
-        answers = [producer.answer(producer.produce((0, 1))) for producer in producers]
-        assert await asyncio.gather(*answers) == [[ErrorCode.none] * 2] * 3
-        assert asked == [3]
+    async with transacting(tmp_path, other_broker(write)) as transactor:
+        producers = await three_producers(transactor)
+        await produce_all(producers)
+        move_to_other(transactor.broker, "t")
         assert [await producer.end() for producer in producers] == [ErrorCode.none] * 3
         for _ in range(10):  # markers leave some turns after the answer
             await asyncio.sleep(0)
         may_answer.set()
         states = [await asyncio.wait_for(producer.settle(), 30) for producer in producers]
         assert states == [TransactionState.COMPLETE_COMMIT] * 3
-        assert asked == [3, 1, 2]
+        assert asked == [1, 2]
+
+
+async def three_producers(transactor: Transactor) -> list[Transactor]:
+    producers = [Transactor(transactor.broker, f"{ID}-{number}") for number in range(3)]
+    for producer in producers:
+        assert await producer.init() is ErrorCode.none
+    return producers
+
+
+async def produce_all(producers: list[Transactor]) -> None:
+    """All at once, to two partitions each."""
+    answers = [producer.answer(producer.produce((0, 1))) for producer in producers]
+    assert await asyncio.gather(*answers) == [[ErrorCode.none] * 2] * len(producers)
 
 
 async def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(

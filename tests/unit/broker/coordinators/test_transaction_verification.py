@@ -12,26 +12,24 @@ from barnabas.broker.coordinators import transactions
 from barnabas.broker.replication.leader_partition import VERIFICATION_SECONDS, Marker
 from barnabas.machines.transactions.states import TransactionState
 from barnabas.model.errors import ErrorCode, InvalidTxnState, OutOfOrderSequence
-from barnabas.model.internal_topics import CONSUMER_OFFSETS
+from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.net.reply import HANG_UP, Parked
+from tests.support.other_broker import added, move_to_other, other_broker
 from tests.support.transactor import NOW, transacting
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def test_a_batch_comes_again_whose_topic_the_coordinator_does_not_know_yet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with transacting(tmp_path) as transactor:
+async def test_a_batch_comes_again_whose_topic_the_coordinator_does_not_know_yet(tmp_path: Path) -> None:
+    codes = [ErrorCode.none, ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted]
+
+    async def answer(request: Any) -> Any:
+        return added(request, codes.pop())
+
+    async with transacting(tmp_path, other_broker(answer)) as transactor:
         await transactor.init()
-        codes = [ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted]
-        ask = transactor.broker.transactions._add_or_verify
-
-        async def unknown_at_first(*question: Any) -> Any:
-            return {transactor.partition.tp: codes.pop()} if codes else await ask(*question)
-
-        monkeypatch.setattr(transactor.broker.transactions, "_add_or_verify", unknown_at_first)
+        move_to_other(transactor.broker, TRANSACTION_STATE)
         assert await transactor.send() is ErrorCode.not_enough_replicas
         assert await transactor.send() is ErrorCode.not_enough_replicas
         assert await transactor.send() is ErrorCode.none
@@ -95,13 +93,14 @@ async def test_offsets_that_a_group_refuses_leave_a_question_alone(tmp_path: Pat
 async def test_questions_that_nobody_comes_back_to_are_forgotten(tmp_path: Path) -> None:
     async with transacting(tmp_path) as transactor:
         partition = transactor.partition
-        for producer_id in range(100):
-            partition.begin_verification(producer_id, 0, float(producer_id), 0)
-        kept = partition.begin_verification(3, 0, 100.0, 0)
-        assert kept is not None
-        partition.begin_verification(100, 0, 99.5 + VERIFICATION_SECONDS, 0)
-        assert set(partition._verifying) == {(3, 0), (100, 0)}
-        partition.end_verification(3, 0, kept, 0)
+        guards = [partition.begin_verification(producer_id, 0, float(producer_id), 0) for producer_id in range(100)]
+        assert partition.begin_verification(3, 0, 100.0, 0) is guards[3]
+        now = 99.5 + VERIFICATION_SECONDS
+        partition.begin_verification(100, 0, now, 0)
+        partition.end_verification(3, 0, guards[3], 0)
+        for producer_id, guard in enumerate(guards):
+            again = partition.begin_verification(producer_id, 0, now, 0)
+            assert (again is guard) == (producer_id == 3), producer_id
 
 
 async def test_a_batch_does_not_overtake_one_that_was_told_to_come_again(tmp_path: Path) -> None:
@@ -124,10 +123,10 @@ async def test_a_partition_that_is_led_while_the_coordinator_is_asked_for_anothe
 ) -> None:
     async with transacting(tmp_path) as transactor:
         await transactor.init()
-        led = transactor.broker.replicas.partitions._by_wire
-        other = led.pop(("t", 1))
+        other, partitions = transactor.broker.replicas.find("t", 1), transactor.broker.replicas.partitions
+        partitions.remove_leader(other)
         coming = transactor.produce((0, 1))
-        led["t", 1] = other
+        partitions.add_leader(other)
         assert await transactor.answer(coming) == [ErrorCode.none, ErrorCode.not_enough_replicas]
         assert other.log.producers.first_unstable_offset is None
         assert await transactor.answer(transactor.produce((1,))) == [ErrorCode.none]
@@ -180,14 +179,13 @@ async def test_a_stop_does_not_wait_long_for_a_coordinator_that_hangs(
 ) -> None:
     monkeypatch.setattr(transactions, "STOP_SECONDS", 0.01)
 
-    async def hangs(*args: object, **options: object) -> None:
+    async def hang(request: Any) -> None:
         await asyncio.Event().wait()
 
-    async with transacting(tmp_path) as transactor:
+    async with transacting(tmp_path, other_broker(hang)) as transactor:
         broker = transactor.broker
         await transactor.init()
-        monkeypatch.setattr(broker.peers, "ask", hangs)
-        monkeypatch.setattr(broker.transactions, "_broker_id", 99)
+        move_to_other(broker, TRANSACTION_STATE)
         parked = transactor.produce((0,))
         assert isinstance(parked, Parked)
         async with asyncio.timeout(30):

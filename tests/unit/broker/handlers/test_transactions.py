@@ -152,10 +152,10 @@ async def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, v
                 assert added.error_code is ErrorCode.none
             assert await transactor.commit_offset(offset, version) is ErrorCode.none
             assert await transactor.commit_offset(1, version, "nowhere") is ErrorCode.unknown_topic_or_partition
-            assert transactor.offset() is None
+            assert await transactor.offset() is None
             assert await transactor.end(commit=commit, version=version) is ErrorCode.none
             await transactor.settle()
-            assert transactor.offset() == (offset if commit else None)
+            assert await transactor.offset() == (offset if commit else None)
 
 
 async def test_offsets_cannot_be_added_while_the_topic_of_groups_is_deleted(
@@ -199,6 +199,6 @@ async def test_offsets_of_a_transaction_are_written_with_the_sequence_that_kafka
             for _ in range(2):
                 assert await transactor.commit_offset(offset) is ErrorCode.none
             await transactor.commit()
-            assert transactor.offset() == offset
+            assert await transactor.offset() == offset
         commits = [header for header in headers(log) if header.is_transactional and not header.is_control]
         assert [header.base_sequence for header in commits] == [0, 0, 0, 0]
