@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.app import App
+from barnabas.broker.assembly import BrokerOptions
 from barnabas.machines.security.scram import BY_TITLE, ScramClient
 from barnabas.model.config.broker import BrokerConfig
+from barnabas.net.server import Server
 from tests.support.wire import Connection
 
 if TYPE_CHECKING:
@@ -31,8 +33,11 @@ SETTINGS = {
 class LoginBroker:
     """Where the broker listens, and the broker itself; its event loop runs in another thread."""
 
-    def __init__(self, app: App, open_address: str, login_address: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, app: App, server: Server, open_address: str, login_address: str, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.app = app
+        self.server = server
         self.open_address = open_address
         """Without a login."""
         self.login_address = login_address
@@ -71,16 +76,21 @@ def login_broker(folder: Path, settings: Mapping[str, str] | None = None) -> Ite
     config = BrokerConfig.load({**SETTINGS, "log.dirs": str(folder / "data"), **(settings or {})})
     started: list[LoginBroker] = []
     failed: list[BaseException] = []
+    servers: list[Server] = []
     ready = threading.Event()
+
+    def make_server(*parts: Any) -> Server:
+        servers.append(Server(*parts))
+        return servers[0]
 
     async def main() -> None:
         stopping = asyncio.Event()
-        app = App(config)
+        app = App(config, BrokerOptions(make_server=make_server))
         try:
             listeners = {each.name: each.port for each in (await app.start()).listeners}
             loop = asyncio.get_running_loop()
             open_address, login_address = (f"127.0.0.1:{listeners[name]}" for name in ("PLAINTEXT", "LOGIN"))
-            started.append(LoginBroker(app, open_address, login_address, loop))
+            started.append(LoginBroker(app, servers[0], open_address, login_address, loop))
             stop.append(lambda: loop.call_soon_threadsafe(stopping.set))
             ready.set()
             await stopping.wait()

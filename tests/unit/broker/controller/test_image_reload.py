@@ -201,8 +201,7 @@ async def test_a_broker_that_cannot_use_a_log_after_a_change_of_it_is_fenced(
         if after == AFTER[0]:
             await make_topic(broker, "t", ready=False)
         elif after == AFTER[1]:
-            log = broker.replicas.find("t", 0).log
-            broker.replicas._drop(log.tp, log.topic_id)
+            broker.replicas.stop("t", 0, broker.replicas.find("t", 0).leader.leader_epoch)
         else:
             monkeypatch.setattr(LogManager, "failed_directories", {"data": "full"})
             monkeypatch.setattr(LogManager, "try_failed_directories", LogManager.logs)

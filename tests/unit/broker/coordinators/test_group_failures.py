@@ -132,13 +132,14 @@ async def test_groups_can_be_read_while_nothing_can_be_stored(tmp_path: Path) ->
         member, generation = await joined(broker, "g")
         await commit(broker, "g", {0: 5}, member=member, generation=generation)
         log = only_shard(broker).partition.log
-        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
+        enough = log.config
+        log.update_config(replace(log.config, min_insync_replicas=2))
         codes = await commit(broker, "g", {0: 6}, member=member, generation=generation)
         assert codes == {0: ErrorCode.coordinator_not_available}
         assert await committed(broker, "g") == {("t", 0): 5}
         assert set(await listed(broker)) == {"g"}
         assert await described(broker, "g") is ErrorCode.none
-        log.config = enough
+        log.update_config(enough)
         assert await heartbeat(broker, "g", member, generation) is ErrorCode.none
 
 

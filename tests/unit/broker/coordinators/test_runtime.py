@@ -26,6 +26,7 @@ from tests.support.counters import (
     running_counters,
 )
 from tests.support.parts import make_topic, running_parts
+from tests.support.producing import lead_anew
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,8 +45,7 @@ async def test_what_was_decided_survives_the_machine(tmp_path: Path) -> None:
                 await ask(runtime, name)
         runtime.resign()
         again = counters(broker)
-        for index in range(3):
-            again._begin(broker.replicas.find(TOPIC, index))
+        lead_anew(broker, TOPIC)
         await again.loaded()
         assert [await read(again, name) for name in ("a", "b", "c", "d")] == [20, 20, 20, 20]
         again.resign()
@@ -165,7 +165,7 @@ async def test_a_transaction_counts_from_its_marker_on(tmp_path: Path, kind: Con
         ):
             partition.append(batch, read_header(batch), now_ms)
         runtime = counters(broker)
-        runtime._begin(partition)
+        lead_anew(broker, TOPIC)
         await runtime.loaded()
         assert await read(runtime, "a") == expected
         runtime.resign()

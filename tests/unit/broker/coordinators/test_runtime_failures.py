@@ -12,6 +12,7 @@ from barnabas.model.clock import ManualClock
 from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
 from tests.support.counters import TOPIC, Count, Counters, ask, counters, counting, new_call, read, running_counters
 from tests.support.parts import append, make_topic, running_parts
+from tests.support.producing import lead_anew
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,11 +68,12 @@ async def test_a_coordinator_with_too_few_replicas_is_loaded_after_a_pause(
         shard = runtime.find("a")
         shard.ask(counting("a", call), call)
         log = shard.partition.log
-        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
+        enough = log.config
+        log.update_config(replace(log.config, min_insync_replicas=2))
         result = call.result()
         assert isinstance(await asyncio.wait_for(result, 30), CoordinatorNotAvailable)
         assert shard.machine is None
-        log.config = enough
+        log.update_config(enough)
         await asyncio.wait_for(runtime.loaded(), 30)
         assert await ask(runtime, "a") == 1
 
@@ -176,7 +178,7 @@ async def test_a_load_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pyt
         partition = broker.replicas.find(TOPIC, 0)
         append(partition, [1])  # so that there is something to load
         runtime = counters(broker)
-        runtime._begin(partition)
+        lead_anew(broker, TOPIC)
         await asyncio.wait_for(runtime.loaded(), 30)
         assert runtime.find("a").machine is not None
         runtime.resign()

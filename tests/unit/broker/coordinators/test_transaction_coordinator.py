@@ -44,10 +44,11 @@ async def test_a_transaction_that_grows_too_large_costs_nobody_the_coordinator(t
         await transactor.init()
         ((shard, machine),) = transactor.broker.transactions.runtime.machines()
         log = shard.partition.log
-        enough, log.config = log.config, replace(log.config, max_message_bytes=100)
+        enough = log.config
+        log.update_config(replace(log.config, max_message_bytes=100))
         assert await transactor.add() is ErrorCode.unknown_server_error
         assert shard.machine is machine
-        log.config = enough
+        log.update_config(enough)
         assert await transactor.add() is ErrorCode.none
 
 

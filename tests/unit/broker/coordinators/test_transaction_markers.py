@@ -314,11 +314,12 @@ async def test_a_coordinator_with_too_few_replicas_is_told_of_the_end_later(
 
         monkeypatch.setattr(LeaderPartition, "too_few_in_sync", looks)
         log = shard.partition.log
-        enough, log.config = log.config, replace(log.config, min_insync_replicas=2)
+        enough = log.config
+        log.update_config(replace(log.config, min_insync_replicas=2))
         async with asyncio.timeout(30):
             while looked < 3 and shard.machine is machine:
                 await asyncio.sleep(0)
         assert transactor.partition.log.producers.first_unstable_offset is None
-        log.config = enough
+        log.update_config(enough)
         assert await asyncio.wait_for(transactor.settle(), 30) is TransactionState.COMPLETE_COMMIT
         assert shard.machine is machine

@@ -167,7 +167,7 @@ async def test_a_marker_that_comes_while_a_batch_is_rewritten_has_it_come_again(
         await transactor.add()
         assert await transactor.send(version=11) is ErrorCode.none
         partition = transactor.partition
-        partition.log.config = replace(partition.log.config, compression_type="gzip")
+        partition.log.update_config(replace(partition.log.config, compression_type="gzip"))
         rewritten = transactor.produce((0,), sequence=1, version=11)
         partition.end_transaction(Marker(*transactor.producer, 0, commit=True, bumped=False), NOW)
         assert await transactor.answer(rewritten, 11) == [ErrorCode.not_enough_replicas]

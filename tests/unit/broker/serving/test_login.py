@@ -67,8 +67,7 @@ def test_whoever_knows_the_password_is_served(
 
 def principals(broker: LoginBroker) -> set[str]:
     """Of the connections that have sent a request which is no step of a login."""
-    server = broker.app._server
-    assert server is not None
+    server = broker.server
     states = broker.call(lambda: [connection.state for connection in server.connections])
     return {state.caller.principal for state in states if isinstance(state, KnownClient)}
 
@@ -173,14 +172,12 @@ def test_no_memory_is_reserved_for_a_frame_that_is_none_cve_2022_34917(
 ) -> None:
     client.socket.sendall(struct.pack(">i", size) + b"12")
     assert client.receive_frame() is None
-    server = broker.app._server
-    assert server is not None
+    server = broker.server
     assert server.login_budget.used == server.budget.used == 0
 
 
 def test_unfinished_frames_take_memory_of_their_own(broker: LoginBroker, client: Connection) -> None:
-    server = broker.app._server
-    assert server is not None
+    server = broker.server
     client.socket.sendall(struct.pack(">i", LIMIT) + bytes(100))
     wait_until(lambda: server.login_budget.used > 0, "the frame to arrive")
     assert server.budget.used == 0

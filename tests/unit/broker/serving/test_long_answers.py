@@ -28,16 +28,17 @@ from barnabas.machines.groups.coordinator import GroupCoordinator
 from barnabas.machines.groups.deletion import MOST
 from barnabas.machines.groups.offsets.rules import GroupOffsets
 from barnabas.model.errors import ErrorCode
+from barnabas.model.internal_topics import CONSUMER_OFFSETS
 from barnabas.net.reply import HANG_UP, Parked
-from barnabas.protocol.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
 from barnabas.protocol.wire import codec
 from barnabas.protocol.wire.conversion import zero
 from barnabas.storage.log.producers import LogProducers
-from barnabas.storage.producers.state import ProducerEntry
-from tests.support.group_handlers import coordinating, reload
+from tests.support.group_handlers import committed, coordinating, reload
 from tests.support.images import CALLER, ClusterOf, telling_broker
 from tests.support.logs import read_bytes, split
-from tests.support.parts import answer_of, make_topic, running_parts
+from tests.support.parts import answer_of, append, make_topic, running_parts
+from tests.support.producing import NOW, lead_anew
 from tests.support.wire import read_response, request
 
 if TYPE_CHECKING:
@@ -282,7 +283,7 @@ async def test_offsets_are_told_some_in_a_turn_and_as_of_one_moment(
     def put_offsets(offset: int) -> None:
         for number in range(MANY) if offset == 1 else (MANY - 1,):
             value = OffsetCommitValue(offset, -1, "", 0, -1, None)
-            machine._offsets.offsets.put(OffsetCommitKey("group-0", f"topic-{number}", 0), value)
+            machine.replay(CoordinatorRecord(OffsetCommitKey("group-0", f"topic-{number}", 0), value))
 
     monkeypatch.setattr(GroupOffsets, "tell", counted)
     async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
@@ -306,9 +307,8 @@ async def test_producers_are_described_some_in_a_turn(tmp_path: Path, monkeypatc
     monkeypatch.setattr(LogProducers, "describe", counted)
     async with running_parts(tmp_path) as broker:
         await make_topic(broker, "t")
-        log: Any = broker.replicas.find("t", 0).log
         for number in range(MANY):
-            log.producers.states._entries[number] = ProducerEntry(0)
+            append(broker.replicas.find("t", 0), [NOW], producer_id=number, producer_epoch=0, base_sequence=0)
         answer = await ask(broker, DESCRIBE_PRODUCERS, 0, {"topics": [{"name": "t", "partition_indexes": [0, 7]}]})
     found, missing = answer.topics[0].partitions
     assert [producer.producer_id for producer in found.active_producers] == list(range(MANY))
@@ -470,18 +470,16 @@ async def test_many_offsets_are_committed_and_deleted_some_in_a_turn(
     async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
         request = commit_of(count, topics)
         named = sum(len(topic["partitions"]) for topic in request["topics"])
-        committed = await ask(broker, OFFSET_COMMIT, 9, request)
+        response = await ask(broker, OFFSET_COMMIT, 9, request)
         assert turns.most <= DECISION
-        assert {part.error_code for topic in committed.topics for part in topic.partitions} == {ErrorCode.none}
-        assert sum(len(topic.partitions) for topic in committed.topics) == named
+        assert {part.error_code for topic in response.topics for part in topic.partitions} == {ErrorCode.none}
+        assert sum(len(topic.partitions) for topic in response.topics) == named
         request["topics"] = [{"name": "t", "partitions": [{"partition_index": number % 2} for number in range(named)]}]
         deleted = await ask(broker, OFFSET_DELETE, 0, {"group_id": "g", "topics": request["topics"]})
         assert deleted.error_code is ErrorCode.none
         assert sum(len(topic.partitions) for topic in deleted.topics) == named
         assert turns.most <= DECISION
-        shard = next(broker.groups.runtime.shards())
-        assert shard.machine is not None
-        assert shard.machine._offsets.offsets.committed == {}
+        assert await committed(broker, "g") == {}
 
 
 async def test_as_many_offsets_as_fit_into_one_decision_are_one_batch(tmp_path: Path) -> None:
@@ -516,7 +514,7 @@ class TestDeletedGroups:
             }
             assert turns.most <= MOST + 1
             assert machine.table.groups == {}
-            assert machine._offsets.offsets.committed == {}
+            assert await committed(broker, "group-0") == {}
             await reload(broker)
             again = next(broker.groups.runtime.shards()).machine
             assert again is not None
@@ -549,11 +547,11 @@ class TestDeletedGroups:
                 lambda error: error.code,
             )
             assert asyncio.isfuture(asked)
-            broker.groups.runtime._lose(next(broker.groups.runtime.shards()).partition)
+            lead_anew(broker, CONSUMER_OFFSETS)
             assert await asyncio.wait_for(asked, 30) is ErrorCode.not_coordinator
 
 
 def fill_offsets(machine: GroupCoordinator, group_id: str, count: int) -> None:
     for number in range(count):
         key = OffsetCommitKey(group_id, f"topic-{number % 10}", number // 10)
-        machine._offsets.offsets.put(key, OffsetCommitValue(1, -1, "", 0, -1, None))
+        machine.replay(CoordinatorRecord(key, OffsetCommitValue(1, -1, "", 0, -1, None)))
