@@ -70,8 +70,8 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
         ),
     },
     "Security": {
-        "acls": LazyCommand("barnabas.cli.acls.command", "Show and change who may do what."),
-        "users": LazyCommand("barnabas.cli.users.command", "List, add and delete users that log in by SCRAM."),
+        "acls": LazyCommand("barnabas.cli.acls.command", "List, add and remove ACLs."),
+        "users": LazyCommand("barnabas.cli.users.command", "List, add and delete users of SCRAM."),
     },
     "Files": {
         "log": LazyCommand("barnabas.cli.log.command", "Look into log files, check and repair them."),

@@ -202,8 +202,12 @@ class Handshakes:
                     handshake.sock.send(handshake.unsent)
                 self._drop(handshake, _reason(error))
             case BaseException() as error:
-                logger.error("A TLS handshake failed for a reason that is not the client's.", exc_info=error)
-                self._drop(handshake, "an error of this broker")
+                logger.error(
+                    "The TLS handshake with %s:%d failed because of an unexpected error. The connection is closed.",
+                    *handshake.address[:2],
+                    exc_info=error,
+                )
+                self._drop(handshake, "an unexpected error of this broker")
 
     def _send(self, handshake: Handshake, *, is_done: bool) -> None:
         """Send what OpenSSL wants to say; then the handshake is done, or waits for the client's next words."""

@@ -59,7 +59,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 async def create_delegation_token(
     broker: BrokerContext, request: CreateDelegationTokenRequest, caller: Caller
 ) -> CreateDelegationTokenResponse:
-    """Make a token for the caller."""
+    """Create a delegation token for the caller."""
     _check(broker, caller)
     owner = caller.principal
     if request.owner_principal_name:
@@ -68,7 +68,7 @@ async def create_delegation_token(
     if any(not principal.startswith(f"{USER}:") for principal in (owner, *renewers)):
         raise InvalidPrincipalType("Owner and renewers of a delegation token must be users.")
     if owner != caller.principal:
-        raise DelegationTokenAuthorizationFailed("A delegation token is made for the caller itself.")
+        raise DelegationTokenAuthorizationFailed("A client can create a delegation token only for its own principal.")
     token = await broker.tokens.create(owner, renewers, request.max_lifetime // _MILLISECOND)
     kind, _, name = owner.partition(":")
     return CreateDelegationTokenResponse(
@@ -89,7 +89,7 @@ async def create_delegation_token(
 async def renew_delegation_token(
     broker: BrokerContext, request: RenewDelegationTokenRequest, caller: Caller
 ) -> RenewDelegationTokenResponse:
-    """Have a token accepted for longer."""
+    """Put off the time at which a delegation token expires."""
     _check(broker, caller)
     until = await broker.tokens.renew(request.hmac, caller.principal, request.renew_period // _MILLISECOND)
     return RenewDelegationTokenResponse(
@@ -100,7 +100,7 @@ async def renew_delegation_token(
 async def expire_delegation_token(
     broker: BrokerContext, request: ExpireDelegationTokenRequest, caller: Caller
 ) -> ExpireDelegationTokenResponse:
-    """Have a token accepted for shorter, or no more."""
+    """Let a delegation token expire earlier, or now."""
     _check(broker, caller)
     until = await broker.tokens.expire(request.hmac, caller.principal, request.expiry_time_period // _MILLISECOND)
     return ExpireDelegationTokenResponse(
@@ -111,7 +111,7 @@ async def expire_delegation_token(
 async def describe_delegation_token(
     broker: BrokerContext, request: DescribeDelegationTokenRequest, caller: Caller
 ) -> DescribeDelegationTokenResponse:
-    """List tokens of the caller."""
+    """List the delegation tokens that the caller may see."""
     _check(broker, caller)
     owners = None if request.owners is None else set(_principals(request.owners))
     found = await broker.tokens.visible(caller.principal, owners)
@@ -142,13 +142,15 @@ async def describe_delegation_token(
 
 
 def _check(broker: BrokerContext, caller: Caller) -> None:
-    """Refuse somebody who has not proved who he is, or did so by a token."""
+    """Refuse a client that has not logged in, or logged in with a delegation token."""
     if caller.session.is_token or caller.principal == ANONYMOUS:
         raise DelegationTokenRequestNotAllowed(
-            "Delegation tokens are for connections with a login, and not for one by token."
+            "Delegation tokens are managed on connections that logged in, and not with a delegation token."
         )
     if not broker.tokens.is_enabled:
-        raise DelegationTokenAuthDisabled("Delegation tokens are off: set delegation.token.secret.key.")
+        raise DelegationTokenAuthDisabled(
+            "Delegation tokens are disabled. To enable them, set delegation.token.secret.key on all brokers."
+        )
 
 
 def _principals(named: Iterable[Any]) -> tuple[str, ...]:

@@ -239,8 +239,11 @@ class ConnectionLogin:
             except LoginRefused as error:
                 answer = self._refuse(header, error)
             except Exception:
-                logger.exception("The login of %s:%d failed by a defect.", *self._connection.address[:2])
-                answer = self._refuse(header, LoginRefused("this broker has a defect"))
+                logger.exception(
+                    "The login of client %s:%d failed because of an unexpected error, and was refused.",
+                    *self._connection.address[:2],
+                )
+                answer = self._refuse(header, LoginRefused("an unexpected error of this broker, which its log has"))
             parked.follow(answer)
 
         task = self._context.tasks.spawn(wait())

@@ -128,63 +128,76 @@ def _many(name: str, metavar: str, words: str, section: str) -> Callable[[Callab
             "barnabas acls --add --allow-principal User:bob --producer --topic team --resource-pattern-type prefixed",
         ),
         (
-            "keep everybody at one address from writing to orders",
+            "deny writes to orders from one address",
             "barnabas acls --add --deny-principal 'User:*' --deny-host 198.51.100.3 --operation Write --topic orders",
         ),
         (
-            "show every rule that is in force for orders",
+            "list all ACLs that apply to orders",
             "barnabas acls --list --topic orders --resource-pattern-type match",
         ),
         (
-            "take one of them away",
+            "remove one of them",
             "barnabas acls --remove --allow-principal User:alice --operation Read --topic orders",
         ),
-        ("remove all rules of a topic", "barnabas acls --remove --topic orders"),
+        ("remove all ACLs of a topic", "barnabas acls --remove --topic orders"),
     ],
 )
-@option("--add", is_flag=True, help="Add rules.", section="Action")
+@option("--add", is_flag=True, help="Add ACLs to the resources.", section="Action")
 @option(
-    "--remove", is_flag=True, help="Remove rules; without principals, all rules of the resources.", section="Action"
+    "--remove",
+    is_flag=True,
+    help="Remove ACLs from the resources; all of them if no principal is given.",
+    section="Action",
 )
-@option("--list", "list_", is_flag=True, help="Show rules, of the resources named or of all.", section="Action")
+@option("--list", "list_", is_flag=True, help="List the ACLs of the resources, or of all resources.", section="Action")
 @_many("--topic", "NAME", "A topic, or * for all", "Resources")
 @_many("--group", "ID", "A group, or * for all", "Resources")
 @option("--cluster", is_flag=True, help="The cluster itself.", section="Resources")
 @_many("--transactional-id", "ID", "A transactional id, or * for all", "Resources")
 @_many("--delegation-token", "ID", "A delegation token", "Resources")
-@_many("--user-principal", "USER", "A user, of whom others may make delegation tokens", "Resources")
+@_many("--user-principal", "USER", "A user for whom others may create delegation tokens", "Resources")
 @option(
     "--resource-pattern-type",
     type=click.Choice(["literal", "prefixed", "any", "match"], case_sensitive=False),
     default="literal",
     show_default=True,
-    help="What a name means: this resource, all whose names begin so; and to list or remove, either, or all rules that "
-    "are in force for the resource.",
+    help="How names of resources match. literal: this resource. prefixed: all resources whose names begin with it. To "
+    "list and remove, also any: ACLs of both types with this name, and match: all ACLs that apply to this resource.",
     section="Resources",
 )
-@_many("--allow-principal", "USER", "Whom to allow, as User:NAME", "Rules")
-@_many("--deny-principal", "USER", "Whom to deny, as User:NAME", "Rules")
-@_many("--allow-host", "ADDRESS", "From where; all addresses without it", "Rules")
-@_many("--deny-host", "ADDRESS", "From where; all addresses without it", "Rules")
+@_many("--allow-principal", "USER", "The principal to allow, as User:NAME", "ACLs")
+@_many("--deny-principal", "USER", "The principal to deny, as User:NAME", "ACLs")
+@_many("--allow-host", "ADDRESS", "The address to allow from; all if not given", "ACLs")
+@_many("--deny-host", "ADDRESS", "The address to deny from; all if not given", "ACLs")
 @option(
     "--operation",
     type=click.Choice(list(OPERATIONS), case_sensitive=False),
     multiple=True,
     metavar="OPERATION",
-    help=f"What: {', '.join(OPERATIONS)}; repeatable.  [default: All]",
-    section="Rules",
+    help=f"The operation to allow or deny: {', '.join(OPERATIONS)}; repeatable.  [default: All]",
+    section="ACLs",
 )
-@option("--producer", is_flag=True, help="What a producer needs, of topics and transactional ids.", section="Rules")
-@option("--consumer", is_flag=True, help="What a consumer needs, of topics and groups.", section="Rules")
-@option("--idempotent", is_flag=True, help="With --producer: let it be idempotent.", section="Rules")
-@_many("--principal", "USER", "With --list: only rules about this principal", "Rules")
+@option(
+    "--producer",
+    is_flag=True,
+    help="Allow what a producer needs on the topics and transactional ids, instead of --operation.",
+    section="ACLs",
+)
+@option(
+    "--consumer",
+    is_flag=True,
+    help="Allow what a consumer needs on the topics and groups, instead of --operation.",
+    section="ACLs",
+)
+@option("--idempotent", is_flag=True, help="Also allow the producer to be idempotent (--producer).", section="ACLs")
+@_many("--principal", "USER", "List only ACLs of this principal (--list)", "ACLs")
 @connection_options
 @json_option
 @takes(Options)
 def command(options: Options) -> None:
-    """Show and change who may do what. The flags are those of kafka-acls.
+    """List, add and remove ACLs: who may do what. The flags are those of kafka-acls.
 
-    The brokers judge by these rules if their authorizer.class.name is set.
+    Brokers check ACLs if their authorizer.class.name is set.
     """
     with options.connect() as cluster:
         if options.list_:

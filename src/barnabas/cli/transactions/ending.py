@@ -54,9 +54,14 @@ class AbortOptions(PartitionOptions):
 )
 @partition_options
 @option("--start-offset", type=INT64, metavar="OFFSET", help="The offset at which the transaction begins.")
-@option("--producer-id", type=INT64, metavar="ID", help="Or the id of its producer,")
-@option("--producer-epoch", type=INT16, metavar="N", help="with the producer's epoch,")
-@option("--coordinator-epoch", type=Whole(-1, MAX_INT32), metavar="N", help="and the epoch of its coordinator.")
+@option("--producer-id", type=INT64, metavar="ID", help="The id of the producer, instead of --start-offset.")
+@option("--producer-epoch", type=INT16, metavar="N", help="The epoch of the producer (--producer-id).")
+@option(
+    "--coordinator-epoch",
+    type=Whole(-1, MAX_INT32),
+    metavar="N",
+    help="The epoch of the transaction's coordinator (--producer-id).",
+)
 @connection_options
 @takes(AbortOptions)
 def abort(options: AbortOptions) -> None:

@@ -105,51 +105,56 @@ class Options(ConnectionOptions):
     ],
 )
 @option("--list", "list_users", is_flag=True, help="List all users.", section="Action")
-@option("--add", metavar="NAME", help="Add a user, or change its password.", section="Action")
+@option("--add", metavar="NAME", help="Add a user, or change the password of a user.", section="Action")
 @option(
-    "--delete", metavar="NAME", help="Delete a user. Its connections stay until they log in again.", section="Action"
+    "--delete",
+    metavar="NAME",
+    help="Delete a user. Connections that are open stay open until their clients log in again.",
+    section="Action",
 )
 @option(
     "--mechanism",
     type=click.Choice(list(BY_TITLE), case_sensitive=False),
-    help=f"By which the user logs in.  [default: {DEFAULT_MECHANISM.title}; for --delete, both]",
+    help=f"The SCRAM mechanism of the user.  [default: {DEFAULT_MECHANISM.title}; for --delete, both]",
     section="What",
 )
 @option(
     "--iterations",
     type=Whole(LEAST_ITERATIONS, MOST_ITERATIONS),
     metavar="N",
-    help=f"How often the password is hashed: {LEAST_ITERATIONS} to {MOST_ITERATIONS}.  [default: {LEAST_ITERATIONS}]",
+    help=f"The number of hash iterations of the password.  [default: {LEAST_ITERATIONS}]",
     section="What",
 )
 @option(
     "--config",
     type=FILE,
-    help="The metadata store of this server.properties, whether or not a broker runs.",
+    help="Use the metadata store that this server.properties names; brokers may be stopped.",
     section="Without a broker",
 )
 @option(
     "--data",
     type=NEW_FOLDER,
     metavar="DIR",
-    help="The metadata store of the broker whose data directory is DIR.",
+    help="Use the metadata store of the broker with this data directory.",
     section="Without a broker",
 )
 @option(
     "--store",
     type=NEW_FILE,
     metavar="FILE",
-    help="The metadata store in this file (metadata.store).",
+    help="Use the metadata store in this file (metadata.store).",
     section="Without a broker",
 )
-@option("--zookeeper", metavar="HOST:PORT/CHROOT", help="The metadata in a ZooKeeper.", section="Without a broker")
+@option(
+    "--zookeeper", metavar="HOST:PORT/CHROOT", help="Use the metadata in this ZooKeeper.", section="Without a broker"
+)
 @connection_options
 @json_option
 @takes(Options)
 def command(options: Options) -> None:
-    """List, add and delete users that log in by SCRAM.
+    """List, add and delete the users that can log in with SCRAM.
 
-    A password is asked for, or read as one line of standard input. It is salted here: no broker sees it.
+    The command asks for the password, or reads it as one line from standard input. It sends only the salted hash.
     """
     chosen = None if options.mechanism is None else BY_TITLE[options.mechanism]
     with options.place() as place:

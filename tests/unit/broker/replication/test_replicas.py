@@ -73,9 +73,7 @@ async def test_a_log_whose_topic_is_another_one_now_is_set_aside(tmp_path: Path)
         await make_topic(broker, "t")
         stray = broker.replicas.find("t", 0)
         append(stray, [NOW] * 3)
-        broker.replicas.partitions.remove_leader(
-            stray
-        )  # as if the deletion had not reached the disk before the power went
+        broker.replicas.partitions.remove_leader(stray)  # as if the power had gone before the deletion was on disk
         await broker.controller.delete_topics(["t"])
         await make_topic(broker, "t")
         assert broker.replicas.find("t", 0).log.log_end_offset == 0

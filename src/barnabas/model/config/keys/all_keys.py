@@ -64,7 +64,7 @@ OWN: Final = (
         MEDIUM,
         READ_ONLY,
         Support.OWN,
-        "How long a new connection may take to log in, on SASL listeners.",
+        "How long a client may take to log in on a SASL listener before the broker closes its connection.",
     ),
     Key(
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
@@ -74,7 +74,8 @@ OWN: Final = (
         MEDIUM,
         READ_ONLY,
         Support.OWN,
-        "The addresses that sasl.oauthbearer.jwks.endpoint.url may be set to. (In Kafka a property of the JVM.)",
+        "The URLs that sasl.oauthbearer.jwks.endpoint.url may be set to, separated by commas. In Kafka this is a "
+        "property of the JVM.",
     ),
     Key(
         "sasl.oauthbearer.unsigned.tokens.enable",
@@ -84,7 +85,8 @@ OWN: Final = (
         LOW,
         READ_ONLY,
         Support.OWN,
-        "Accepts tokens without a signature, which anybody can make, and no others. For development only.",
+        "Whether the broker accepts only OAUTHBEARER tokens without a signature, which anybody can make. For "
+        "development only.",
     ),
     Key(
         "zookeeper.auth.password",

@@ -14,8 +14,8 @@ BROKER: Final[dict[str, str]] = {
         "The addresses that the broker gives to clients, as NAME://HOST:PORT. If unset, the values of listeners."
     ),
     "authorizer.class.name": (
-        "The name of Kafka's StandardAuthorizer, or of its AclAuthorizer: the broker asks for permissions, by ACLs. If "
-        "empty, everybody may do everything."
+        "The class name of Kafka's StandardAuthorizer or AclAuthorizer: the broker then checks every request against "
+        "ACLs. If empty, every client may do everything."
     ),
     "auto.create.topics.enable": (
         "Whether the broker creates a topic when a client asks for the metadata of one that does not exist."
@@ -32,14 +32,14 @@ BROKER: Final[dict[str, str]] = {
     "compression.type": "The compression codec of stored batches; `producer` keeps the codec that the producer used.",
     "compression.zstd.level": "The compression level for topics whose compression.type is zstd.",
     "config.providers": (
-        "Names of providers of values that stand elsewhere, as ${NAME:PATH:KEY}; config.providers.NAME.class is "
-        "FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider. Read when the broker starts."
+        "The names of config providers. A value ${NAME:PATH:KEY} is read from provider NAME when the broker starts; "
+        "config.providers.NAME.class is FileConfigProvider, DirectoryConfigProvider or EnvVarConfigProvider."
     ),
     "connection.failed.authentication.delay.ms": (
-        "How long the answer to a failed login waits, after which the connection is closed."
+        "How long the broker waits before it answers a failed login and closes the connection."
     ),
     "connections.max.reauth.ms": (
-        "After how long a client that logged in by SASL has to do so again on its connection; 0 for never."
+        "The time after which a SASL client must log in again, or the broker closes its connection; 0 for never."
     ),
     "connections.max.idle.ms": "The broker closes a connection that was idle for this long.",
     "controlled.shutdown.enable": (
@@ -60,10 +60,12 @@ BROKER: Final[dict[str, str]] = {
     ),
     "default.replication.factor": "The replication factor of topics that are created without one.",
     "delegation.token.expiry.check.interval.ms": "How often the controller removes delegation tokens that expired.",
-    "delegation.token.expiry.time.ms": "How long a delegation token is accepted, unless it is renewed.",
-    "delegation.token.max.lifetime.ms": "How long a delegation token can be renewed.",
+    "delegation.token.expiry.time.ms": "How long a delegation token is valid, unless it is renewed.",
+    "delegation.token.max.lifetime.ms": (
+        "The maximum lifetime of a delegation token; after it the token cannot be renewed any more."
+    ),
     "delegation.token.secret.key": (
-        "The key that delegation tokens are made with, the same on all brokers. If unset, there are none."
+        "The secret that signs delegation tokens, the same on all brokers. If unset, delegation tokens are disabled."
     ),
     "delete.topic.enable": "Whether clients may delete topics.",
     "fetch.max.bytes": "The maximum number of bytes in the response to one Fetch request.",
@@ -72,7 +74,7 @@ BROKER: Final[dict[str, str]] = {
         "follower.replication.throttled.replicas."
     ),
     "group.consumer.assignment.interval.ms": (
-        "The minimum time between two assignments of a consumer group; later changes are put together in the next one."
+        "The minimum time between two assignments of a consumer group; changes in between wait for the next assignment."
     ),
     "group.consumer.assignors": "The server-side assignors that consumers may choose; the first is the default.",
     "group.consumer.heartbeat.interval.ms": (
@@ -218,20 +220,30 @@ BROKER: Final[dict[str, str]] = {
     "producer.id.expiration.ms": (
         "How long a partition remembers the sequence numbers of a producer that sends nothing."
     ),
-    "password.encoder.iterations": "How often the secret is hashed to make the key (password.encoder.secret).",
-    "password.encoder.key.length": "The bits of the key: 128, 192 or 256 (password.encoder.secret).",
-    "password.encoder.keyfactory.algorithm": (
-        "How the key is made of the secret: PBKDF2WithHmacSHA512, PBKDF2WithHmacSHA256 or PBKDF2WithHmacSHA1."
+    "password.encoder.iterations": (
+        "The number of hash iterations that derive the encryption key from password.encoder.secret."
     ),
-    "password.encoder.cipher.algorithm": "How passwords are encrypted: AES/CBC/PKCS5Padding.",
-    "password.encoder.old.secret": "The secret before this one, while it is replaced (password.encoder.secret).",
+    "password.encoder.key.length": (
+        "The length of the encryption key derived from password.encoder.secret, in bits: 128, 192 or 256."
+    ),
+    "password.encoder.keyfactory.algorithm": (
+        "The algorithm that derives the encryption key from password.encoder.secret: PBKDF2WithHmacSHA512, "
+        "PBKDF2WithHmacSHA256 or PBKDF2WithHmacSHA1."
+    ),
+    "password.encoder.cipher.algorithm": (
+        "The cipher that encrypts passwords in dynamic configurations: AES/CBC/PKCS5Padding."
+    ),
+    "password.encoder.old.secret": (
+        "The former password.encoder.secret, while the secret is replaced: the broker decrypts with it the passwords "
+        "that it encrypted."
+    ),
     "password.encoder.secret": (
-        "Encrypts passwords that are set while brokers run, before they are stored. If unset, they are stored as they "
-        "are."
+        "The secret that encrypts passwords in dynamic configurations before they are stored in the metadata. If "
+        "unset, they are stored unencrypted."
     ),
     "queued.max.request.bytes": (
-        "The maximum bytes of requests in memory; the broker does not read from sockets beyond it. -1 lets the "
-        "broker choose."
+        "The maximum bytes of requests in memory; above it the broker reads no more from its sockets. With -1 the "
+        "broker chooses."
     ),
     "replica.fetch.backoff.ms": "How long a follower waits before it fetches a partition again after an error.",
     "replica.fetch.max.bytes": "The maximum bytes of one partition that a follower fetches at once.",
@@ -257,76 +269,89 @@ BROKER: Final[dict[str, str]] = {
     "security.inter.broker.protocol": "The security protocol between brokers, if inter.broker.listener.name is unset.",
     "socket.listen.backlog.size": "The maximum number of connections that wait for the broker to accept them.",
     "sasl.enabled.mechanisms": (
-        "The mechanisms that clients of SASL listeners can log in by: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."
+        "The SASL mechanisms that clients may use on SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."
     ),
     "sasl.jaas.config": (
-        "The login module of one mechanism, with its options: passwords of PLAIN's users (user_NAME), and what this "
-        "broker logs in to others with (username, password). Only listener.name.NAME.MECHANISM.sasl.jaas.config counts."
+        "The JAAS login module of a SASL mechanism, with its options: the passwords of PLAIN users (user_NAME), and "
+        "the user name and password with which this broker logs in to other brokers (username, password). It is read "
+        "for one listener and mechanism only, as listener.name.NAME.MECHANISM.sasl.jaas.config."
     ),
     "sasl.mechanism.inter.broker.protocol": (
-        "The mechanism by which brokers log in to each other, if their listener uses SASL. If unset, the first one "
-        "that this broker has a user name and a password for."
+        "The SASL mechanism with which brokers log in to each other, if their listener uses SASL. If unset, the first "
+        "mechanism for which this broker has a user name and a password (sasl.jaas.config)."
     ),
-    "sasl.oauthbearer.clock.skew.seconds": "By how much the clocks of issuers of tokens may differ from the broker's.",
-    "sasl.oauthbearer.expected.audience": "A token of OAUTHBEARER must be for one of these. Required.",
-    "sasl.oauthbearer.expected.issuer": "A token of OAUTHBEARER must be issued by this issuer. Required.",
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often the keys of tokens are fetched.",
+    "sasl.oauthbearer.clock.skew.seconds": (
+        "How far the clock of the issuer of an OAUTHBEARER token may differ from the broker's clock."
+    ),
+    "sasl.oauthbearer.expected.audience": (
+        "The audiences that the broker accepts in an OAUTHBEARER token, separated by commas. Required for OAUTHBEARER."
+    ),
+    "sasl.oauthbearer.expected.issuer": (
+        "The issuer that the broker accepts in an OAUTHBEARER token. Required for OAUTHBEARER."
+    ),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": (
+        "How often the broker fetches the keys that sign OAUTHBEARER tokens (sasl.oauthbearer.jwks.endpoint.url)."
+    ),
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": (
-        "How long to wait until the keys of tokens are fetched again, if that failed or a token names an unknown key."
+        "How long the broker waits before it fetches the keys of OAUTHBEARER tokens again, after that failed or when a "
+        "token names an unknown key (sasl.oauthbearer.jwks.endpoint.url)."
     ),
     "sasl.oauthbearer.jwks.endpoint.url": (
-        "Where the keys are that sign tokens of OAUTHBEARER: https://... or file:///..., and on the list in "
+        "The URL of the keys that sign OAUTHBEARER tokens: https://... or file:///... It must be listed in "
         "org.apache.kafka.sasl.oauthbearer.allowed.urls."
     ),
-    "sasl.oauthbearer.sub.claim.name": "The claim of a token that names the user.",
+    "sasl.oauthbearer.sub.claim.name": "The claim of an OAUTHBEARER token that holds the user name.",
     "sasl.server.callback.handler.class": (
-        "Java's class that checks tokens of OAUTHBEARER: that of Apache Kafka, or none. Other classes are refused."
+        "The Java class that validates OAUTHBEARER tokens. The broker accepts the name of Apache Kafka's own class, or "
+        "none, and refuses to start with another."
     ),
-    "sasl.server.max.receive.size": "The maximum size of what a client sends before it has logged in.",
+    "sasl.server.max.receive.size": "The maximum size of a request that a client sends before it has logged in.",
     "socket.receive.buffer.bytes": "The receive buffer of a socket; -1 leaves it to the operating system.",
-    "socket.request.max.bytes": "The maximum size of a request.",
+    "socket.request.max.bytes": "The maximum size of a request; a larger one makes the broker close the connection.",
     "socket.send.buffer.bytes": "The send buffer of a socket; -1 leaves it to the operating system.",
     "ssl.allow.dn.changes": "Whether a new certificate of a running broker may have another subject than the old one.",
     "ssl.allow.san.changes": (
         "Whether a new certificate of a running broker may lack names (subject alternative names) of the old one."
     ),
     "ssl.cipher.suites": (
-        "The cipher suites that may be used, by the names that Java has for them. If empty, those that OpenSSL takes "
-        "for safe."
+        "The cipher suites that TLS connections may use, by Java's names. If empty, the defaults of OpenSSL."
     ),
     "ssl.client.auth": (
-        "Whether clients show a certificate: `required`, `requested` (those that have one) or `none`. On SASL_SSL "
-        "listeners only listener.name.NAME.ssl.client.auth counts."
+        "Whether TLS clients must present a certificate: `required`, `requested` (optional) or `none`. On SASL_SSL "
+        "listeners only listener.name.NAME.ssl.client.auth takes effect."
     ),
-    "ssl.enabled.protocols": "The versions of TLS that are spoken: TLSv1.2, TLSv1.3.",
+    "ssl.enabled.protocols": "The TLS versions that the broker accepts: TLSv1.2, TLSv1.3.",
     "ssl.endpoint.identification.algorithm": (
         "`https`: a broker checks that the certificate of another broker names the host that it connects to. Empty: "
         "it does not."
     ),
     "ssl.key.password": "The password of the private key in the keystore, or in ssl.keystore.key.",
     "ssl.keystore.certificate.chain": (
-        "The broker's certificate and those between it and its CA, as PEM text (ssl.keystore.type=PEM)."
+        "The broker's certificate and the intermediate certificates up to its CA, as PEM text (ssl.keystore.type=PEM)."
     ),
     "ssl.keystore.key": "The private key of the broker's certificate, as PEM text (ssl.keystore.type=PEM).",
     "ssl.keystore.location": "The file with the broker's private key and certificates.",
     "ssl.keystore.password": "The password of the keystore file; PEM files have none.",
     "ssl.keystore.type": (
-        "The format of the keystore: PEM or PKCS12. JKS is taken if the file is in truth PKCS12, as newer versions of "
-        "Java write it."
+        "The format of the keystore: PEM or PKCS12. JKS is accepted if the file is PKCS12, which newer versions of "
+        "Java write even under that name."
     ),
     "ssl.principal.mapping.rules": (
-        "How the subject of a client's certificate becomes the name of a principal: RULE:PATTERN/REPLACEMENT/[LU] or "
-        "DEFAULT, separated by commas; the first that fits."
+        "The rules that turn the subject of a client's certificate into the name of its principal, separated by "
+        "commas: RULE:PATTERN/REPLACEMENT/[LU] or DEFAULT. The first rule that matches is used."
     ),
-    "ssl.protocol": "The newest version of TLS that is spoken: TLS, TLSv1.2 or TLSv1.3.",
+    "ssl.protocol": (
+        "The newest TLS version that the broker uses: TLSv1.2 or TLSv1.3; TLS means the newest that it knows."
+    ),
     "ssl.truststore.certificates": "The certificates of trusted CAs, as PEM text (ssl.truststore.type=PEM).",
     "ssl.truststore.location": (
-        "The file with the certificates of the CAs that the broker trusts. If unset, those that the machine trusts."
+        "The file with the certificates of the CAs that the broker trusts. If unset, the CAs that the operating system "
+        "trusts."
     ),
     "ssl.truststore.password": "The password of the truststore file; PEM files have none.",
     "ssl.truststore.type": (
-        "The format of the truststore: PEM or PKCS12. JKS is taken if the file is in truth PKCS12, as newer versions "
-        "of Java write it."
+        "The format of the truststore: PEM or PKCS12. JKS is accepted if the file is PKCS12, which newer versions of "
+        "Java write even under that name."
     ),
     "transaction.max.timeout.ms": "The maximum transaction timeout that a producer may ask for.",
     "transaction.partition.verification.enable": (
@@ -369,25 +394,41 @@ BROKER: Final[dict[str, str]] = {
     "zookeeper.set.acl": (
         "Whether the broker's nodes in ZooKeeper may be read and written only by zookeeper.auth.username."
     ),
-    "zookeeper.ssl.cipher.suites": "The cipher suites of connections to ZooKeeper, by Java's names.",
-    "zookeeper.ssl.client.enable": "Whether the broker talks to ZooKeeper by TLS.",
+    "zookeeper.ssl.cipher.suites": (
+        "The cipher suites that TLS connections to ZooKeeper may use, by Java's names. If empty, OpenSSL's defaults."
+    ),
+    "zookeeper.ssl.client.enable": "Whether the broker connects to ZooKeeper with TLS.",
     "zookeeper.ssl.enabled.protocols": (
-        "The versions of TLS to ZooKeeper: TLSv1.2, TLSv1.3. If unset, that of zookeeper.ssl.protocol."
+        "The TLS versions of connections to ZooKeeper: TLSv1.2, TLSv1.3. If unset, zookeeper.ssl.protocol."
     ),
     "zookeeper.ssl.endpoint.identification.algorithm": (
         "`HTTPS`: the broker checks that ZooKeeper's certificate names the host that it connects to. Empty: it does "
         "not."
     ),
-    "zookeeper.ssl.keystore.location": "The file with the key and certificate that the broker shows to ZooKeeper.",
-    "zookeeper.ssl.keystore.password": "The password of that file; of its key, if it is PEM.",
-    "zookeeper.ssl.keystore.type": "The format of that file: PEM or PKCS12. If unset, as its name ends.",
-    "zookeeper.ssl.protocol": "The version of TLS to ZooKeeper, if zookeeper.ssl.enabled.protocols is unset.",
-    "zookeeper.ssl.truststore.location": (
-        "The file with the certificates of the CAs that may vouch for ZooKeeper. If unset, those that the machine "
-        "trusts."
+    "zookeeper.ssl.keystore.location": (
+        "The file with the private key and certificate that the broker presents to ZooKeeper."
     ),
-    "zookeeper.ssl.truststore.password": "The password of that file; PEM files have none.",
-    "zookeeper.ssl.truststore.type": "The format of that file: PEM or PKCS12. If unset, as its name ends.",
+    "zookeeper.ssl.keystore.password": (
+        "The password of the file in zookeeper.ssl.keystore.location, or of the private key in it if it is PEM."
+    ),
+    "zookeeper.ssl.keystore.type": (
+        "The format of the file in zookeeper.ssl.keystore.location: PEM or PKCS12. If unset, the ending of its name "
+        "decides."
+    ),
+    "zookeeper.ssl.protocol": (
+        "The TLS version of connections to ZooKeeper, if zookeeper.ssl.enabled.protocols is unset."
+    ),
+    "zookeeper.ssl.truststore.location": (
+        "The file with the certificates of the CAs that the broker trusts for ZooKeeper. If unset, the CAs that the "
+        "operating system trusts."
+    ),
+    "zookeeper.ssl.truststore.password": (
+        "The password of the file in zookeeper.ssl.truststore.location; PEM files have none."
+    ),
+    "zookeeper.ssl.truststore.type": (
+        "The format of the file in zookeeper.ssl.truststore.location: PEM or PKCS12. If unset, the ending of its name "
+        "decides."
+    ),
 }
 
 TOPIC: Final[dict[str, str]] = {
