@@ -36,9 +36,8 @@ from barnabas.metadata.znodes import MalformedNode, dump, load
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from barnabas.machines.security.authorizer import Acls
     from barnabas.metadata.stores.store import MetadataStore, StoredNode
-
-Acls = dict[ResourcePattern, frozenset[Entry]]
 
 PART: Final = 200
 """Nodes that are read out between two turns of the event loop: some milliseconds of work."""

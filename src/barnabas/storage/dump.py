@@ -27,6 +27,7 @@ from barnabas.protocol.records.checksum import crc32c
 from barnabas.protocol.records.compression import CODEC_COUNT, Codec, decompress
 from barnabas.protocol.records.control import ControlType, control_type, read_marker
 from barnabas.protocol.records.records import Record, read_records
+from barnabas.storage.producers.state import SNAPSHOT_ENTRY, SNAPSHOT_VERSION
 from barnabas.storage.segments.indexes import OffsetIndex, TimeIndex
 from barnabas.storage.segments.txn_index import ENTRY as ABORTED_ENTRY
 
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
 _SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
-_SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
-_SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_CRC_FROM: Final = 6
 _DECOMPRESSED_LIMIT: Final = 256 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
@@ -275,16 +274,16 @@ def _dump_snapshot(path: Path) -> Iterator[str]:
         return
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     computed = crc32c(memoryview(data)[_SNAPSHOT_CRC_FROM:])
-    if version != _SNAPSHOT_VERSION:
+    if version != SNAPSHOT_VERSION:
         yield f"Snapshot contained an unknown file version {version}"
         return
     if crc != computed:
         yield f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {crc}. Computed crc: {computed}"
         return
-    if len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+    if len(data) != _SNAPSHOT_HEAD.size + count * SNAPSHOT_ENTRY.size:
         yield f"Snapshot is corrupt ({count} producers do not take {len(data)} bytes)"
         return
-    for entry in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
+    for entry in SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEAD.size :]):
         producer, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, first_offset = entry
         transaction = f"OptionalLong[{first_offset}]" if first_offset >= 0 else "OptionalLong.empty"
         line = (

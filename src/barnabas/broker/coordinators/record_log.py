@@ -7,7 +7,7 @@ transactions are replayed with their producer id, and so are the markers that en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.model.errors import MessageTooLarge
 from barnabas.protocol.records.batch import (
@@ -22,7 +22,7 @@ from barnabas.protocol.records.batch import (
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.compression import MAX_UNPACKED, decompress
 from barnabas.protocol.records.control import ControlType, control_type
-from barnabas.protocol.records.records import Record, read_records
+from barnabas.protocol.records.records import RECORD_OVERHEAD, Record, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.log.log import Log
-
-_RECORD_OVERHEAD: Final = 24
-"""Bytes of a record beside its key and value, at most."""
 
 
 class Replayed(Protocol):
@@ -49,7 +46,7 @@ class Replayed(Protocol):
 
 def size_of(records: Sequence[tuple[bytes, bytes | None]]) -> int:
     """The bytes that records add to a batch, at most."""
-    size = len(records) * _RECORD_OVERHEAD
+    size = len(records) * RECORD_OVERHEAD
     for key, value in records:
         size += len(key) + (0 if value is None else len(value))
     return size

@@ -16,7 +16,7 @@ Not implemented: tokens for others (KIP-373), permission to describe tokens of o
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
@@ -38,6 +38,7 @@ from barnabas.model.errors import (
     ErrorCode,
     InvalidPrincipalType,
 )
+from barnabas.protocol.wire.durations import MILLISECOND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
 
 USER: Final = "User"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 async def create_delegation_token(
@@ -69,7 +69,7 @@ async def create_delegation_token(
         raise InvalidPrincipalType("Owner and renewers of a delegation token must be users.")
     if owner != caller.principal:
         raise DelegationTokenAuthorizationFailed("A client can create a delegation token only for its own principal.")
-    token = await broker.tokens.create(owner, renewers, request.max_lifetime // _MILLISECOND)
+    token = await broker.tokens.create(owner, renewers, request.max_lifetime // MILLISECOND)
     kind, _, name = owner.partition(":")
     return CreateDelegationTokenResponse(
         error_code=ErrorCode.none,
@@ -91,7 +91,7 @@ async def renew_delegation_token(
 ) -> RenewDelegationTokenResponse:
     """Put off the time at which a delegation token expires."""
     _check(broker, caller)
-    until = await broker.tokens.renew(request.hmac, caller.principal, request.renew_period // _MILLISECOND)
+    until = await broker.tokens.renew(request.hmac, caller.principal, request.renew_period // MILLISECOND)
     return RenewDelegationTokenResponse(
         error_code=ErrorCode.none, expiry_timestamp=_time(until), throttle_time=NO_THROTTLE
     )
@@ -102,7 +102,7 @@ async def expire_delegation_token(
 ) -> ExpireDelegationTokenResponse:
     """Let a delegation token expire earlier, or now."""
     _check(broker, caller)
-    until = await broker.tokens.expire(request.hmac, caller.principal, request.expiry_time_period // _MILLISECOND)
+    until = await broker.tokens.expire(request.hmac, caller.principal, request.expiry_time_period // MILLISECOND)
     return ExpireDelegationTokenResponse(
         error_code=ErrorCode.none, expiry_timestamp=_time(until), throttle_time=NO_THROTTLE
     )
@@ -159,4 +159,4 @@ def _principals(named: Iterable[Any]) -> tuple[str, ...]:
 
 def _time(milliseconds: int) -> TZAware:
     """kio's type takes whole seconds only; its writer takes all that its schema has."""
-    return cast("TZAware", _EPOCH + milliseconds * _MILLISECOND)
+    return cast("TZAware", _EPOCH + milliseconds * MILLISECOND)

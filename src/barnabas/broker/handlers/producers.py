@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from barnabas.broker.serving.caller import Caller
     from barnabas.storage.log.log import Log
 
-FENCED_SINCE: Final = 4
+INIT_FENCED_SINCE: Final = 4
 """The version of InitProducerId from which on clients know PRODUCER_FENCED."""
 NONE: Final = -1
 """No producer id, no epoch."""
@@ -89,7 +89,7 @@ async def _init_transactional(
         lambda error: _refusal(error.code),
     )
     response: InitProducerIdResponse = await answer if isfuture(answer) else answer
-    if version < FENCED_SINCE and response.error_code is ErrorCode.producer_fenced:
+    if version < INIT_FENCED_SINCE and response.error_code is ErrorCode.producer_fenced:
         return replace(response, error_code=ErrorCode.invalid_producer_epoch)
     return response
 

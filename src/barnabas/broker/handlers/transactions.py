@@ -41,7 +41,7 @@ from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.groups.consumer.patterns import compile_pattern
 from barnabas.machines.transactions.coordinator import BUMPS_IN_END_SINCE
 from barnabas.machines.transactions.states import TransactionState
-from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, state_of
+from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, FENCED_SINCE, state_of
 from barnabas.model.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -75,8 +75,6 @@ if TYPE_CHECKING:
     from barnabas.machines.transactions.coordinator import TransactionCoordinator, TransactionOutcome
     from barnabas.protocol.coordinator_records.transaction_state import TransactionLogValue
 
-FENCED_SINCE: Final = 2
-"""The version of these APIs from which on clients know PRODUCER_FENCED."""
 NOT_STORED: Final = frozenset({"PrepareEpochFence"})
 """States that Kafka has and Barnabas never uses."""
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 REMEMBERED: Final = 500
 """Answers of one connection; after that it begins anew."""
-LONGEST_NAME: Final = 255
+LONGEST_REMEMBERED: Final = 255
 """Characters of a name whose answer is remembered: a client chooses the names."""
 
 
@@ -81,7 +81,7 @@ class Permissions:
         if decision is None:
             rules = self._rules
             decision = rules.decide(principal, host, operation, resource_type, name)
-            if decision and len(name) <= LONGEST_NAME:
+            if decision and len(name) <= LONGEST_REMEMBERED:
                 memo = self.memo(session)
                 if rules is self._rules:
                     memo.decisions[key] = decision

@@ -24,7 +24,7 @@ logger = logging.getLogger("barnabas.audit")
 
 REPEAT_SECONDS: Final = 10.0
 LINES_PER_SECOND: Final = 100
-LONGEST_NAME: Final = 255
+LONGEST_LOGGED: Final = 255
 """Characters of a name that are logged: a client chooses the names."""
 REMEMBERED: Final = 1000
 """Denials whose repetitions are left out; others that come between make a denial be logged again."""
@@ -62,8 +62,8 @@ class AuditLog:
 
     def denied(self, question: Question, decision: Authorization) -> None:
         """Log a denial, unless the same was logged a moment ago."""
-        if len(question.name) > LONGEST_NAME:
-            question = question._replace(name=f"{question.name[:LONGEST_NAME]}...")
+        if len(question.name) > LONGEST_LOGGED:
+            question = question._replace(name=f"{question.name[:LONGEST_LOGGED]}...")
         with self._lock:
             self._denied(question, decision)
 

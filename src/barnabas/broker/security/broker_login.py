@@ -18,7 +18,7 @@ from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 from kio.serial import entity_writer
 
-from barnabas.machines.security.scram import BY_TITLE, ScramClient, ScramClientError
+from barnabas.machines.security.scram import BY_TITLE, NONCE_BYTES, ScramClient, ScramClientError
 from barnabas.model.config import sasl
 from barnabas.model.errors import ConfigError, InvalidFrame
 from barnabas.net.channel import ChannelBroken
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from barnabas.broker.settings import Settings
     from barnabas.net.channel import Ask
 
-NONCE_BYTES: Final = 24
 MOST_ELEMENTS: Final = 100
 """In an answer: more than there are mechanisms."""
 SHARE_OF_SESSION: Final = 0.85

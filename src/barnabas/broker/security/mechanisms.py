@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.security import plain
 from barnabas.machines.security.login_step import Identity, LoginRefused, LoginStep
 from barnabas.machines.security.scram import (
     BY_TITLE,
+    NONCE_BYTES,
     InvalidCredential,
     ScramCredential,
     ScramMechanism,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     """What a client has to prove that it knows, and who it is then; None for nobody."""
 
 logger = logging.getLogger(__name__)
-
-NONCE_BYTES: Final = 24
 
 
 class MechanismLogin(Protocol):

@@ -41,6 +41,8 @@ MOST_ITERATIONS: Final = 16_384
 """Of a credential that is stored here; Kafka has the same bounds."""
 MOST_ITERATIONS_OF_OTHERS: Final = 1_000_000
 """That a client does because a server asks for them: a second of work."""
+NONCE_BYTES: Final = 24
+"""Random bytes in the nonce of either side."""
 SALT_BITS: Final = 130
 MOST_SALT: Final = 1024
 """Bytes of a salt: every broker sends it to everyone that asks."""

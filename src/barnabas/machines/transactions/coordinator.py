@@ -36,7 +36,7 @@ from kio.static.primitive import i16
 from barnabas.machines.outcome import CoordinatorOutcome, Draft, Outcome, as_before
 from barnabas.machines.transactions import steps
 from barnabas.machines.transactions.states import TransactionState
-from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, state_of
+from barnabas.machines.transactions.steps import EPOCH_BUMPS_SINCE, FENCED_SINCE, state_of
 from barnabas.model.errors import (
     ApiError,
     ConcurrentTransactions,
@@ -71,8 +71,6 @@ logger = logging.getLogger(__name__)
 NO_EPOCH: Final = -1
 BUMPS_IN_END_SINCE: Final = 5
 """The version of EndTxn from which on clients use transaction.version 2."""
-FENCED_SINCE: Final = 2
-"""The version of EndTxn from which on clients know PRODUCER_FENCED."""
 TIMEOUT: Final = "timeout"
 EXPIRY: Final = "expiry"
 MOST_FORGOTTEN: Final = 1000

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _STATES: Final = tuple(TransactionState)
+FENCED_SINCE: Final = 2
+"""The version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn from which on clients know PRODUCER_FENCED."""
 EPOCH_BUMPS_SINCE: Final = 2
 """The transaction.version from which on every end of a transaction brings a new epoch."""
 

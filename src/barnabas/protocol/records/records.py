@@ -21,6 +21,11 @@ from barnabas.model.errors import InvalidRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+ONE_BYTE: Final = 1 << 6
+TWO_BYTES: Final = 1 << 13
+"""Numbers from 0 up to here take one byte or two as a varint."""
+RECORD_OVERHEAD: Final = 24
+"""Bytes of a record without headers beside its key and value, at most."""
 MIN_RECORD_SIZE: Final = 7
 """A record without key, value and headers: one byte for each field."""
 

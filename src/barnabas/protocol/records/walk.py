@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import InvalidRecord
-from barnabas.protocol.records.records import LONG_BITS, MIN_RECORD_SIZE, read_varint
+from barnabas.protocol.records.records import LONG_BITS, MIN_RECORD_SIZE, ONE_BYTE, TWO_BYTES, read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,11 +36,9 @@ _FEW: Final = 3
 """Up to so many records, it is not worth looking for regularity at all."""
 _WORTH_IT: Final = 8
 """So many records must have a layout for the next one to be looked at right after it."""
-_ONE_BYTE: Final = 1 << 6
-_TWO_BYTES: Final = 1 << 13
 _THREE_BYTES: Final = 1 << 15
 """Offset deltas take one or two bytes up to here, and are looked for in tables of three bytes up to there."""
-_FIRST_LONGER: Final = (0, _ONE_BYTE, _TWO_BYTES, _THREE_BYTES)
+_FIRST_LONGER: Final = (0, ONE_BYTE, TWO_BYTES, _THREE_BYTES)
 _MOST_BYTES: Final = 3
 _PAUSE: Final = 1 << 6
 _LONGEST_PAUSE: Final = 1 << 12
@@ -55,7 +53,7 @@ _NUMBERS: Final = [_NO_NUMBER if byte & 0x81 else byte >> 1 for byte in range(1 
 def _long_numbers() -> list[int]:
     """Likewise two bytes, by the number that they make in big-endian order."""
     table = [_NO_NUMBER] * (1 << 16)
-    for number in range(_TWO_BYTES):
+    for number in range(TWO_BYTES):
         table[_two_bytes(number)] = number
     return table
 
@@ -76,7 +74,7 @@ def _deltas(size: int) -> tuple[bytes, ...]:
 
 def _size(number: int) -> int:
     """How many bytes an offset delta takes; more than _MOST_BYTES for those that there are no tables of."""
-    return 1 if number < _ONE_BYTE else 2 if number < _TWO_BYTES else 3 if number < _THREE_BYTES else 4
+    return 1 if number < ONE_BYTE else 2 if number < TWO_BYTES else 3 if number < _THREE_BYTES else 4
 
 
 def _misfit(left: int, count: int) -> InvalidRecord:
@@ -127,7 +125,7 @@ def walk(batch: bytes | memoryview, start: int, count: int) -> Found:
             raise _misfit(len(batch) - position, count)
         return numbered, largest
     size = len(batch) - start
-    if count <= _ONE_BYTE and not size % count and count * MIN_RECORD_SIZE <= size < count * _COPIED:
+    if count <= ONE_BYTE and not size % count and count * MIN_RECORD_SIZE <= size < count * _COPIED:
         batch, start = bytes(batch[start:]), 0
         if (found := _alike(batch, count)) is not None:
             return found

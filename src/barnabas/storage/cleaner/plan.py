@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.model.log_config import NEVER
 from barnabas.storage.segments.file_names import LOG_SUFFIX, OFFSET_DIGITS
 from barnabas.storage.segments.segment import MAX_RELATIVE_OFFSET
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from barnabas.storage.segments.segment import Segment
 
 logger = logging.getLogger(__name__)
-
-_NEVER: Final = 2**63 - 1
-"""max.compaction.lag.ms when nothing is ever overdue."""
 
 
 class LogToClean(NamedTuple):
@@ -87,7 +85,7 @@ def may_be_due(log: Log, entries: Iterable[DirEntry]) -> bool:
     if dirty == 0:
         return False
     config = log.config
-    return config.max_compaction_lag_ms < _NEVER or dirty / (clean + dirty) > config.min_cleanable_dirty_ratio
+    return config.max_compaction_lag_ms < NEVER or dirty / (clean + dirty) > config.min_cleanable_dirty_ratio
 
 
 def base_offset_of(name: str) -> int | None:

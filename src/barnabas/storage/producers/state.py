@@ -50,10 +50,10 @@ NO_COORDINATOR: Final = -1
 
 _BATCHES: Final = 5
 MAX_SEQUENCE: Final = 2**31 - 1
-_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 1
 _HEAD: Final = struct.Struct(">hI")
 _COUNT: Final = struct.Struct(">i")
-_ENTRY: Final = struct.Struct(">qhiqiqiq")
+SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 Batch: TypeAlias = tuple[int, int, int, int]
@@ -162,7 +162,7 @@ class FrozenProducers(NamedTuple):
         for producer_id, entry in entries.items():
             last_sequence, last_offset, delta, _ = entry.batches[-1] if entry.batches else (NO_SEQUENCE, -1, 0, -1)
             parts.append(
-                _ENTRY.pack(
+                SNAPSHOT_ENTRY.pack(
                     producer_id,
                     entry.epoch,
                     last_sequence,
@@ -174,7 +174,7 @@ class FrozenProducers(NamedTuple):
                 )
             )
         body = b"".join(parts)
-        return _HEAD.pack(_VERSION, crc32c(body)) + body
+        return _HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
 
 class ProducerStates:
@@ -446,17 +446,19 @@ class ProducerStates:
             raise CorruptMessage(f"a snapshot of {len(data)} bytes is too short")
         version, crc = _HEAD.unpack_from(data)
         body = memoryview(data)[_HEAD.size :]
-        if version != _VERSION:
-            raise CorruptMessage(f"a snapshot of version {version} is unknown; this program reads version {_VERSION}")
+        if version != SNAPSHOT_VERSION:
+            raise CorruptMessage(
+                f"a snapshot of version {version} is unknown; this program reads version {SNAPSHOT_VERSION}"
+            )
         if crc32c(body) != crc:
             raise CorruptMessage("the snapshot's CRC does not fit its content")
         (count,) = _COUNT.unpack_from(body)
-        if count * _ENTRY.size != len(body) - _COUNT.size:
+        if count * SNAPSHOT_ENTRY.size != len(body) - _COUNT.size:
             raise CorruptMessage(f"the snapshot's length does not fit its {count} producers")
         states = cls(end_offset)
         states.snapshot_offset = end_offset if count else 0
         opened: dict[int, int] = {}
-        for fields in _ENTRY.iter_unpack(body[_COUNT.size :]):
+        for fields in SNAPSHOT_ENTRY.iter_unpack(body[_COUNT.size :]):
             producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
             entry = states._entries[producer_id] = ProducerEntry(epoch)
             if last_offset >= 0:

@@ -17,7 +17,7 @@ from barnabas.model.clock import ManualClock
 from barnabas.model.errors import CorruptMessage, StartupError
 from barnabas.model.ids import TopicPartition
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
-from barnabas.model.log_config import LogConfig
+from barnabas.model.log_config import NEVER, LogConfig
 from barnabas.protocol.records.batch import (
     CRC_START,
     HEADER_SIZE,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 _PARTITION: Final = re.compile(r"(.+)-(\d+)")
 _OPEN_FILES: Final = 64
-_NEVER: Final = 2**63 - 1
 
 
 class Mended(NamedTuple):
@@ -69,7 +68,7 @@ def mend(path: Path, *, accept_loss: bool, files: FileSystem | None = None) -> I
         str(path.absolute()),
         pool,
         ManualClock(0),
-        producer_expiration_ms=_NEVER,
+        producer_expiration_ms=NEVER,
         background=lambda work: work(),
         lower_checkpoints=lambda log: None,
         list_in_checkpoints=lambda log: None,

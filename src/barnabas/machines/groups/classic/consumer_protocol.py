@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.machines.controller.image import ClusterImage
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
 
 _NEWEST: Final = 3
 _SUBSCRIPTIONS: Final = tuple(version.ConsumerProtocolSubscription for version in (v0, v1, v2, v3))

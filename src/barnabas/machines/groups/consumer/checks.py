@@ -19,8 +19,9 @@ from barnabas.model.errors import (
 if TYPE_CHECKING:
     from kio.schema.consumer_group_heartbeat.v1 import ConsumerGroupHeartbeatRequest
 
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.consumer.group import ConsumerGroup
-    from barnabas.machines.groups.consumer.member import Assignment, Member, Partitions
+    from barnabas.machines.groups.consumer.member import Assignment, Member
 
 NOT_GIVEN: Final = timedelta(milliseconds=-1)
 """A rebalance timeout that did not change since the last heartbeat."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Set
     from uuid import UUID
 
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.table import CommitCheck
     from barnabas.protocol.coordinator_records import Key
 

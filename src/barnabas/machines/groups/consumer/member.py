@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    Partitions = Mapping[UUID, frozenset[int]]
-    """Partitions by the id of their topic; no topic without partitions."""
+    from barnabas.machines.groups.assignors.spec import Partitions
+
     Assignment = Mapping[UUID, Mapping[int, int]]
     """Partitions by the id of their topic, each with the epoch in which the member was given it."""
 

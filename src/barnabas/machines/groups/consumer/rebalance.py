@@ -29,8 +29,9 @@ from barnabas.protocol.coordinator_records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.consumer.group import ConsumerGroup
-    from barnabas.machines.groups.consumer.member import Member, Partitions
+    from barnabas.machines.groups.consumer.member import Member
     from barnabas.machines.groups.table import GroupDraft, GroupOutcome, GroupTable
 
 SESSION: Final = "consumer.session"

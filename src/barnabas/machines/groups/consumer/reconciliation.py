@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from barnabas.machines.groups.consumer.member import Assignment, Member, Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
+    from barnabas.machines.groups.consumer.member import Assignment, Member
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

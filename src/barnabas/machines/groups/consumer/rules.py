@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from kio.schema.sync_group.v5 import SyncGroupRequest
     from kio.schema.sync_group.v5.response import SyncGroupResponse
 
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.settings import GroupSettings
     from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker

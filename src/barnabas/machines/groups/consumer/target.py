@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.machines.controller.image import ClusterImage
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.consumer.group import ConsumerGroup, ResolvedRegex
-    from barnabas.machines.groups.consumer.member import Member, Partitions
+    from barnabas.machines.groups.consumer.member import Member
 
 
 class Target(NamedTuple):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft
 from barnabas.protocol.coordinator_records import CoordinatorRecord, OffsetCommitKey, OffsetCommitValue
+from barnabas.protocol.records.records import RECORD_OVERHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -27,7 +28,6 @@ MAX_BYTES: Final = 256 * 1024
 """How large the keys of one pass may be together; a batch of the log takes 1 MiB unless its settings say otherwise."""
 MAX_LOOKED_AT: Final = 20_000
 """How many offsets one pass looks at, or some more: 10 ms of work."""
-RECORD_OVERHEAD: Final = 24
 
 
 class OffsetExpiry:

@@ -10,16 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from barnabas.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-"""Offsets that stand for the ends of a partition in JSON, as in Kafka and in Spark."""
 
 
 Offsets = Mapping[TopicPartition, int]

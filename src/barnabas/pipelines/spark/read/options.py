@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 from barnabas.model.ids import TopicPartition
 from barnabas.pipelines.errors import InvalidOption
 from barnabas.pipelines.spark.options import GivenOptions
-from barnabas.pipelines.spark.read.offsets import EARLIEST, LATEST, from_text
+from barnabas.pipelines.spark.read.offsets import from_text
 from barnabas.pipelines.spark.read.positions import AtMoment, AtMoments, AtOffsets, Edge, Position
 from barnabas.pipelines.spark.read.selection import Selection
+from barnabas.protocol.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from barnabas.pipelines.errors import InvalidOption, NoPosition, OffsetOutOfRange
-from barnabas.pipelines.spark.read.offsets import EARLIEST, LATEST
+from barnabas.protocol.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

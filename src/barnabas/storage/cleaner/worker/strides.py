@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from barnabas.protocol.records.records import MIN_RECORD_SIZE, read_varint
+from barnabas.protocol.records.records import MIN_RECORD_SIZE, ONE_BYTE, TWO_BYTES, read_varint
 
 _SHORTEST: Final = 8
 """Fewer records are not worth it."""
-_ONE_BYTE: Final = 1 << 6
-_TWO_BYTES: Final = 1 << 13
 _LAST_BYTES: Final = bytes(range(0x80))
 _OTHER_BYTES: Final = bytes(range(0x80, 0x100))
 _EVEN: Final = bytes(range(0, 0x100, 2))
 _NUMBERS: Final = bytes(range(0, 0x80, 2))
 """The offset deltas of one byte, as they are stored."""
-_LOW: Final = bytes(number << 1 & 0x7F | 0x80 for number in range(_TWO_BYTES))
-_HIGH: Final = bytes(number >> 6 for number in range(_TWO_BYTES))
+_LOW: Final = bytes(number << 1 & 0x7F | 0x80 for number in range(TWO_BYTES))
+_HIGH: Final = bytes(number >> 6 for number in range(TWO_BYTES))
 """Likewise the two bytes of longer ones."""
 
 
@@ -50,10 +48,10 @@ def equal_run(data: bytes, start: int, end: int, number: int) -> EqualRun | None
     """The run that begins at `start` with record `number`, and does not go past `end`; None if it is a short one."""
     if end - start < _SHORTEST * MIN_RECORD_SIZE:
         return None
-    if number < _ONE_BYTE:
-        delta_size, most = 1, _ONE_BYTE - number
-    elif number < _TWO_BYTES:
-        delta_size, most = 2, _TWO_BYTES - number
+    if number < ONE_BYTE:
+        delta_size, most = 1, ONE_BYTE - number
+    elif number < TWO_BYTES:
+        delta_size, most = 2, TWO_BYTES - number
     else:
         return None
     length, at = read_varint(data, start)

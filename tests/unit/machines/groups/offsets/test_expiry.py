@@ -19,6 +19,7 @@ from barnabas.protocol.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from barnabas.protocol.records.records import RECORD_OVERHEAD
 from tests.unit.machines.groups.offsets.offset_requests import (
     ASKER,
     TOPIC_ID,
@@ -109,7 +110,7 @@ def test_a_group_stays_while_a_transaction_is_about_to_commit_its_first_offset()
 
 
 def test_a_round_with_much_to_remove_takes_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "MAX_BYTES", 3 * (expiry.RECORD_OVERHEAD + 2))
+    monkeypatch.setattr(expiry, "MAX_BYTES", 3 * (RECORD_OVERHEAD + 2))
     table, rules = make_rules(*(FakeGroup(name, is_empty=True) for name in "gh"), settings=SETTINGS)
     for name in "gh":
         apply(rules, rules.commit(commit_request({("a", p): 1 for p in range(5)}, group_id=name), ASKER, 0))
@@ -160,7 +161,7 @@ def test_offsets_of_a_topic_that_was_made_again_stay() -> None:
 
 
 def test_many_offsets_of_a_deleted_topic_go_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "MAX_BYTES", 3 * (expiry.RECORD_OVERHEAD + 2))
+    monkeypatch.setattr(expiry, "MAX_BYTES", 3 * (RECORD_OVERHEAD + 2))
     _, rules = make_rules()
     apply(rules, rules.commit(commit_request({("a", p): 1 for p in range(5)}), ASKER, 0))
     outcome = rules.topics_deleted({"a"}, 7)
