@@ -131,7 +131,7 @@ class Cluster(ABC):
         """A meter for what the three brokers use from now on."""
         return Meter(*self.pids)
 
-    def told(self, port: int | None = None) -> MetadataResponse:
+    def metadata(self, port: int | None = None) -> MetadataResponse:
         """What a broker says of the cluster."""
         with wire.connect(port or self.port) as connection:
             return wire.metadata(connection)
@@ -142,7 +142,7 @@ class Cluster(ABC):
         for port in self.ports:
             while True:
                 with suppress(ConnectionError, TimeoutError):
-                    if settled(self.told(port)):
+                    if settled(self.metadata(port)):
                         break
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"{self.name} did not come to {what} within {_DEADLINE:.0f} seconds")
@@ -150,7 +150,7 @@ class Cluster(ABC):
 
     def partitions(self, topic: str) -> list[Partition]:
         """Those of a topic, in order."""
-        found = next(each for each in self.told().topics if each.name == topic)
+        found = next(each for each in self.metadata().topics if each.name == topic)
         return sorted(found.partitions, key=lambda each: each.partition_index)
 
     def restart(self, broker_id: int) -> None:

@@ -56,9 +56,9 @@ def listen(path: str) -> None:
     def accept() -> None:
         connection, _ = server.accept()
         connection.setblocking(False)
-        loop.add_reader(connection, told, connection)
+        loop.add_reader(connection, obey, connection)
 
-    def told(connection: socket.socket) -> None:
+    def obey(connection: socket.socket) -> None:
         match connection.recv(1):
             case b"+":
                 connection.send(b"0\n")

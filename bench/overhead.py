@@ -33,7 +33,7 @@ def plain_produce(address: str, count: int) -> None:
     """A callback for each record, and a poll after each, as confluent-kafka's examples have it."""
     failed = 0
 
-    def told(error: Any, _: Any) -> None:
+    def count_failure(error: Any, _: Any) -> None:
         nonlocal failed
         failed += error is not None
 
@@ -41,7 +41,7 @@ def plain_produce(address: str, count: int) -> None:
     for _ in range(count):
         while True:
             try:
-                producer.produce(TOPIC, VALUE, on_delivery=told)
+                producer.produce(TOPIC, VALUE, on_delivery=count_failure)
                 break
             except BufferError:
                 producer.poll(0.01)

@@ -110,7 +110,7 @@ class FailoverRow(Row):
 
     def _leader(self, cluster: Cluster) -> float:
         with cluster.topic(SIZE) as topic:
-            controller = cluster.told().controller_id
+            controller = cluster.metadata().controller_id
             victim = next(each for each in cluster.partitions(topic) if each.leader_id != controller)
             with Pulse(cluster.ports, topic, victim.partition_index) as pulse:
                 pulse.expect(_AROUND)
@@ -120,7 +120,7 @@ class FailoverRow(Row):
         return pulse.longest_gap()
 
     def _controller(self, cluster: Cluster) -> float:
-        controller = cluster.told().controller_id
+        controller = cluster.metadata().controller_id
         topic = f"made-{time.monotonic_ns()}"
         killed = time.monotonic()
         cluster.members[controller].kill()
@@ -162,7 +162,7 @@ class ManyPartitionsFailoverRow(Row):
         cluster.wait_until(lambda told: _led_by(told, set(cluster.members)) >= wanted, "leaders", every=0.2)
         with cluster.meter() as meter:
             time.sleep(lab.scale.idle)
-        controller = cluster.told().controller_id
+        controller = cluster.metadata().controller_id
         living = set(cluster.members) - {controller}
         killed = time.monotonic()
         cluster.members[controller].kill()

@@ -54,15 +54,15 @@ def test_levels_of_features_reach_every_broker(cluster: Cluster) -> None:
         updates = [{"feature": "transaction.version", "max_version_level": level, "upgrade_type": direction}]
         response = ask(cluster, UPDATE_FEATURES, 2, {"timeout": FIVE_SECONDS, "feature_updates": updates})
         assert response.error_code is ErrorCode.none, response
-        wait_until(lambda: {told(broker) for broker in cluster.nodes} == {level}, f"level {level} at every broker")
+        wait_until(lambda: {level_of(broker) for broker in cluster.nodes} == {level}, f"level {level} at every broker")
 
-    def told(broker: int) -> int | None:
+    def level_of(broker: int) -> int | None:
         software = {"client_software_name": "test", "client_software_version": "1"}
         response = ask(cluster, API_VERSIONS, 4, software, broker=broker)
         levels = {each.name: each.max_version_level for each in response.finalized_features}
         return levels.get("transaction.version")
 
-    assert {told(broker) for broker in cluster.nodes} == {2}
+    assert {level_of(broker) for broker in cluster.nodes} == {2}
     change(1, DOWNGRADE)
     change(2, UPGRADE)
 

@@ -27,7 +27,7 @@ from tests.unit.machines.groups.offsets.offset_requests import (
     commit_request,
     delete_request,
     fetch_request,
-    told,
+    fetched_offsets,
 )
 
 if TYPE_CHECKING:
@@ -181,9 +181,11 @@ class Offsets(RuleBasedStateMachine):
                 (topic, partition): self.committed.get(OffsetCommitKey(group, topic, partition))
                 for topic, partition in PARTITIONS
             }
-            assert told(response) == {key: -1 if found is None else found.value.offset for key, found in values.items()}
+            assert fetched_offsets(response) == {
+                key: -1 if found is None else found.value.offset for key, found in values.items()
+            }
             ((_, response),) = self.node.rules.fetch(request, ASKER, self.now_ms, require_stable=True).replies
-            unstable = {key for key, code in told(response, lambda p: p.error_code).items() if code}
+            unstable = {key for key, code in fetched_offsets(response, lambda p: p.error_code).items() if code}
             assert unstable == {(key.topic, key.partition) for key in self._open() if key.group == group}
 
     @invariant()

@@ -42,15 +42,15 @@ def decoded(documents: Sequence[Document], decoder: Decoder) -> dict[int, Docume
     columns["offset"] = pa.array(range(len(documents)), pa.int64())
     found = decoder.decode(pa.record_batch(columns, schema=schema))
     assert found.rows.num_rows + found.dead.num_rows == len(documents)
-    return {row.pop("_offset"): told(row) for row in found.rows.to_pylist()}
+    return {row.pop("_offset"): without_nulls(row) for row in found.rows.to_pylist()}
 
 
-def told(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """A value without what tells nothing: null, and what is empty."""
     if isinstance(value, dict):
-        return {name: inner for name, each in value.items() if (inner := told(each)) not in (None, {}, [])}
+        return {name: inner for name, each in value.items() if (inner := without_nulls(each)) not in (None, {}, [])}
     if isinstance(value, list):
-        return [inner for each in value if (inner := told(each)) not in (None, {}, [])]
+        return [inner for each in value if (inner := without_nulls(each)) not in (None, {}, [])]
     return value
 
 
@@ -60,7 +60,7 @@ def test_every_value_is_in_a_row_or_dead(tasks: list[list[Document]]) -> None:
     results, schema, rows = agreed(tasks, batch=3)
     for done, documents in zip(results, tasks, strict=True):
         assert all(schema.field(field.name).type == field.type for field in done.schema), "a value without a column"
-        assert all(row == told(documents[offset]) for offset, row in rows[done.piece[0].partition].items())
+        assert all(row == without_nulls(documents[offset]) for offset, row in rows[done.piece[0].partition].items())
 
 
 @given(TASKS)

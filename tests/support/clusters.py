@@ -116,12 +116,12 @@ class Cluster:
     def metadata(self, topic: str | None = None) -> ClusterMetadata:
         """What some broker says of the cluster; another one is asked when one hangs."""
 
-        def told() -> ClusterMetadata | None:
+        def settled_metadata() -> ClusterMetadata | None:
             with suppress(KafkaException):
                 return self.admin.list_topics(topic, timeout=4)
             return None
 
-        return wait_until(told, "a broker to tell of the cluster", 60)
+        return wait_until(settled_metadata, "a broker to tell of the cluster", 60)
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 3, **config: str) -> None:
         """Make a topic that every running broker then knows; configuration keys are written with underscores."""

@@ -82,7 +82,9 @@ async def entry(broker: BrokerContext, kind: int, name: str, key: str) -> Descri
     return found
 
 
-def told(found: DescribeConfigsResourceResult) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
+def value_and_sources(
+    found: DescribeConfigsResourceResult,
+) -> tuple[str | None, int, list[tuple[str, str | None, int]]]:
     """Value, source and synonyms."""
     return found.value, found.config_source, [(part.name, part.value, part.source) for part in found.synonyms]
 

@@ -49,7 +49,9 @@ def content(received: Any) -> Message:
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_was_produced_is_read_back(bootstrap: str, new_topic: TopicMaker, codec: str, acks: int | str) -> None:
+async def test_what_was_produced_is_read_back(
+    bootstrap: str, new_topic: TopicMaker, codec: str, acks: int | str
+) -> None:
     topic = new_topic()
     sent = messages(150)
 
@@ -59,12 +61,12 @@ def test_what_was_produced_is_read_back(bootstrap: str, new_topic: TopicMaker, c
             consumer.assign([TopicPartition(topic, 0)])
             return await consume(consumer, len(sent))
 
-    found = asyncio.run(round_trip())
+    found = await round_trip()
     assert [message.offset for message in found] == list(range(len(sent)))
     assert [content(message) for message in found] == sent
 
 
-def test_an_idempotent_producer_keeps_order(bootstrap: str, new_topic: TopicMaker) -> None:
+async def test_an_idempotent_producer_keeps_order(bootstrap: str, new_topic: TopicMaker) -> None:
     topic = new_topic()
     sent = messages(500)
 
@@ -77,7 +79,7 @@ def test_an_idempotent_producer_keeps_order(bootstrap: str, new_topic: TopicMake
             consumer.assign([TopicPartition(topic, 0)])
             return await consume(consumer, len(sent))
 
-    assert [content(message) for message in asyncio.run(round_trip())] == sent
+    assert [content(message) for message in await round_trip()] == sent
 
 
 async def test_offsets_by_time_both_ends_and_seeking(bootstrap: str, new_topic: TopicMaker) -> None:
@@ -100,8 +102,8 @@ async def test_offsets_by_time_both_ends_and_seeking(bootstrap: str, new_topic: 
         assert consumer.highwater(full) == 200
 
 
-def test_a_batch_above_max_message_bytes_is_refused(bootstrap: str, new_topic: TopicMaker) -> None:
+async def test_a_batch_above_max_message_bytes_is_refused(bootstrap: str, new_topic: TopicMaker) -> None:
     topic = new_topic(1, {"max.message.bytes": "10000"})
     large = Message(b"k", b"x" * 20_000, messages(1)[0].timestamp, ())
     with pytest.raises(MessageSizeTooLargeError):
-        asyncio.run(produce(bootstrap, topic, [large]))
+        await produce(bootstrap, topic, [large])

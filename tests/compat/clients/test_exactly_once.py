@@ -155,7 +155,7 @@ def test_a_commit_that_counts_and_whose_answer_is_late_is_not_repeated(
     assert copies(broker, source) == list(range(COUNT))
 
 
-def test_nor_with_asyncio(broker: Broker, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nor_with_asyncio(broker: Broker, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def copy(producer: AsyncProducer, consumer: AsyncConsumer[bytes, bytes]) -> int:
         records = await consumer.poll(10)
         for record in records:
@@ -183,7 +183,7 @@ def test_nor_with_asyncio(broker: Broker, source: str, monkeypatch: pytest.Monke
                 async with producer.transaction(consumer):
                     await copy(producer, consumer)
 
-    asyncio.run(asyncio.wait_for(work(), 90))
+    await asyncio.wait_for(work(), 90)
     assert copies(broker, source) == list(range(COUNT))
 
 

@@ -5,7 +5,6 @@ The same tests run against Apache Kafka.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
@@ -133,32 +132,28 @@ def test_reading_and_writing_count_each_record_once(kafka: str, topic: str) -> N
     assert sorted(int(value or b"") for value in values(kafka, copy)) == list(range(40))
 
 
-def test_the_same_with_asyncio(kafka: str, topic: str) -> None:
+async def test_the_same_with_asyncio(kafka: str, topic: str) -> None:
     copy = f"{topic}-copy"
     with Admin(kafka) as admin:
         admin.create_topic(copy, partitions=1)
-
-    async def run() -> None:
-        failures = iter([False, True])
-        async with AsyncProducer(kafka) as producer:
-            for number in range(20):
-                await producer.send(topic, str(number), partition=number % 2)
-        async with (
-            AsyncConsumer(
-                kafka, topic, group_id=topic, auto_commit=False, auto_offset_reset="earliest", max_poll_records=7
-            ) as consumer,
-            AsyncProducer(kafka, transactional_id=topic) as producer,
-        ):
-            partitions = await consumer.partitions(topic)
-            while sum(offset or 0 for offset in (await consumer.committed(*partitions)).values()) < 20:
-                try:
-                    async with producer.transaction(consumer):
-                        for record in await consumer.poll(5):
-                            await producer.send(copy, record.value)
-                        if next(failures, False):
-                            raise ZeroDivisionError
-                except ZeroDivisionError:
-                    continue
-
-    asyncio.run(run())
+    failures = iter([False, True])
+    async with AsyncProducer(kafka) as producer:
+        for number in range(20):
+            await producer.send(topic, str(number), partition=number % 2)
+    async with (
+        AsyncConsumer(
+            kafka, topic, group_id=topic, auto_commit=False, auto_offset_reset="earliest", max_poll_records=7
+        ) as consumer,
+        AsyncProducer(kafka, transactional_id=topic) as producer,
+    ):
+        partitions = await consumer.partitions(topic)
+        while sum(offset or 0 for offset in (await consumer.committed(*partitions)).values()) < 20:
+            try:
+                async with producer.transaction(consumer):
+                    for record in await consumer.poll(5):
+                        await producer.send(copy, record.value)
+                    if next(failures, False):
+                        raise ZeroDivisionError
+            except ZeroDivisionError:
+                continue
     assert sorted(int(value or b"") for value in values(kafka, copy)) == list(range(20))

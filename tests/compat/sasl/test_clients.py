@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import time
 import uuid
@@ -114,7 +113,7 @@ def test_kafka_python(sasl_broker: SaslBroker, mechanism: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_aiokafka(sasl_broker: SaslBroker, mechanism: str) -> None:
+async def test_aiokafka(sasl_broker: SaslBroker, mechanism: str) -> None:
     async def produce(password: str) -> None:
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=sasl_broker.bootstrap,
@@ -129,9 +128,9 @@ def test_aiokafka(sasl_broker: SaslBroker, mechanism: str) -> None:
         finally:
             await producer.stop()
 
-    asyncio.run(produce(PASSWORD))
+    await produce(PASSWORD)
     with pytest.raises(aiokafka.errors.KafkaError):
-        asyncio.run(produce("wrong"))
+        await produce("wrong")
 
 
 def test_kcat(sasl_broker: SaslBroker) -> None:

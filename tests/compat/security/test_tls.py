@@ -187,7 +187,7 @@ def test_kafka_python_writes_and_reads(files: Files, strict: Broker) -> None:
     consumer.close()
 
 
-def test_aiokafka_writes_reads_and_leaves_at_once(files: Files, broker: Broker) -> None:
+async def test_aiokafka_writes_reads_and_leaves_at_once(files: Files, broker: Broker) -> None:
     context = create_ssl_context(cafile=str(files.ca))
     config = {"bootstrap_servers": broker.bootstrap_servers, "security_protocol": "SSL", "ssl_context": context}
 
@@ -203,7 +203,7 @@ def test_aiokafka_writes_reads_and_leaves_at_once(files: Files, broker: Broker) 
         await consumer.stop()
         return found
 
-    assert asyncio.run(asyncio.wait_for(story(), 60)) == list(range(100))
+    assert await asyncio.wait_for(story(), 60) == list(range(100))
 
 
 def test_javas_console_tools_write_and_read(files: Files, strict: Broker, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_time_passes_for_retention_on_every_replica(kafka_cluster: KafkaCluster)
     assert kafka_cluster.values(topic) == ["new"]
 
 
-def test_clients_for_coroutines(kafka_cluster: KafkaCluster) -> None:
+async def test_clients_for_coroutines(kafka_cluster: KafkaCluster) -> None:
     topic = kafka_cluster.topic()
 
     async def scene() -> Any:
@@ -256,7 +256,7 @@ def test_clients_for_coroutines(kafka_cluster: KafkaCluster) -> None:
         async with kafka_cluster.async_consumer(topic) as consumer:
             return (await anext(aiter(consumer))).value
 
-    assert asyncio.run(scene()) == b"hello"
+    assert await scene() == b"hello"
 
 
 def test_each_worker_of_xdist_has_its_own_cluster_and_failures_show_its_logs(pytester: pytest.Pytester) -> None:

@@ -151,7 +151,7 @@ def test_waiting_for_a_fault_that_does_not_happen_says_so(kafka: Kafka) -> None:
         fault.wait(timeout=0.01)
 
 
-def test_a_fault_can_be_waited_for_in_a_coroutine(kafka: Kafka, kafka_topic: str) -> None:
+async def test_a_fault_can_be_waited_for_in_a_coroutine(kafka: Kafka, kafka_topic: str) -> None:
     async def scene() -> int:
         async with (
             kafka.async_producer() as producer,
@@ -162,7 +162,7 @@ def test_a_fault_can_be_waited_for_in_a_coroutine(kafka: Kafka, kafka_topic: str
             await sent
             return f.fired
 
-    assert asyncio.run(scene()) == 1
+    assert await scene() == 1
 
 
 @pytest.mark.parametrize(
@@ -271,24 +271,21 @@ def test_time_passes_for_retention_alone(kafka: Kafka) -> None:
         kafka.faults.advance_retention_clock(topic="nothing")
 
 
-def test_a_task_that_is_cancelled_while_it_commits_has_committed(kafka: Kafka, kafka_topic: str) -> None:
-    async def work() -> None:
-        producer = kafka.async_producer(transactional_id=kafka_topic)
+async def test_a_task_that_is_cancelled_while_it_commits_has_committed(kafka: Kafka, kafka_topic: str) -> None:
+    producer = kafka.async_producer(transactional_id=kafka_topic)
 
-        async def transact() -> None:
-            async with producer.transaction():
-                await producer.send(kafka_topic, b"whole")
-
-        with kafka.faults.delay("END_TXN", 3600) as held:
-            task = asyncio.create_task(transact())
-            await asyncio.to_thread(held.wait)
-            task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    async def transact() -> None:
         async with producer.transaction():
-            await producer.send(kafka_topic, b"next")
-        await producer.close()
+            await producer.send(kafka_topic, b"whole")
 
-    asyncio.run(work())
+    with kafka.faults.delay("END_TXN", 3600) as held:
+        task = asyncio.create_task(transact())
+        await asyncio.to_thread(held.wait)
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with producer.transaction():
+        await producer.send(kafka_topic, b"next")
+    await producer.close()
     with kafka.consumer(kafka_topic, isolation_level="read_committed") as reader:
         assert [record.value for record in reader.until_end()] == [b"whole", b"next"]

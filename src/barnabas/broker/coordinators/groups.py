@@ -134,9 +134,9 @@ class GroupCoordinators:
         for shard, machine in self.runtime.machines():
             machine.table.image = delta.after
             if gone:
-                shard.tell(lambda machine, now_ms: machine.topics_deleted(gone, now_ms))
+                shard.decide_event(lambda machine, now_ms: machine.topics_deleted(gone, now_ms))
             if names:
-                shard.tell(lambda machine, now_ms: machine.topics_changed(names, now_ms))
+                shard.decide_event(lambda machine, now_ms: machine.topics_changed(names, now_ms))
 
 
 def check_not_deleted(shard: Shard[GroupCoordinator], group_id: str) -> None:

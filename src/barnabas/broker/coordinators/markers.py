@@ -266,7 +266,7 @@ class _Delivery:
         if shard.partition.too_few_in_sync() is not None:
             asyncio.get_running_loop().call_later(RETRY_SLOWLY, self._finish)
         else:
-            shard.tell(lambda machine, now_ms: machine.markers_written(self._markers, now_ms))
+            shard.decide_event(lambda machine, now_ms: machine.markers_written(self._markers, now_ms))
 
 
 def _api_error(tp: TopicPartition, error: BaseException) -> ApiError:

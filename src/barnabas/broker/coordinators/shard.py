@@ -180,7 +180,7 @@ class Shard(Generic[M]):
             return
         self.apply(machine, outcome)
 
-    def tell(self, decide: Callable[[M, int], CoordinatorOutcome[object]]) -> None:
+    def decide_event(self, decide: Callable[[M, int], CoordinatorOutcome[object]]) -> None:
         """Let the machine, if there is one, decide about an event that no client asked for."""
         machine = self.machine
         if machine is None:
@@ -196,7 +196,7 @@ class Shard(Generic[M]):
         if self.partition.too_few_in_sync() is not None:
             self._timers.set(key, self._clock.now_ms() + RETRY_MS)
             return
-        self.tell(lambda machine, now_ms: machine.expire(key, now_ms))
+        self.decide_event(lambda machine, now_ms: machine.expire(key, now_ms))
 
     def ask_in_transaction(
         self,
@@ -329,7 +329,7 @@ class Shard(Generic[M]):
         logger.warning("A decision of the coordinator of %s is too large for its log: %s", self.partition.tp, error)
         for asker, _ in replies:
             asker.fail(_client_error(error))
-        self.tell(lambda machine, now_ms: otherwise())
+        self.decide_event(lambda machine, now_ms: otherwise())
 
     def _queue(self, records: list[Encoded], size: int) -> None:
         """Append these records when the turn of the event loop is over."""

@@ -135,7 +135,7 @@ class TransactionCoordinators:
                 error,
             )
             return
-        shard.tell(lambda machine, now_ms: machine.abort_overdue(overdue, fresh_id, now_ms))
+        shard.decide_event(lambda machine, now_ms: machine.abort_overdue(overdue, fresh_id, now_ms))
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run work that waits for a coordinator."""

@@ -215,7 +215,7 @@ async def _answer_group_in_parts(
     if isinstance(offsets, OffsetFetchResponseGroup):
         return _fetch_error(group, offsets.error_code, version)
     each = broker.long_answers.each
-    topics = await each(offsets.asked(asked), offsets.tell, lambda topic: len(topic.partition_indexes))
+    topics = await each(offsets.asked(asked), offsets.topic_response, lambda topic: len(topic.partition_indexes))
     if version >= BY_ID:
         image = broker.metadata.image
         known = await each(topics, lambda topic: _with_id(image, topic))

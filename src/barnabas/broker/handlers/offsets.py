@@ -227,12 +227,13 @@ async def offset_for_leader_epoch(
     """Find where leader epochs end."""
     await open_logs(broker, ((topic.topic, part.partition) for topic in request.topics for part in topic.partitions))
 
-    def tell(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+    def epoch_ends(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
         ends = (_epoch_end(broker, topic.topic, part, request.replica_id, caller) for part in topic.partitions)
         return OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(ends))
 
     return OffsetForLeaderEpochResponse(
-        throttle_time=NO_THROTTLE, topics=tuple(await broker.long_answers.each(request.topics, tell, _partitions_of))
+        throttle_time=NO_THROTTLE,
+        topics=tuple(await broker.long_answers.each(request.topics, epoch_ends, _partitions_of)),
     )
 
 

@@ -80,7 +80,7 @@ async def create_topics(broker: BrokerContext, request: CreateTopicsRequest, cal
     overrides = {topic.name: topic.configs for topic in topics}
     describer = Describer(broker, with_synonyms=False, with_documentation=False)
 
-    def tell(name: TopicName) -> CreatableTopicResult:
+    def creation_result(name: TopicName) -> CreatableTopicResult:
         outcome = outcomes[name]
         if isinstance(outcome, ApiError):
             return _not_created(name, outcome)
@@ -94,7 +94,7 @@ async def create_topics(broker: BrokerContext, request: CreateTopicsRequest, cal
         return _created(outcome, overrides[name], describer)
 
     results = await broker.long_answers.each(
-        dict.fromkeys(topic.name for topic in request.topics), tell, lambda _: ENTRIES
+        dict.fromkeys(topic.name for topic in request.topics), creation_result, lambda _: ENTRIES
     )
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 

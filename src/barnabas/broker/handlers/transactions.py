@@ -135,7 +135,7 @@ async def _add_result(
 ) -> AddPartitionsToTxnResult:
     codes = dict.fromkeys(_partitions(asked), _code_for(answer, version)) if isinstance(answer, ErrorCode) else answer
 
-    def tell(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:
+    def topic_result(topic: AddPartitionsToTxnTopic) -> AddPartitionsToTxnTopicResult:
         return AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=tuple(
@@ -146,7 +146,7 @@ async def _add_result(
             ),
         )
 
-    results = await broker.long_answers.each(asked.topics, tell, lambda topic: len(topic.partitions))
+    results = await broker.long_answers.each(asked.topics, topic_result, lambda topic: len(topic.partitions))
     return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=tuple(results))
 
 

@@ -55,10 +55,10 @@ def _split(asked: Asked, operation: Operation, response_name: str) -> Admitted |
 def _with_codes(response: Any, name: str) -> Any:
     """The errors of resources that were refused, each with the code of its kind."""
 
-    def told(result: Any) -> Any:
+    def with_own_code(result: Any) -> Any:
         kind = JUDGED.get(result.resource_type)
         if result.error_code is not ERRORS[Resource.CLUSTER] or kind is None:
             return result
         return replace(result, error_code=ERRORS[kind], error_message=WORDS[ERRORS[kind]])
 
-    return replace(response, **{name: tuple(map(told, getattr(response, name)))})
+    return replace(response, **{name: tuple(map(with_own_code, getattr(response, name)))})

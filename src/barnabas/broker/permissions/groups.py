@@ -220,7 +220,7 @@ def _describe(asked: Asked, name: str, hide: Callable[[Any], Any]) -> Admitted |
     if isinstance(answer, Denied):
         return answer
 
-    def tell(group: Any) -> Any:
+    def complete_group(group: Any) -> Any:
         if group.error_code is ErrorCode.none:
             group = hide(group)
         if asks and group.error_code is ErrorCode.none:
@@ -229,7 +229,7 @@ def _describe(asked: Asked, name: str, hide: Callable[[Any], Any]) -> Admitted |
         return group
 
     def complete(response: Any) -> Any:
-        response = replace(response, groups=tuple(map(tell, response.groups)))
+        response = replace(response, groups=tuple(map(complete_group, response.groups)))
         return response if answer.complete is None else answer.complete(response)
 
     return Admitted(answer.request, complete)

@@ -117,12 +117,12 @@ def describe_transactions(asked: Asked) -> Admitted | Denied:
     if isinstance(answer, Denied):
         return answer
 
-    def tell(state: Any) -> Any:
+    def hide_topics(state: Any) -> Any:
         seen = access.topics(Operation.DESCRIBE, (each.topic for each in state.topics), quiet=True)
         return replace(state, topics=tuple(each for each in state.topics if each.topic in seen))
 
     def complete(response: Any) -> Any:
-        response = replace(response, transaction_states=tuple(map(tell, response.transaction_states)))
+        response = replace(response, transaction_states=tuple(map(hide_topics, response.transaction_states)))
         return response if answer.complete is None else answer.complete(response)
 
     return Admitted(answer.request, complete)

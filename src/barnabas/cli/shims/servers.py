@@ -86,7 +86,7 @@ def stop_brokers(folder: Path) -> None:
     from barnabas.cli.start import service
 
     stopped = [(data, service.stop(data, STOP_SECONDS)) for data in running.started(folder, BROKER)]
-    _tell(stopped, "broker", "No kafka server to stop.")
+    _report_stopped(stopped, "broker", "No kafka server to stop.")
 
 
 def stop_zookeepers(folder: Path) -> None:
@@ -94,10 +94,10 @@ def stop_zookeepers(folder: Path) -> None:
     from barnabas.cli.zookeeper.command import stop_server
 
     stopped = [(data, stop_server(data)) for data in running.started(folder, ZOOKEEPER)]
-    _tell(stopped, "ZooKeeper", "No zookeeper server to stop.")
+    _report_stopped(stopped, "ZooKeeper", "No zookeeper server to stop.")
 
 
-def _tell(stopped: list[tuple[Path, int | None]], what: str, none: str) -> None:
+def _report_stopped(stopped: list[tuple[Path, int | None]], what: str, none: str) -> None:
     found = [(data, pid) for data, pid in stopped if pid is not None]
     for data, pid in found:
         click.echo(f"Stopped the {what} on {data} (process {pid}).")

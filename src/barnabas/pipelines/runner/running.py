@@ -71,12 +71,12 @@ def _own_session(
         with stopping.abandonable():
             return spark_session(name, master=master, config=settings, verbose=verbose)
 
-    with _told("Spark is starting"):
+    with _log_waiting_for("Spark is starting"):
         return run_beside(start, stopping, lambda: None)
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _log_waiting_for(what: str) -> Iterator[None]:
     """Log what is waited for at once, and again as long as it takes: on a busy machine Spark takes minutes."""
     began = time.monotonic()
     over = threading.Event()

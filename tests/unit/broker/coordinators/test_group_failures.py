@@ -203,7 +203,7 @@ async def test_what_was_decided_before_a_failure_is_kept(tmp_path: Path) -> None
         await asyncio.sleep(0)  # it is decided, and not stored yet
         shard = only_shard(broker)
         assert shard._unwritten
-        shard.tell(lambda machine, now_ms: 1 // 0)  # type: ignore[arg-type, return-value]
+        shard.decide_event(lambda machine, now_ms: 1 // 0)  # type: ignore[arg-type, return-value]
         assert await first == {0: ErrorCode.none}
         await broker.groups.runtime.loaded()
         assert await committed(broker, "g") == {("t", 0): 5}

@@ -79,6 +79,6 @@ async def test_ids_that_do_not_fit_into_one_batch_are_forgotten_in_several(tmp_p
         log = shard.partition.log
         log.config = replace(log.config, max_message_bytes=150)
         late = transactor.broker.clock.now_ms() + machine.settings.id_expiration_ms
-        shard.tell(lambda machine, now_ms: machine.expire(TransactionTimer(EXPIRY), late))
+        shard.decide_event(lambda machine, now_ms: machine.expire(TransactionTimer(EXPIRY), late))
         assert shard.machine is machine
         assert not machine.transactions

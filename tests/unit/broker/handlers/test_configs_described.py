@@ -22,7 +22,7 @@ from tests.support.config_requests import (
     change,
     describe,
     entry,
-    told,
+    value_and_sources,
 )
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ class TestDescribeTopic:
 
     async def test_a_default_with_the_brokers_key_as_synonym(self) -> None:
         found = await entry(a_broker(), TOPIC, "a", "max.message.bytes")
-        assert told(found) == ("1048588", 5, [("message.max.bytes", "1048588", 5)])
+        assert value_and_sources(found) == ("1048588", 5, [("message.max.bytes", "1048588", 5)])
         assert (found.config_type, found.is_sensitive, found.documentation) == (3, False, None)
 
     async def test_a_time_that_a_weaker_broker_key_gives(self) -> None:
         broker = a_broker({"log.retention.hours": "1"})
-        assert told(await entry(broker, TOPIC, "a", "retention.ms")) == ("3600000", 5, [])
+        assert value_and_sources(await entry(broker, TOPIC, "a", "retention.ms")) == ("3600000", 5, [])
 
     async def test_an_override_before_everything_else(self) -> None:
         broker = a_broker({"message.max.bytes": "5"})
         await change(broker, (TOPIC, "a", [("max.message.bytes", SET, " 7 ")]))
         await change(broker, (BROKER, "", [("message.max.bytes", SET, "6")]))
-        assert told(await entry(broker, TOPIC, "a", "max.message.bytes")) == (
+        assert value_and_sources(await entry(broker, TOPIC, "a", "max.message.bytes")) == (
             "7",
             1,
             [
@@ -59,13 +59,13 @@ class TestDescribeTopic:
                 ("message.max.bytes", "1048588", 5),
             ],
         )
-        assert told(await entry(broker, TOPIC, "b", "max.message.bytes"))[:2] == ("6", 3)
+        assert value_and_sources(await entry(broker, TOPIC, "b", "max.message.bytes"))[:2] == ("6", 3)
 
     async def test_hidden_keys_show_when_they_are_set(self) -> None:
         broker = a_broker()
         assert (await describe(broker, TOPIC, "a", "internal.segment.bytes")).configs == ()
         await change(broker, (TOPIC, "a", [("internal.segment.bytes", SET, "100")]))
-        assert told(await entry(broker, TOPIC, "a", "internal.segment.bytes"))[:2] == ("100", 1)
+        assert value_and_sources(await entry(broker, TOPIC, "a", "internal.segment.bytes"))[:2] == ("100", 1)
 
     async def test_only_what_was_asked_for(self) -> None:
         names = [
@@ -101,16 +101,16 @@ class TestDescribeBroker:
 
     async def test_a_key_from_the_file(self) -> None:
         found = await entry(a_broker({"num.partitions": "3"}), BROKER, "1", "num.partitions")
-        assert told(found) == ("3", 4, [("num.partitions", "3", 4), ("num.partitions", "1", 5)])
+        assert value_and_sources(found) == ("3", 4, [("num.partitions", "3", 4), ("num.partitions", "1", 5)])
         assert found.read_only
 
     async def test_a_key_that_nobody_set(self) -> None:
-        assert told(await entry(a_broker(), BROKER, "1", "log.retention.ms")) == (None, 5, [])
-        assert told(await entry(a_broker(), BROKER, "1", "log.dirs"))[0] == "/nowhere"
+        assert value_and_sources(await entry(a_broker(), BROKER, "1", "log.retention.ms")) == (None, 5, [])
+        assert value_and_sources(await entry(a_broker(), BROKER, "1", "log.dirs"))[0] == "/nowhere"
 
     async def test_both_ids(self) -> None:
-        assert told(await entry(a_broker(), BROKER, "1", "node.id")) == ("1", 4, [("node.id", "1", 4)])
-        assert told(await entry(a_broker(), BROKER, "1", "broker.id")) == (
+        assert value_and_sources(await entry(a_broker(), BROKER, "1", "node.id")) == ("1", 4, [("node.id", "1", 4)])
+        assert value_and_sources(await entry(a_broker(), BROKER, "1", "broker.id")) == (
             "1",
             4,
             [("broker.id", "1", 4), ("broker.id", "-1", 5)],
@@ -119,7 +119,7 @@ class TestDescribeBroker:
     async def test_times_show_weaker_names_after_their_own(self) -> None:
         broker = a_broker({"log.retention.minutes": "5", "log.retention.hours": "7"})
         await change(broker, (BROKER, "", [("log.retention.ms", SET, "9")]))
-        assert told(await entry(broker, BROKER, "1", "log.retention.ms")) == (
+        assert value_and_sources(await entry(broker, BROKER, "1", "log.retention.ms")) == (
             "9",
             3,
             [
@@ -129,7 +129,7 @@ class TestDescribeBroker:
                 ("log.retention.hours", "168", 5),
             ],
         )
-        assert told(await entry(broker, BROKER, "1", "log.retention.hours")) == (
+        assert value_and_sources(await entry(broker, BROKER, "1", "log.retention.hours")) == (
             "7",
             4,
             [("log.retention.hours", "7", 4), ("log.retention.hours", "168", 5)],
@@ -141,7 +141,7 @@ class TestDescribeBroker:
             broker, (BROKER, "", [("message.max.bytes", SET, "6")]), (BROKER, "1", [("message.max.bytes", SET, "7")])
         )
         found = await entry(broker, BROKER, "1", "message.max.bytes")
-        assert told(found) == (
+        assert value_and_sources(found) == (
             "7",
             2,
             [("message.max.bytes", "7", 2), ("message.max.bytes", "6", 3), ("message.max.bytes", "1048588", 5)],
@@ -153,18 +153,18 @@ class TestDescribeBroker:
         assert (await describe(broker, BROKER, "")).configs == ()
         await change(broker, (BROKER, "", [("message.max.bytes", SET, "6"), ("foo", SET, "x")]))
         unknown, known = (await describe(broker, BROKER, "")).configs
-        assert told(known) == ("6", 3, [("message.max.bytes", "6", 3)])
+        assert value_and_sources(known) == ("6", 3, [("message.max.bytes", "6", 3)])
         assert (unknown.name, unknown.value, unknown.is_sensitive, unknown.config_type) == ("foo", None, True, 0)
 
     async def test_secrets_and_unknown_keys_are_shown_without_a_value(self) -> None:
         broker = a_broker({"sasl.jaas.config": "hunter2", "my.plugin.password": "hunter2"})
         for name, kind in (("sasl.jaas.config", 9), ("my.plugin.password", 0)):
             found = await entry(broker, BROKER, "1", name)
-            assert told(found) == (None, 4, [(name, None, 4)])
+            assert value_and_sources(found) == (None, 4, [(name, None, 4)])
             assert (found.is_sensitive, found.config_type) == (True, kind)
 
     async def test_retired_keys_show_when_they_are_set(self) -> None:
-        assert told(
+        assert value_and_sources(
             await entry(a_broker({"zookeeper.ssl.crl.enable": "true"}), BROKER, "1", "zookeeper.ssl.crl.enable")
         )[:2] == ("true", 4)
 
@@ -195,7 +195,7 @@ def logger() -> Iterator[logging.Logger]:
 class TestLoggers:
     async def test_they_have_levels_of_kafkas_names(self, logger: logging.Logger) -> None:
         found = await entry(a_broker(), LOGGER, "1", logger.name)
-        assert told(found) == ("WARN", 6, [])
+        assert value_and_sources(found) == ("WARN", 6, [])
         assert not found.read_only
         assert (await entry(a_broker(), LOGGER, "1", "root")).value == "WARN"
 

@@ -24,7 +24,7 @@ from tests.support.config_requests import (
     change,
     describe,
     entry,
-    told,
+    value_and_sources,
 )
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
@@ -40,7 +40,7 @@ class TestDescribed:
 
     async def test_the_broker_stands_behind_it(self) -> None:
         broker = a_broker({"group.consumer.session.timeout.ms": "50000"})
-        assert told(await entry(broker, GROUP, "g", SESSION)) == (
+        assert value_and_sources(await entry(broker, GROUP, "g", SESSION)) == (
             "50000",
             OF_FILE,
             [
@@ -52,12 +52,12 @@ class TestDescribed:
     async def test_its_own_settings_come_first(self) -> None:
         broker = a_broker()
         assert await change(broker, (GROUP, "g", [(SESSION, SET, " 55000")])) == [""]
-        assert told(await entry(broker, GROUP, "g", SESSION)) == (
+        assert value_and_sources(await entry(broker, GROUP, "g", SESSION)) == (
             "55000",
             OF_GROUP,
             [(SESSION, "55000", OF_GROUP), ("group.consumer.session.timeout.ms", "45000", OF_DEFAULT)],
         )
-        assert told(await entry(broker, GROUP, "h", SESSION))[:2] == ("45000", OF_DEFAULT)
+        assert value_and_sources(await entry(broker, GROUP, "h", SESSION))[:2] == ("45000", OF_DEFAULT)
 
     @pytest.mark.parametrize(
         ("key", "default"),
@@ -68,7 +68,11 @@ class TestDescribed:
         ],
     )
     async def test_keys_without_a_broker_key(self, key: str, default: str) -> None:
-        assert told(await entry(a_broker(), GROUP, "g", key)) == (default, OF_DEFAULT, [(key, default, OF_DEFAULT)])
+        assert value_and_sources(await entry(a_broker(), GROUP, "g", key)) == (
+            default,
+            OF_DEFAULT,
+            [(key, default, OF_DEFAULT)],
+        )
 
     async def test_no_name(self) -> None:
         found = await describe(a_broker(), GROUP, "")

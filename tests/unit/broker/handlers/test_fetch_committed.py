@@ -68,7 +68,7 @@ async def committed(broker: BrokerContext, offset: int, **fields: Any) -> Any:
     return answered
 
 
-def told(answered: Any) -> tuple[int, list[int], list[tuple[int, int]]]:
+def end_and_batches(answered: Any) -> tuple[int, list[int], list[tuple[int, int]]]:
     """The last stable offset, the base offsets of the batches, and the aborted transactions."""
     aborted = [(one.producer_id, one.first_offset) for one in answered.aborted_transactions]
     return answered.last_stable_offset, [read_header(each).base_offset for each in split(answered.records)], aborted
@@ -80,8 +80,8 @@ async def test_committed_readers_stop_at_the_oldest_open_transaction(tmp_path: P
         partition = partition_of(broker)
         append(partition, [NOW])
         replicate(partition, transactional(7), transactional(8), end(ControlType.COMMIT, 8))
-        assert told(await committed(broker, 0)) == (1, [0], [])
-        assert told(await committed(broker, 1)) == (1, [], [])
+        assert end_and_batches(await committed(broker, 0)) == (1, [0], [])
+        assert end_and_batches(await committed(broker, 1)) == (1, [], [])
         (plain,) = partitions_in(fetched(12, ask(broker, 12, {0: 0})))
         assert (plain.high_watermark, plain.last_stable_offset, plain.aborted_transactions) == (6, 1, None)
         assert len(split(plain.records)) == 4
@@ -90,7 +90,7 @@ async def test_committed_readers_stop_at_the_oldest_open_transaction(tmp_path: P
         replicate(partition, end(ControlType.ABORT, 7))
         partition.wake_watchers()
         (answered,) = partitions_in(fetched(12, await answer_of(parked)))
-        assert told(answered) == (7, [1, 3, 5, 6], [(7, 1)])
+        assert end_and_batches(answered) == (7, [1, 3, 5, 6], [(7, 1)])
 
     await run(tmp_path, story)
 
@@ -103,12 +103,12 @@ async def test_committed_readers_are_told_of_the_aborted_transactions_in_what_th
         partition.log.roll(NOW)
         replicate(partition, transactional(9), end(ControlType.COMMIT, 9), end(ControlType.ABORT, 7))
         replicate(partition, transactional(8, 2), end(ControlType.ABORT, 8))
-        assert told(await committed(broker, 0)) == (12, [0, 2, 4], [(8, 2), (7, 0)])
-        assert told(await committed(broker, 5)) == (12, [5, 7, 8, 9, 11], [(7, 0), (8, 9)])
+        assert end_and_batches(await committed(broker, 0)) == (12, [0, 2, 4], [(8, 2), (7, 0)])
+        assert end_and_batches(await committed(broker, 5)) == (12, [5, 7, 8, 9, 11], [(7, 0), (8, 9)])
         size = len(transactional(9))
-        assert told(await committed(broker, 5, partition_max_bytes=size)) == (12, [5], [(7, 0)])
-        assert told(await committed(broker, 9))[2] == [(8, 9)]
-        assert told(await committed(broker, 12)) == (12, [], [])
+        assert end_and_batches(await committed(broker, 5, partition_max_bytes=size)) == (12, [5], [(7, 0)])
+        assert end_and_batches(await committed(broker, 9))[2] == [(8, 9)]
+        assert end_and_batches(await committed(broker, 12)) == (12, [], [])
 
     await run(tmp_path, story)
 
@@ -121,11 +121,14 @@ async def test_transactions_are_known_again_after_a_restart(tmp_path: Path) -> N
 
     async def story(broker: BrokerContext) -> None:
         assert not partition_of(broker).log.is_open
-        assert told(await committed(broker, 5)) == (3, [], [])
-        assert told(await committed(broker, 0)) == (3, [0, 2], [(7, 0)])
+        assert end_and_batches(await committed(broker, 5)) == (3, [], [])
+        assert end_and_batches(await committed(broker, 0)) == (3, [0, 2], [(7, 0)])
         partition = partition_of(broker)
         partition.log.truncate_to(2)
-        assert (partition.log.producers.first_unstable_offset, told(await committed(broker, 0))[1:]) == (0, ([], []))
+        assert (partition.log.producers.first_unstable_offset, end_and_batches(await committed(broker, 0))[1:]) == (
+            0,
+            ([], []),
+        )
 
     await run(tmp_path, write)
     await run(tmp_path, story)

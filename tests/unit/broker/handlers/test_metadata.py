@@ -53,31 +53,31 @@ def answer(broker: BrokerContext, asked: MetadataRequest) -> MetadataResponse:
     return response
 
 
-def told(response: MetadataResponse) -> list[tuple[str | None, ErrorCode, int]]:
+def topics_in(response: MetadataResponse) -> list[tuple[str | None, ErrorCode, int]]:
     return [(topic.name, topic.error_code, len(topic.partitions)) for topic in response.topics]
 
 
 class TestTopics:
     def test_all_of_them(self) -> None:
         response = answer(telling_broker(TWO_TOPICS), request(everything=True))
-        assert sorted(told(response)) == [("a", ErrorCode.none, 1), ("b", ErrorCode.none, 2)]
+        assert sorted(topics_in(response)) == [("a", ErrorCode.none, 1), ("b", ErrorCode.none, 2)]
 
     def test_none_of_them(self) -> None:
-        assert told(answer(telling_broker(TWO_TOPICS), request())) == []
+        assert topics_in(answer(telling_broker(TWO_TOPICS), request())) == []
 
     def test_by_name_each_once(self) -> None:
         response = answer(telling_broker(TWO_TOPICS), request("b", "a", "b"))
-        assert told(response) == [("b", ErrorCode.none, 2), ("a", ErrorCode.none, 1)]
+        assert topics_in(response) == [("b", ErrorCode.none, 2), ("a", ErrorCode.none, 1)]
         assert response.topics[0].topic_id == topic_id(0)
 
     def test_by_id_where_names_are_not_looked_at(self) -> None:
         response = answer(telling_broker(TWO_TOPICS), request(topic_id(1), UUID(int=7), "b"))
-        assert told(response) == [(None, ErrorCode.unknown_topic_id, 0), ("a", ErrorCode.none, 1)]
+        assert topics_in(response) == [(None, ErrorCode.unknown_topic_id, 0), ("a", ErrorCode.none, 1)]
         assert response.topics[0].topic_id == UUID(int=7)
 
     def test_unknown_and_impossible_names(self) -> None:
         response = answer(telling_broker(TWO_TOPICS), request("c", "c c", ""))
-        assert told(response) == [
+        assert topics_in(response) == [
             ("c", ErrorCode.unknown_topic_or_partition, 0),
             ("c c", ErrorCode.invalid_topic_exception, 0),
             ("", ErrorCode.invalid_topic_exception, 0),
@@ -222,7 +222,7 @@ class TestManyTopics:
 class TestAutoCreation:
     async def test_a_missing_topic_is_made_and_told(self) -> None:
         broker = creating(controller := Creating())
-        assert told(await answer_after_creation(broker, request("new", "no way", create=True))) == [
+        assert topics_in(await answer_after_creation(broker, request("new", "no way", create=True))) == [
             ("new", ErrorCode.none, 1),
             ("no way", ErrorCode.invalid_topic_exception, 0),
         ]
@@ -230,20 +230,22 @@ class TestAutoCreation:
 
     def test_not_when_the_request_forbids_it(self) -> None:
         broker = creating(Creating())
-        assert told(answer(broker, request("new"))) == [("new", ErrorCode.unknown_topic_or_partition, 0)]
+        assert topics_in(answer(broker, request("new"))) == [("new", ErrorCode.unknown_topic_or_partition, 0)]
 
     def test_not_when_the_broker_forbids_it(self) -> None:
         broker = creating(Creating(), {"auto.create.topics.enable": "false"})
-        assert told(answer(broker, request("new", create=True))) == [("new", ErrorCode.unknown_topic_or_partition, 0)]
+        assert topics_in(answer(broker, request("new", create=True))) == [
+            ("new", ErrorCode.unknown_topic_or_partition, 0)
+        ]
 
     def test_not_for_everything_or_for_ids(self) -> None:
         broker = creating(Creating())
-        assert told(answer(broker, request(everything=True, create=True))) == []
-        assert told(answer(broker, request(UUID(int=7), "new", create=True)))[0][1] is ErrorCode.unknown_topic_id
+        assert topics_in(answer(broker, request(everything=True, create=True))) == []
+        assert topics_in(answer(broker, request(UUID(int=7), "new", create=True)))[0][1] is ErrorCode.unknown_topic_id
 
     def test_not_for_the_brokers_own_topics(self) -> None:
         response = answer(creating(Creating()), request("__consumer_offsets", create=True))
-        assert told(response) == [("__consumer_offsets", ErrorCode.unknown_topic_or_partition, 0)]
+        assert topics_in(response) == [("__consumer_offsets", ErrorCode.unknown_topic_or_partition, 0)]
 
     @pytest.mark.parametrize(
         ("refusal", "error"),
@@ -253,13 +255,13 @@ class TestAutoCreation:
         ],
     )
     async def test_a_refusal_is_told(self, refusal: ApiError, error: ErrorCode) -> None:
-        assert told(await answer_after_creation(creating(Creating(refusal)), request("new", create=True))) == [
+        assert topics_in(await answer_after_creation(creating(Creating(refusal)), request("new", create=True))) == [
             ("new", error, 0)
         ]
 
     async def test_without_a_controller_the_client_comes_again(self) -> None:
         response = await answer_after_creation(creating(Creating(unavailable=True)), request("new", create=True))
-        assert told(response) == [("new", ErrorCode.unknown_topic_or_partition, 0)]
+        assert topics_in(response) == [("new", ErrorCode.unknown_topic_or_partition, 0)]
 
 
 async def describe(

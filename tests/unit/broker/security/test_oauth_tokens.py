@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hmac
 import json
@@ -71,15 +70,11 @@ def message(token: str) -> bytes:
     return f"n,,\x01auth=Bearer {token}\x01\x01".encode()
 
 
-def attempt(checked: OAuthTokens, token: str) -> LoginStep:
+async def attempt(checked: OAuthTokens, token: str) -> LoginStep:
     """Log in with a token; as a client does, answer a refusal with one byte."""
-
-    async def run() -> LoginStep:
-        login = checked.begin()
-        step = await login.respond(message(token))
-        return step if step.identity is not None else await login.respond(b"\x01")
-
-    return asyncio.run(run())
+    login = checked.begin()
+    step = await login.respond(message(token))
+    return step if step.identity is not None else await login.respond(b"\x01")
 
 
 def _base64(data: bytes) -> str:
@@ -96,9 +91,9 @@ def by_shared_secret(claims: dict[str, Any], secret: bytes) -> str:
 
 
 @pytest.mark.parametrize(("key", "algorithm"), [(RSA, "RS256"), (RSA, "PS512"), (EC, "ES256")])
-def test_a_token_that_a_key_has_signed_is_accepted(key: Any, algorithm: str) -> None:
+async def test_a_token_that_a_key_has_signed_is_accepted(key: Any, algorithm: str) -> None:
     token = jwt.encode({"alg": algorithm, "kid": key.kid}, CLAIMS, key, algorithms=[algorithm])
-    step = attempt(tokens(Issuer(RSA, EC)), token)
+    step = await attempt(tokens(Issuer(RSA, EC)), token)
     assert step.identity is not None
     assert (step.identity.principal, step.identity.expires_ms) == ("User:alice", CLAIMS["exp"] * 1000)
 
@@ -121,56 +116,56 @@ def test_a_token_that_a_key_has_signed_is_accepted(key: Any, algorithm: str) -> 
         pytest.param("W10.e30.x", id="a list as a header"),
     ],
 )
-def test_any_other_token_is_refused_without_a_word_of_why(token: str) -> None:
+async def test_any_other_token_is_refused_without_a_word_of_why(token: str) -> None:
     with pytest.raises(LoginRefused) as refused:
-        attempt(tokens(Issuer(RSA, EC)), token)
+        await attempt(tokens(Issuer(RSA, EC)), token)
     assert refused.value.message == '{"status":"invalid_token"}'
 
 
-def test_no_token_is_accepted_while_there_are_no_keys_cve_2026_110985() -> None:
+async def test_no_token_is_accepted_while_there_are_no_keys_cve_2026_110985() -> None:
     issuer = Issuer(RSA)
     issuer.document = b""
     for token in (unsigned(CLAIMS), jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA)):
         with pytest.raises(LoginRefused, match=r"no keys|without|signed"):
-            attempt(tokens(issuer), token)
+            await attempt(tokens(issuer), token)
 
 
-def test_keys_are_fetched_again_for_a_key_that_is_not_known_but_not_at_every_login() -> None:
+async def test_keys_are_fetched_again_for_a_key_that_is_not_known_but_not_at_every_login() -> None:
     issuer, clock = Issuer(RSA), ManualClock(NOW * 1000)
     checked = tokens(issuer, clock)
     new = jwt.encode({"alg": "ES256", "kid": "two"}, CLAIMS, EC)
     for _ in range(10):
         with pytest.raises(LoginRefused):
-            attempt(checked, new)
+            await attempt(checked, new)
     assert issuer.fetched == 1
     issuer.document = Issuer(RSA, EC).document
     clock.advance(10_000)
-    assert attempt(checked, new).identity is not None
-    assert attempt(checked, jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA)).identity is not None
+    assert (await attempt(checked, new)).identity is not None
+    assert (await attempt(checked, jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA))).identity is not None
     assert issuer.fetched == 2
 
 
-def test_keys_that_cannot_be_fetched_again_go_on_counting() -> None:
+async def test_keys_that_cannot_be_fetched_again_go_on_counting() -> None:
     issuer, clock = Issuer(RSA), ManualClock(NOW * 1000)
     checked = tokens(issuer, clock)
     token = jwt.encode({"alg": "RS256", "kid": "one"}, {**CLAIMS, "exp": NOW + 10**6}, RSA)
-    attempt(checked, token)
+    await attempt(checked, token)
     issuer.document = b""
     clock.advance(3_600_000)
-    assert attempt(checked, token).identity is not None
+    assert (await attempt(checked, token)).identity is not None
     assert issuer.fetched == 2
 
 
-def test_tokens_without_a_signature_pass_only_behind_the_key_for_development() -> None:
+async def test_tokens_without_a_signature_pass_only_behind_the_key_for_development() -> None:
     checked = tokens(Issuer(), settings={"sasl.oauthbearer.unsigned.tokens.enable": "true"})
-    assert attempt(checked, unsigned({"sub": "dev", "iat": NOW, "exp": NOW + 1})).identity is not None
+    assert (await attempt(checked, unsigned({"sub": "dev", "iat": NOW, "exp": NOW + 1}))).identity is not None
     for token in (
         unsigned({"sub": "dev", "iat": NOW - 99, "exp": NOW - 50}),
         jwt.encode({"alg": "RS256"}, CLAIMS, RSA),
         unsigned(CLAIMS, "RS256"),
     ):
         with pytest.raises(LoginRefused):
-            attempt(checked, token)
+            await attempt(checked, token)
 
 
 @pytest.mark.parametrize(
@@ -191,12 +186,11 @@ def test_a_broker_does_not_start_with_less_cve_2025_27817(changed: dict[str, str
         config(SIGNED | changed)
 
 
-def test_a_mechanism_may_have_its_own_settings() -> None:
+async def test_a_mechanism_may_have_its_own_settings() -> None:
     prefix = "listener.name.login.oauthbearer."
     settings = {prefix + name if name.startswith("sasl") else name: text for name, text in SIGNED.items()}
-    assert attempt(
-        tokens(Issuer(RSA), settings=settings), jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA)
-    ).identity
+    token = jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA)
+    assert (await attempt(tokens(Issuer(RSA), settings=settings), token)).identity
 
 
 def test_keys_are_read_from_a_file(tmp_path: Path) -> None:

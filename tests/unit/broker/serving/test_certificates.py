@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -76,63 +75,55 @@ async def running(setting: Setting) -> AsyncIterator[None]:
         await setting.certificates.stop()
 
 
-def test_a_changed_file_is_loaded_again_and_a_bad_one_refused(
+async def test_a_changed_file_is_loaded_again_and_a_bad_one_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "WATCH_SECONDS", 0.02)
     setting = Setting(tmp_path)
-
-    async def story() -> None:
-        async with running(setting):
-            first, client = setting.context(), setting.certificates.client()
-            setting.authority.issue("127.0.0.1", common_name="broker").write(setting.keystore)
-            await until(lambda: setting.context() is not first)
-            assert setting.certificates.client() is not client
-            second = setting.context()
-            setting.keystore.write_text("half a file")
-            await until(lambda: "must have one private key" in caplog.text)
-            setting.authority.issue("127.0.0.1", common_name="another").write(setting.keystore)
-            await until(lambda: "ssl.allow.dn.changes" in caplog.text)
-            Authority().issue("127.0.0.1", common_name="broker").write(setting.keystore)
-            await until(lambda: "would not trust each other" in caplog.text)
-            setting.keystore.unlink()
-            await until(lambda: "cannot be read" in caplog.text)
-            assert setting.context() is second
-            setting.authority.issue("127.0.0.1", common_name="broker").write(setting.keystore)
-            await until(lambda: setting.context() is not second)
-
-    asyncio.run(story())
+    async with running(setting):
+        first, client = setting.context(), setting.certificates.client()
+        setting.authority.issue("127.0.0.1", common_name="broker").write(setting.keystore)
+        await until(lambda: setting.context() is not first)
+        assert setting.certificates.client() is not client
+        second = setting.context()
+        setting.keystore.write_text("half a file")
+        await until(lambda: "must have one private key" in caplog.text)
+        setting.authority.issue("127.0.0.1", common_name="another").write(setting.keystore)
+        await until(lambda: "ssl.allow.dn.changes" in caplog.text)
+        Authority().issue("127.0.0.1", common_name="broker").write(setting.keystore)
+        await until(lambda: "would not trust each other" in caplog.text)
+        setting.keystore.unlink()
+        await until(lambda: "cannot be read" in caplog.text)
+        assert setting.context() is second
+        setting.authority.issue("127.0.0.1", common_name="broker").write(setting.keystore)
+        await until(lambda: setting.context() is not second)
 
 
-def test_a_setting_is_checked_before_and_used_after(tmp_path: Path) -> None:
+async def test_a_setting_is_checked_before_and_used_after(tmp_path: Path) -> None:
     setting = Setting(tmp_path)
     other = setting.authority.issue("127.0.0.1", common_name="another").write(tmp_path / "other.pem")
     name = "listener.name.ssl.ssl.keystore.location"
-
-    async def story() -> None:
-        async with running(setting):
-            check = setting.certificates.check
-            with pytest.raises(InvalidRequest, match=r"listener SSL: .*ssl\.allow\.dn\.changes"):
-                await check({name: str(other)}, all_brokers=False)
-            with pytest.raises(InvalidRequest, match="cannot be read"):
-                await check({name: str(tmp_path / "absent")}, all_brokers=False)
-            await check({name: str(setting.keystore)}, all_brokers=False)
-            await check({"num.io.threads": "3"}, all_brokers=True)
-            first = setting.context()
-            setting.set(listener_name_ssl_ssl_cipher_suites="TLS_AES_256_GCM_SHA384")
-            await until(lambda: setting.context() is not first)
-            assert setting.context().context.minimum_version == ssl.TLSVersion.TLSv1_3
-            setting.set(listener_name_ssl_ssl_client_auth="required")
-            await until(lambda: setting.context().context.verify_mode is ssl.CERT_REQUIRED)
-
-    asyncio.run(story())
+    async with running(setting):
+        check = setting.certificates.check
+        with pytest.raises(InvalidRequest, match=r"listener SSL: .*ssl\.allow\.dn\.changes"):
+            await check({name: str(other)}, all_brokers=False)
+        with pytest.raises(InvalidRequest, match="cannot be read"):
+            await check({name: str(tmp_path / "absent")}, all_brokers=False)
+        await check({name: str(setting.keystore)}, all_brokers=False)
+        await check({"num.io.threads": "3"}, all_brokers=True)
+        first = setting.context()
+        setting.set(listener_name_ssl_ssl_cipher_suites="TLS_AES_256_GCM_SHA384")
+        await until(lambda: setting.context() is not first)
+        assert setting.context().context.minimum_version == ssl.TLSVersion.TLSv1_3
+        setting.set(listener_name_ssl_ssl_client_auth="required")
+        await until(lambda: setting.context().context.verify_mode is ssl.CERT_REQUIRED)
 
 
-def test_what_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+async def test_what_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
     setting = Setting(tmp_path)
     setting.keystore.write_text("nothing")
     with pytest.raises(ConfigError, match="listener SSL: "):
-        asyncio.run(setting.certificates.load())
+        await setting.certificates.load()
 
 
 def test_a_certificate_names_a_principal_on_listeners_without_sasl(tmp_path: Path) -> None:
@@ -146,9 +137,9 @@ def test_a_certificate_names_a_principal_on_listeners_without_sasl(tmp_path: Pat
         principal("SSL", nameless)
 
 
-def test_a_broker_without_tls_has_nothing_to_load(tmp_path: Path) -> None:
+async def test_a_broker_without_tls_has_nothing_to_load(tmp_path: Path) -> None:
     settings = Settings(BrokerConfig.load({}), MetadataCache())
     certificates = Certificates(settings)
-    asyncio.run(certificates.load())
+    await certificates.load()
     assert certificates.client() is None
     assert certificates.listener(settings.static.listeners[0]) is None

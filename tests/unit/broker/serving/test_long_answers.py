@@ -272,20 +272,20 @@ async def test_groups_are_described_some_in_a_turn(tmp_path: Path, monkeypatch: 
 async def test_offsets_are_told_some_in_a_turn_and_as_of_one_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
 ) -> None:
-    turns, tell = Turns(), GroupOffsets.tell
+    turns, topic_response = Turns(), GroupOffsets.topic_response
     machine: Any = None
 
     def counted(offsets: GroupOffsets, topic: Any) -> Any:
         turns.count()
         put_offsets(2)  # a commit that comes between: nothing of it may be told
-        return tell(offsets, topic)
+        return topic_response(offsets, topic)
 
     def put_offsets(offset: int) -> None:
         for number in range(MANY) if offset == 1 else (MANY - 1,):
             value = OffsetCommitValue(offset, -1, "", 0, -1, None)
             machine.replay(CoordinatorRecord(OffsetCommitKey("group-0", f"topic-{number}", 0), value))
 
-    monkeypatch.setattr(GroupOffsets, "tell", counted)
+    monkeypatch.setattr(GroupOffsets, "topic_response", counted)
     async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
         machine = fill_groups(broker, 1)
         put_offsets(1)

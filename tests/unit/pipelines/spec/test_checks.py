@@ -48,14 +48,14 @@ def with_options(**options: str) -> TopicSource:
     return replace(ORDERS, options=options)
 
 
-def told(*pipelines: Pipeline) -> list[str]:
+def messages(*pipelines: Pipeline) -> list[str]:
     return [problem.text for problem in problems_of(pipelines)]
 
 
 def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
-    assert told(pipeline()) == []
+    assert messages(pipeline()) == []
     tuned = with_options(maxOffsetsPerTrigger="9", failondataloss="false")
-    assert told(pipeline(sources=[tuned])) == []
+    assert messages(pipeline(sources=[tuned])) == []
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_nothing_is_wrong_with_a_pipeline_that_can_run() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong(changes: dict[str, Any], expected: str) -> None:
-    found = told(pipeline(**changes))
+    found = messages(pipeline(**changes))
     assert any(expected in each for each in found), found
 
 
@@ -168,31 +168,31 @@ def test_functions_are_looked_for_without_running_them(
     (tmp_path / "good.py").write_text("def clean(orders, more=None): ...\ndef anything(*views): ...\nraise SystemExit")
     step = FunctionStep(name="cleaned", function=function, reads=reads)
     place = replace(step.place, file=tmp_path / "pipeline.toml")
-    found = told(pipeline(steps=[replace(step, place=place)], place=place, sources=[ORDERS, RETURNS]))
+    found = messages(pipeline(steps=[replace(step, place=place)], place=place, sources=[ORDERS, RETURNS]))
     assert (not found) if expected is None else any(expected in each for each in found)
 
 
 @pytest.mark.parametrize("path", ["test_*.py", "test_check?.py", "test_{none,c[a-h]ecks}.py", "test_[^a]hecks.p*"])
 def test_files_can_be_named_as_hadoop_names_them(path: str) -> None:
-    assert told(pipeline(sources=[ORDERS, replace(FILES, path=path)])) == []
-    assert told(pipeline(sources=[ORDERS, replace(FILES, path=f"no_{path}")])) != []
+    assert messages(pipeline(sources=[ORDERS, replace(FILES, path=path)])) == []
+    assert messages(pipeline(sources=[ORDERS, replace(FILES, path=f"no_{path}")])) != []
 
 
 def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
-    found = told(pipeline(), pipeline(name="other"))
+    found = messages(pipeline(), pipeline(name="other"))
     assert len(found) == 1 and "tables/all, which sink" in found[0]
     shop = replace(TABLE, table="shop.orders", format="iceberg")
-    assert told(pipeline(sinks=[shop, replace(shop, name="main", catalog="main")])) == []
+    assert messages(pipeline(sinks=[shop, replace(shop, name="main", catalog="main")])) == []
     first, second = (replace(shop, name=name, options={"uri": f"http://me:secret@{name}"}) for name in ("a", "b"))
-    assert told(pipeline(sinks=[shop, first, second])) == []
-    (again,) = told(pipeline(sinks=[first, replace(first, name="b")]))
+    assert messages(pipeline(sinks=[shop, first, second])) == []
+    (again,) = messages(pipeline(sinks=[first, replace(first, name="b")]))
     assert "shop.orders, which sink" in again and "secret" not in again
     stores = [replace(shop, name=name, options={"uri": "http://c", "warehouse": name}) for name in ("a", "b")]
-    assert told(pipeline(sinks=stores)) == []
+    assert messages(pipeline(sinks=stores)) == []
     folders = [replace(each, table="tables/orders") for each in stores]
-    shared = [each for each in told(pipeline(sinks=folders)) if "which sink" in each]
+    shared = [each for each in messages(pipeline(sinks=folders)) if "which sink" in each]
     assert len(shared) == 1, "a folder's catalog is beside it, whatever the options say"
-    assert any('pipeline "p" is also made' in each for each in told(pipeline(), pipeline()))
+    assert any('pipeline "p" is also made' in each for each in messages(pipeline(), pipeline()))
 
 
 @pytest.mark.parametrize(
@@ -209,14 +209,14 @@ def test_a_table_belongs_to_one_sink_of_all_pipelines() -> None:
     ],
 )
 def test_what_a_table_cannot_be_or_would_not_heed_is_found(changes: dict[str, Any], expected: str | None) -> None:
-    found = told(pipeline(sinks=[replace(TABLE, **{"format": "iceberg", **changes})]))
+    found = messages(pipeline(sinks=[replace(TABLE, **{"format": "iceberg", **changes})]))
     assert found == [] if expected is None else len(found) == 1 and 'sink "all": ' in found[0] and expected in found[0]
 
 
 def test_a_table_of_dead_letters_belongs_to_the_partitioned_table_beside() -> None:
     bad = replace(TABLE, name="bad", table=f"{TABLE.table}_dead/")
-    assert told(pipeline(sinks=[TABLE, bad])) == [], "a table without partitions has a place for every row"
-    (found,) = told(pipeline(sinks=[replace(TABLE, partition_by=["day"]), bad]))
+    assert messages(pipeline(sinks=[TABLE, bad])) == [], "a table without partitions has a place for every row"
+    (found,) = messages(pipeline(sinks=[replace(TABLE, partition_by=["day"]), bad]))
     assert "tables/all_dead, which is for rows that the partitions of sink" in found
 
 
@@ -227,16 +227,16 @@ def test_values_that_do_not_fit_are_kept_unless_the_source_says_otherwise() -> N
         'values of source "orders" that cannot be decoded would vanish: add a sink with from = "orders_bad", or say '
         'bad = "drop"'
     ]
-    assert told(pipeline(**keeping)) == vanish
-    assert told(pipeline(**keeping, sinks=[TABLE, bad])) == []
+    assert messages(pipeline(**keeping)) == vanish
+    assert messages(pipeline(**keeping, sinks=[TABLE, bad])) == []
     step = sql("SELECT reason FROM orders_bad")
-    assert told(pipeline(**keeping, steps=[step])) == vanish, "a step that no sink reads keeps nothing"
-    assert told(pipeline(**keeping, steps=[step], sinks=[TABLE, replace(bad, reads="made")])) == []
-    assert told(pipeline(**keeping, sinks=[replace(TABLE, reads="returns")])) == [], "its values are not asked for"
+    assert messages(pipeline(**keeping, steps=[step])) == vanish, "a step that no sink reads keeps nothing"
+    assert messages(pipeline(**keeping, steps=[step], sinks=[TABLE, replace(bad, reads="made")])) == []
+    assert messages(pipeline(**keeping, sinks=[replace(TABLE, reads="returns")])) == [], "its values are not asked for"
     texts = {"sources": [replace(ORDERS, decode="string", schema=None, bad="keep")]}
-    assert told(pipeline(**texts)) == vanish, "not every value is UTF-8"
-    assert told(pipeline(**texts, sinks=[TABLE, bad])) == []
-    assert 'bad is "dorp". Did you mean "drop"?' in told(pipeline(sources=[replace(ORDERS, bad="dorp")]))
+    assert messages(pipeline(**texts)) == vanish, "not every value is UTF-8"
+    assert messages(pipeline(**texts, sinks=[TABLE, bad])) == []
+    assert 'bad is "dorp". Did you mean "drop"?' in messages(pipeline(sources=[replace(ORDERS, bad="dorp")]))
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_a_checkpoint_is_needed_only_where_rows_depend_on_earlier_ones(
     whole = pipeline(steps=steps, sinks=[sink])
     assert flow_to(whole, sink).keeps_state == reason
     assert flow_to(whole, sink).by_offsets == (reason is None)
-    assert any(f"needs a checkpoint, because {reason}: " in each for each in told(whole)) == (reason is not None)
-    assert told(replace(whole, checkpoints="c")) == []
+    assert any(f"needs a checkpoint, because {reason}: " in each for each in messages(whole)) == (reason is not None)
+    assert messages(replace(whole, checkpoints="c")) == []
 
 
 def test_steps_come_after_what_they_read() -> None:

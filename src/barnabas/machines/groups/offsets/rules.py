@@ -186,7 +186,7 @@ class OffsetRules:
         except ApiError as error:
             refused = OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
             return Outcome(replies=((asker, refused),))
-        topics = tuple(map(offsets.tell, offsets.asked(request)))
+        topics = tuple(map(offsets.topic_response, offsets.asked(request)))
         return Outcome(replies=((asker, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)),))
 
     def copy(
@@ -371,7 +371,7 @@ class GroupOffsets(NamedTuple):
             for topic, partitions in self.committed.items()
         )
 
-    def tell(self, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    def topic_response(self, asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
         """One topic's offsets."""
         committed = self.committed.get(asked.name, {})
         partitions: list[OffsetFetchResponsePartitions] = []

@@ -185,7 +185,7 @@ def commit_codes(response: OffsetCommitResponse) -> dict[tuple[str, int], ErrorC
     return {(t.name, p.partition_index): p.error_code for t in response.topics for p in t.partitions}
 
 
-def told(
+def fetched_offsets(
     response: object, what: Callable[[Any], Any] = lambda partition: partition.committed_offset
 ) -> dict[tuple[str, int], Any]:
     assert isinstance(response, OffsetFetchResponseGroup)

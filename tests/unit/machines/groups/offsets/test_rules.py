@@ -36,8 +36,8 @@ from tests.unit.machines.groups.offsets.offset_requests import (
     commit_request,
     delete_request,
     fetch_request,
+    fetched_offsets,
     make_rules,
-    told,
 )
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
@@ -142,7 +142,9 @@ def test_offsets_are_told_with_their_epoch_and_metadata() -> None:
     apply(rules, rules.commit(commit_request({A0: 5}, metadata="m", leader_epoch=3), ASKER, 0))
     response = apply(rules, rules.fetch(fetch_request([A0, A1, B0]), ASKER, 0, require_stable=False))
     assert response.error_code is ErrorCode.none
-    assert told(response, lambda p: (p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code)) == {
+    assert fetched_offsets(
+        response, lambda p: (p.committed_offset, p.committed_leader_epoch, p.metadata, p.error_code)
+    ) == {
         A0: (5, 3, "m", ErrorCode.none),
         A1: (-1, -1, "", ErrorCode.none),
         B0: (-1, -1, "", ErrorCode.none),
@@ -154,12 +156,12 @@ def test_all_offsets_of_a_group_can_be_asked_for() -> None:
     apply(rules, rules.commit(commit_request({A0: 5, A1: 6, B0: 7}), ASKER, 0))
     apply(rules, rules.commit(commit_request({A0: 9}, group_id="other"), ASKER, 0))
     response = apply(rules, rules.fetch(fetch_request(None), ASKER, 0, require_stable=True))
-    assert told(response) == {A0: 5, A1: 6, B0: 7}
+    assert fetched_offsets(response) == {A0: 5, A1: 6, B0: 7}
 
 
 def test_a_group_that_is_not_there_has_no_offsets() -> None:
     _, rules = make_rules()
-    assert told(apply(rules, rules.fetch(fetch_request([A0]), ASKER, 0, require_stable=False))) == {A0: -1}
+    assert fetched_offsets(apply(rules, rules.fetch(fetch_request([A0]), ASKER, 0, require_stable=False))) == {A0: -1}
     response = apply(rules, rules.fetch(fetch_request(None), ASKER, 0, require_stable=False))
     assert (response.topics, response.error_code) == ((), ErrorCode.none)
 
@@ -169,7 +171,7 @@ def test_a_dead_group_has_no_offsets() -> None:
     _, rules = make_rules(group)
     apply(rules, rules.commit(commit_request({A0: 5}), ASKER, 0))
     group.refusal = GroupIdNotFound("dead")
-    assert told(apply(rules, rules.fetch(fetch_request([A0]), ASKER, 0, require_stable=False))) == {A0: -1}
+    assert fetched_offsets(apply(rules, rules.fetch(fetch_request([A0]), ASKER, 0, require_stable=False))) == {A0: -1}
 
 
 def test_a_member_that_is_behind_is_refused() -> None:
@@ -186,9 +188,9 @@ def test_offsets_of_a_deleted_topic_are_not_told_for_its_successor() -> None:
     apply(rules, rules.commit(commit_request({A0: 5}), ASKER, 0))
     apply(rules, rules.commit(commit_request({A1: 6}, topic_id=None), ASKER, 0))
     successor = fetch_request([A0, A1], topic_id=UUID(int=8))
-    assert told(apply(rules, rules.fetch(successor, ASKER, 0, require_stable=False))) == {A0: -1, A1: 6}
+    assert fetched_offsets(apply(rules, rules.fetch(successor, ASKER, 0, require_stable=False))) == {A0: -1, A1: 6}
     same = fetch_request([A0, A1], topic_id=TOPIC_ID)
-    assert told(apply(rules, rules.fetch(same, ASKER, 0, require_stable=False))) == {A0: 5, A1: 6}
+    assert fetched_offsets(apply(rules, rules.fetch(same, ASKER, 0, require_stable=False))) == {A0: 5, A1: 6}
 
 
 def test_offsets_are_deleted_unless_their_topic_is_read() -> None:
@@ -225,13 +227,13 @@ def test_an_offset_of_a_transaction_counts_when_it_is_committed() -> None:
     rules.replay(_record(5), producer_id=1)
     rules.replay(_record(6, "b"), producer_id=2)
     fetch = fetch_request([A0, B0])
-    assert told(apply(rules, rules.fetch(fetch, ASKER, 0, require_stable=False))) == {A0: -1, B0: -1}
+    assert fetched_offsets(apply(rules, rules.fetch(fetch, ASKER, 0, require_stable=False))) == {A0: -1, B0: -1}
     unstable = apply(rules, rules.fetch(fetch, ASKER, 0, require_stable=True))
-    assert set(told(unstable, lambda p: p.error_code).values()) == {ErrorCode.unstable_offset_commit}
+    assert set(fetched_offsets(unstable, lambda p: p.error_code).values()) == {ErrorCode.unstable_offset_commit}
     rules.end_transaction(1, commit=True)
     rules.end_transaction(2, commit=False)
     rules.end_transaction(3, commit=True)
-    assert told(apply(rules, rules.fetch(fetch, ASKER, 0, require_stable=True))) == {A0: 5, B0: -1}
+    assert fetched_offsets(apply(rules, rules.fetch(fetch, ASKER, 0, require_stable=True))) == {A0: 5, B0: -1}
 
 
 def test_the_commit_that_stands_later_in_the_log_wins() -> None:
