@@ -40,9 +40,9 @@ def imported(node: ast.AST, modules: Mapping[str, object]) -> Iterator[str]:
     """The modules of Barnabas that are imported anywhere below a node, but for those that only types need."""
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
         return
-    if isinstance(node, ast.ImportFrom) and node.module in modules:
-        whole = (f"{node.module}.{each.name}" for each in node.names)
-        yield from (name if name in modules else node.module for name in whole)
+    if isinstance(node, ast.ImportFrom) and (source := node.module or "") in modules:
+        whole = (f"{source}.{each.name}" for each in node.names)
+        yield from (name if name in modules else source for name in whole)
     if isinstance(node, ast.Import):
         yield from (each.name for each in node.names if each.name in modules)
     for child in ast.iter_child_nodes(node):
