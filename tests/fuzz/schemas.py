@@ -36,8 +36,6 @@ BITS: Final = {
     "timedelta_i64": 64,
     "datetime_i64": 64,
 }
-LONGEST_MS: Final = 2**52
-"""Milliseconds below what kio reads as a duration; a request with a longer time is refused, which mutations try."""
 LYING_VARINTS: Final = (
     b"\xff\xff\xff\xff\x0f",
     b"\xff\xff\xff\xff\x7f",
@@ -153,8 +151,6 @@ class Encoder:
         bits = BITS.get(field.kafka_type)
         if bits is not None:
             number = words.number(field.name, bits, self._random)
-            if field.kafka_type == "timedelta_i64":
-                number %= LONGEST_MS
             return number.to_bytes(bits // 8, "big", signed=True)
         return self._blob(field, flexible, is_nullable)
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 import base64
 import hmac
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.model.errors import DelegationTokenExpired, DelegationTokenOwnerMismatch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+
+LATEST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999: no token lives longer, since messages and dates have no later time."""
 
 
 class TokenTimes(NamedTuple):
@@ -73,7 +77,8 @@ def create(
     token_id: str, owner: str, renewers: tuple[str, ...], lifetime_ms: int, times: TokenTimes, now_ms: int
 ) -> TokenInfo:
     """A new token; a lifetime of 0 or less is the longest."""
-    ends = now_ms + (times.longest if lifetime_ms <= 0 else min(lifetime_ms, times.longest))
+    lifetime = times.longest if lifetime_ms <= 0 else min(lifetime_ms, times.longest)
+    ends = min(now_ms + lifetime, LATEST_MS)
     return TokenInfo(
         token_id=token_id,
         owner=owner,

@@ -3,8 +3,8 @@
 kio's native reader reserves room for an array before it reads the first element, so a count of four billion in a
 message of twenty bytes ends the process. The walk follows the same schema, makes nothing, and refuses such a message
 first. It also bounds how many elements one request may have: an element may take one byte on the wire and hundreds
-in memory. And it finds tagged fields that the schema does not know, which kio refuses and the protocol wants ignored:
-they are cut out of what kio reads.
+in memory. And it finds what kio refuses and the protocol allows: tagged fields that the schema does not know are cut
+out of what kio reads, and a duration of more than 292,000 years is read as that long.
 
 One walker is composed per message class, from the fields of kio's dataclasses, and kept. Whatever came from outside is
 read through `read`, or walked by `check` first: requests, answers of other brokers, and the bytes that members of a
@@ -53,6 +53,9 @@ FIXED_SIZES: Final = {
     "datetime_i64": 8,
     "uuid": 16,
 }
+LONG_DURATION: Final = "timedelta_i64"
+LONGEST_MS: Final = (2**63 - 1) // 1000
+"""The longest duration that kio reads: it counts microseconds, in 64 bits, where the wire has milliseconds."""
 
 
 class Walk:
@@ -141,7 +144,8 @@ def _message_walker(message_class: type) -> Walker:
 
 def _fixed_size(field: Field[Any]) -> int | None:
     _, is_array, _ = _shape(field.type)
-    return None if is_array else FIXED_SIZES.get(field.metadata.get("kafka_type", ""))
+    kafka_type = field.metadata.get("kafka_type", "")
+    return None if is_array or kafka_type == LONG_DURATION else FIXED_SIZES.get(kafka_type)
 
 
 def _shape(annotation: Any) -> tuple[Any, bool, bool]:
@@ -164,6 +168,8 @@ def _field_walker(field: Field[Any], flexible: bool, tagged: bool) -> Walker:
     else:
         kafka_type = field.metadata["kafka_type"]
         size = FIXED_SIZES.get(kafka_type)
+        if kafka_type == LONG_DURATION and not is_array:
+            return _duration
         one = _skip(size) if size else _blob(flexible, is_string=kafka_type == "string")
     if is_array:
         return _array(one, size, flexible, optional)
@@ -187,6 +193,15 @@ def _length(data: Bytes, position: int, length_bytes: int) -> tuple[int, int]:
     if end > len(data):
         raise InvalidFrame(f"the message ends after {len(data)} bytes, inside a length at byte {position}")
     return int.from_bytes(data[position:end], "big", signed=True), end
+
+
+def _duration(data: Bytes, position: int, state: Walk) -> int:
+    """A duration of 64 bits: clients send the largest number for "as long as you allow"."""
+    milliseconds, end = _length(data, position, FIXED_SIZES[LONG_DURATION])
+    if abs(milliseconds) > LONGEST_MS:
+        nearest = LONGEST_MS if milliseconds > 0 else -LONGEST_MS
+        state.cuts.append((position, end, nearest.to_bytes(end - position, "big", signed=True)))
+    return end
 
 
 def _blob(flexible: bool, is_string: bool) -> Walker:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from barnabas.machines.security.scram import BY_TITLE, ScramClient
 from barnabas.metadata.znodes import DelegationTokenNode
 from tests.support.sasl import LoginBroker, authenticate, is_served, log_in, login_broker, shake_hands
 from tests.support.waiting import wait_until
-from tests.support.wire import Connection
+from tests.support.wire import Connection, read_response, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,6 +128,40 @@ def test_a_token_that_expired_is_neither_renewed_nor_accepted_and_is_removed(
     assert alice.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == EXPIRED
     broker.wait_for(broker.app.broker.tokens.remove_expired())
     assert alice.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == NOT_FOUND
+
+
+def ask_for_ever(client: Connection, key: int, version: int, values: dict[str, Any]) -> Any:
+    """Ask with the largest number of milliseconds, which kio does not write: in the place of one that it does."""
+    other = 0x0102030405060708
+    written = {name: other // 1000 if value == "for ever" else value for name, value in values.items()}
+    frame = request(key, version, 1, written).replace(struct.pack(">q", other // 1000), struct.pack(">q", 2**63 - 1))
+    client.send_frame(frame)
+    answer = client.receive_frame()
+    assert answer is not None, "the connection was closed"
+    return read_response(key, version, answer, 1)
+
+
+def test_the_largest_number_stands_for_as_long_as_the_broker_allows(alice: Connection) -> None:
+    token = ask_for_ever(alice, CREATE, 3, {"max_lifetime": "for ever"})
+    assert (token.error_code.value, token.max_timestamp - token.issue_timestamp) == (0, timedelta(days=7))
+    renewed = ask_for_ever(alice, RENEW, 2, {"hmac": token.hmac, "renew_period": "for ever"})
+    assert (renewed.error_code.value, renewed.expiry_timestamp) == (0, token.max_timestamp)
+    expired = ask_for_ever(alice, EXPIRE, 2, {"hmac": token.hmac, "expiry_time_period": "for ever"})
+    assert (expired.error_code.value, expired.expiry_timestamp) == (0, token.max_timestamp)
+
+
+def test_a_broker_that_allows_all_times_gives_one_that_dates_have(tmp_path_factory: pytest.TempPathFactory) -> None:
+    keys = {"secret.key": "the key", "max.lifetime.ms": str(2**63 - 1), "expiry.time.ms": str(2**63 - 1)}
+    settings = {f"delegation.token.{key}": value for key, value in keys.items()}
+    with (
+        login_broker(tmp_path_factory.mktemp("for-ever"), settings) as broker,
+        Connection(broker.login_address) as alice,
+    ):
+        log_in(alice, "PLAIN", "alice", "wonder")
+        token = create(alice)
+        assert (token.error_code.value, token.expiry_timestamp.year) == (0, 9999)
+        (described,) = alice.ask(DESCRIBE, 3, {"owners": None}).tokens
+        assert described.max_timestamp == described.expiry_timestamp > described.issue_timestamp
 
 
 def test_nobody_sees_renews_or_expires_tokens_of_others(alice: Connection, bob: Connection) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ from kio.schema.create_topics.v2.request import CreateTopicsRequest as OldCreate
 from kio.schema.metadata.v13.request import MetadataRequest
 
 import barnabas
+from barnabas.broker.serving.registry import APIS
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages import end_txn, fetch_request, offset_commit, produce, replica_fetch
@@ -44,6 +47,23 @@ def test_metadata_bombs(raw: bytes) -> None:
         bounds.check(MetadataRequest, memoryview(raw), 0, 1000)
     with pytest.raises(InvalidFrame):
         codec.decode(ApiKey.METADATA, 13, 13, memoryview(raw), 0)
+
+
+@pytest.mark.parametrize("milliseconds", [2**63 - 1, -(2**63), 2**53, -(2**53), 1, -1])
+@pytest.mark.parametrize(
+    ("key", "before"),
+    [
+        pytest.param(ApiKey.CREATE_DELEGATION_TOKEN, b"\0\0\1", id="lifetime of a token"),
+        pytest.param(ApiKey.RENEW_DELEGATION_TOKEN, b"\1", id="renewal of a token"),
+        pytest.param(ApiKey.EXPIRE_DELEGATION_TOKEN, b"\1", id="expiry of a token"),
+    ],
+)
+def test_a_duration_that_no_python_has_is_read_as_the_longest(key: ApiKey, before: bytes, milliseconds: int) -> None:
+    newest = max(api.newest for api in APIS if api.key is key)
+    raw = before + struct.pack(">q", milliseconds) + b"\x01\x63\x02no"  # and a tagged field that nobody knows
+    request = codec.decode(key, newest, newest, memoryview(b"head" + raw), 4)
+    (read,) = (found for each in fields(request) if isinstance(found := getattr(request, each.name), timedelta))
+    assert read // timedelta(milliseconds=1) == max(-bounds.LONGEST_MS, min(milliseconds, bounds.LONGEST_MS))
 
 
 @pytest.mark.parametrize(
