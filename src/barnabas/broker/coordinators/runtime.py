@@ -22,7 +22,7 @@ from barnabas.broker import collector
 from barnabas.broker.coordinators import record_log
 from barnabas.broker.coordinators.shard import RETRY_MS, M, Shard, loading_error
 from barnabas.broker.tasks import TaskSet
-from barnabas.model.errors import CoordinatorNotAvailable, NotCoordinator
+from barnabas.model.errors import BarnabasError, CoordinatorNotAvailable, NotCoordinator
 from barnabas.model.ids import java_hash
 
 if TYPE_CHECKING:
@@ -167,11 +167,13 @@ class Runtime(Generic[M]):
                 if is_wanted():
                     shard.begin(machine)
             except Exception as error:
-                logger.exception(
+                logger.error(
                     "Could not load the coordinator of %s: its groups or transactions are not available. It is tried "
-                    "again in %g s.",
+                    "again in %g s. %s",
                     tp,
                     RETRY_MS / 1000,
+                    error,
+                    exc_info=not isinstance(error, BarnabasError),  # what a full disk refuses is no riddle
                 )
                 shard.failure = CoordinatorNotAvailable(f"The coordinator of {tp} cannot be loaded: {error}")
             else:

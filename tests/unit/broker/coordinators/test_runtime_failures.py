@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from barnabas.broker.coordinators import record_log
 from barnabas.model.clock import ManualClock
-from barnabas.model.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, UnknownServerError
+from barnabas.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+    StorageFailed,
+    UnknownServerError,
+)
 from tests.support.counters import TOPIC, Count, Counters, ask, counters, counting, new_call, read, running_counters
 from tests.support.parts import append, make_topic, running_parts
 from tests.support.producing import lead_anew
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -200,6 +207,28 @@ async def test_a_coordinator_whose_log_had_no_descriptor_for_a_while_goes_on(
             assert isinstance(await ask(runtime, "a"), NotCoordinator)
         await asyncio.wait_for(runtime.loaded(), 30)
         assert await ask(runtime, "a") == 2
+
+
+async def test_a_full_disk_keeps_a_coordinator_from_loading_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("barnabas.broker.coordinators.runtime.RETRY_MS", 10)
+    async with running_counters(tmp_path) as (_, runtime):
+        assert await ask(runtime, "a") == 1
+        shard = runtime.find("a")
+        store = shard.partition.log.store
+        with monkeypatch.context() as full:
+            full.setattr(type(store), "check_writable", lambda _: _raise(StorageFailed("there is no room")))
+            runtime.load(shard)
+            await asyncio.to_thread(wait_until, lambda: "Could not load" in caplog.text, "a load that failed")
+        await asyncio.wait_for(runtime.loaded(), 30)
+        assert await ask(runtime, "a") == 2
+    assert "there is no room" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 async def test_reading_a_log_gives_back_no_lease_that_others_hold(tmp_path: Path) -> None:
