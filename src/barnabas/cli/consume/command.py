@@ -165,7 +165,7 @@ def command(options: Options) -> None:
 
     from barnabas.clients.consumer.consumer import Consumer
 
-    require_broker(options.bootstrap_server)
+    require_broker(options.bootstrap_server, properties)
     interrupted = False
     try:
         if topic_is_there(options, properties):

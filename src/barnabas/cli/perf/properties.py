@@ -62,5 +62,5 @@ def open_perf_client(kind: str, properties: dict[str, Any]) -> Any:
     from barnabas.clients.library import load_kafka
 
     client = open_client(load_kafka(), kind, properties)
-    require_broker(properties["bootstrap.servers"])
+    require_broker(properties["bootstrap.servers"], properties)
     return client

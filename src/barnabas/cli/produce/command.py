@@ -200,7 +200,7 @@ def command(options: Options) -> None:
 
     from barnabas.clients.producer.producer import Producer
 
-    require_broker(address)
+    require_broker(address, properties)
     count = 0
     with Producer(address, config=properties) as producer:
         for number, line in enumerate(read_lines(options.files), 1):

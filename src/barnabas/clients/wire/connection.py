@@ -25,9 +25,9 @@ from kio.serial.errors import SerialError
 from kio.static.primitive import i16, i32
 
 from barnabas import __version__
-from barnabas.clients.errors import BrokerSilent, RequestRefused
+from barnabas.clients.errors import BrokerSilent, LoginFailed, RequestRefused
 from barnabas.clients.security import from_properties
-from barnabas.clients.wire.addresses import connect
+from barnabas.clients.wire.addresses import connect, split_address
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol.wire import bounds
 from barnabas.protocol.wire.conversion import convert
@@ -106,6 +106,17 @@ class BrokerConnection:
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
+
+    def mechanisms(self, deadline: Deadline) -> tuple[str, ...]:
+        """By which the listener takes logins; none if it asks for no login."""
+        answer = self._exchange(SaslHandshakeRequest(mechanism="?"), deadline)
+        return tuple(answer.mechanisms) if answer.error_code is ErrorCode.unsupported_sasl_mechanism else ()
+
+    def check_is_served(self, deadline: Deadline) -> None:
+        """Ask for something that needs a login, where one is asked for; raises OSError if there is no answer."""
+        from kio.schema.metadata.v4.request import MetadataRequest
+
+        self._exchange(MetadataRequest(topics=(), allow_auto_topic_creation=False), deadline)
 
     def ask(self, request: RequestPayload, deadline: Deadline, *, at_least: int = 0) -> Any:
         """The response, in the version of `request`; a broker that does not speak `at_least` is an error."""
@@ -283,10 +294,20 @@ class WireClient:
             yield
         except TimeoutError as error:
             self._forget(node)
+            if failure := self._explain(where, error):
+                raise failure from error
             raise BrokerSilent(f"{where} takes connections but gave no answer within {self._timeout:g} s") from error
         except OSError as error:
             self._forget(node)
+            if failure := self._explain(where, error):
+                raise failure from error
             raise BrokerSilent(f"{where} takes connections, but: {error.strerror or error}") from error
+
+    def _explain(self, where: str, error: Exception) -> LoginFailed | None:
+        """What TLS or a login has to do with it, if that is so."""
+        from barnabas.clients.wire import diagnosis
+
+        return diagnosis.explain(where, split_address(where.split(",")[0].strip())[0], self._security, error)
 
     def _connection(self, node: Node | None, deadline: Deadline) -> BrokerConnection:
         if node not in self._connections:
@@ -294,8 +315,10 @@ class WireClient:
             plain, host = connect(address, min(deadline.left(), CONNECT_SECONDS))
             try:
                 self._connections[node] = BrokerConnection(plain, host, self._security, deadline)
-            except BaseException:
+            except BaseException as error:
                 plain.close()
+                if isinstance(error, RequestRefused) and (failure := self._explain(address, error)):
+                    raise failure from error
                 raise
         return self._connections[node]
 
