@@ -5,7 +5,7 @@ Both have an older flag in Kafka. Pairs are stronger than the file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from barnabas.cli.common.combinations import flag, renamed
 from barnabas.cli.common.help import F, option
@@ -13,14 +13,13 @@ from barnabas.cli.common.values.files import FILE, read_properties
 from barnabas.cli.common.values.pairs import parse_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from barnabas.cli.common.options import Options
 
 SERIALIZERS: Final = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 """Names of Java classes, which mean nothing here: these tools send and read bytes."""
-CONNECT_SECONDS: Final = 3.0
 
 
 def client_options(client: str) -> Callable[[F], F]:
@@ -68,16 +67,3 @@ def given_properties(options: Options, files: Sequence[str], pairs: Sequence[str
 
 def _chosen(options: Options, names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else renamed(options, *names)
-
-
-def require_broker(bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
-    """Raise BrokerUnreachable at once, with the reason, where librdkafka would try for minutes."""
-    from barnabas.clients.security import security_properties
-    from barnabas.clients.wire import topic_list
-
-    security = security_properties(properties)
-    if not security and topic_list.is_served(bootstrap_servers, CONNECT_SECONDS):
-        return
-    from barnabas.clients.wire.diagnosis import check_login
-
-    check_login(bootstrap_servers, security, CONNECT_SECONDS)

@@ -1,8 +1,8 @@
 """The folder of a secured cluster: made whole or not at all, never over anything that is there.
 
 Files are written into a folder of another name beside it, which then takes its name: whoever finds the folder finds all
-of it. A folder that a killed process left is known by its lock, which ended with the process, and is removed by the
-next. Only the owner can read any of it, whatever the umask says.
+of it. A folder that a killed process left is known by its age and by its lock, which ended with the process; the next
+one removes it. Only the owner can read any of it, whatever the umask says.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _DRAFT: Final = ".draft"
+_LEFT_SECONDS: Final = 60.0
+"""The age of a draft that may be a killed process's: a younger one may not have its lock yet."""
 
 
 def write_folder(folder: Path, texts: Mapping[str, str]) -> bool:
@@ -65,6 +68,8 @@ def _remove_left_drafts(folder: Path) -> None:
     for draft in folder.parent.iterdir():
         if draft.name.startswith(f".{folder.name}.") and draft.name.endswith(_DRAFT):
             with suppress(OSError):
+                if time.time() - draft.lstat().st_mtime < _LEFT_SECONDS:
+                    continue
                 lock = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

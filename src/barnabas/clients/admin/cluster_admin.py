@@ -82,14 +82,13 @@ class ClusterAdmin:
     def topics(self) -> Admin:
         """Topics: their partitions, their configs, the offsets of their records. Raises InvalidClientConfig."""
         from barnabas.clients.admin import admin
-        from barnabas.clients.wire import diagnosis
+        from barnabas.clients.logins import require_login
 
         timeout = admin.DEFAULT_TIMEOUT if self._timeout is None else self._timeout
         opened = self._opened.enter_context(
             admin.Admin(self._bootstrap_servers, timeout=timeout, config=self._properties)
         )
-        if self._properties:
-            diagnosis.check_login(self._bootstrap_servers, self._properties)
+        require_login(self._bootstrap_servers, self._properties)
         return opened
 
     @cached_property

@@ -91,6 +91,13 @@ class BrokerConnection:
         plain.settimeout(deadline.left())
         self._socket = security.wrap(plain, host)
         self._correlation_id = 0
+        try:
+            self._open(security, deadline)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _open(self, security: Security, deadline: Deadline) -> None:
         versions = self._exchange(
             ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version=__version__), deadline
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.clients.errors import BrokerUnreachable, LoginFailed, RequestRefused
+from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, LoginFailed, RequestRefused
 from barnabas.clients.security import Security, from_properties
 from barnabas.clients.wire.addresses import connect
 from barnabas.clients.wire.connection import BrokerConnection, Deadline
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PROBE_SECONDS: Final = 3.0
+LOGIN_SECONDS: Final = 10.0
+"""How long a login may take; a broker that takes longer is busy, and the client itself waits for it."""
 _EXPIRED: Final = (10,)
 _NOT_YET: Final = (9,)
 _OTHER_HOST: Final = (62, 64)
@@ -52,15 +54,18 @@ def check_login(bootstrap_servers: str, properties: Mapping[str, str], seconds: 
         except BarnabasError:
             return
         try:
-            connection = BrokerConnection(plain, host, security, Deadline(seconds))
+            connection = BrokerConnection(plain, host, security, Deadline(LOGIN_SECONDS))
             try:
-                connection.check_is_served(Deadline(seconds))
+                connection.check_is_served(Deadline(LOGIN_SECONDS))
             finally:
                 connection.close()
         except (OSError, RequestRefused) as error:
-            failure = explain(bootstrap_servers, host, security, error)
-            if failure is not None:
-                raise failure from error
+            failure: BrokerUnreachable | None = explain(bootstrap_servers, host, security, error)
+            if failure is None and isinstance(error, TimeoutError):
+                return
+            if failure is None and isinstance(error, OSError):
+                failure = BrokerSilent(f"{bootstrap_servers} takes connections, but: {error.strerror or error}")
+            raise failure or error from error
 
 
 def explain(address: str, host: str, security: Security, error: Exception) -> LoginFailed | None:
@@ -69,8 +74,8 @@ def explain(address: str, host: str, security: Security, error: Exception) -> Lo
         return LoginFailed(f"{address}: {_of_certificate(error, host)}")
     if isinstance(error, RequestRefused):
         return _of_login(address, security, error)
-    if isinstance(error, ssl.SSLError) and "CERTIFICATE_REQUIRED" in (error.reason or ""):
-        return LoginFailed(f"{address}: the broker asks for a certificate of the client (ssl.client.auth=required)")
+    if isinstance(error, ssl.SSLError) and (alert := (error.reason or "").partition("_ALERT_")[2]):
+        return LoginFailed(f"{address}: {_of_alert(alert)}")
     listener = find_out(address)
     if listener is None:
         return None
@@ -94,6 +99,16 @@ def _of_certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
         f"the broker's certificate is of a CA that is not trusted here ({error.verify_message}): "
         "ssl.truststore.location or ssl.ca.location has to name its CA"
     )
+
+
+def _of_alert(alert: str) -> str:
+    """What the broker says of the client's own certificate, or of TLS itself."""
+    if alert == "CERTIFICATE_REQUIRED":
+        return "the broker asks for a certificate of the client (ssl.client.auth=required)"
+    words = alert.replace("_", " ").lower()
+    if "CERTIFICATE" in alert or "CA" in alert.split("_"):
+        return f"the broker does not accept the client's certificate: {words}"
+    return f"the broker refuses the TLS handshake: {words}"
 
 
 def _of_login(address: str, security: Security, error: RequestRefused) -> LoginFailed | None:
