@@ -25,6 +25,10 @@ CERTIFICATE_DAYS: Final = 825
 """The longest that all TLS libraries accept of a server (Apple's do not take more)."""
 MOST_COMMON_NAME: Final = 64
 """Characters of a common name, by X.520."""
+_USAGES: Final = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 _EARLIER: Final = timedelta(hours=1)
 """Before now, from when on certificates count: the clock of another machine may be behind."""
 
@@ -178,9 +182,7 @@ def _name(name: str) -> x509.Name:
 def _usage(**given: bool) -> x509.KeyUsage:
     from cryptography import x509
 
-    names = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement")
-    names += ("key_cert_sign", "crl_sign", "encipher_only", "decipher_only")
-    return x509.KeyUsage(**(dict.fromkeys(names, False) | given))
+    return x509.KeyUsage(**(dict.fromkeys(_USAGES, False) | given))
 
 
 def _sign(builder: x509.CertificateBuilder, key: EllipticCurvePrivateKey) -> x509.Certificate:

@@ -5,8 +5,8 @@
         kafka_secure.allow(alice, "Write", topic="orders")
         producer = confluent_kafka.Producer(alice.librdkafka)
 
-The broker is `barnabas start --secure`: one listener for logins by SCRAM-SHA-512 over TLS, and one for clients that show
-a certificate. What the fixture itself does, it does as the administrator.
+The broker is `barnabas start --secure`: one listener for logins by SCRAM-SHA-512 over TLS, and one for clients that
+show a certificate. What the fixture itself does, it does as the administrator.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class SecureCertificate:
 class KafkaSecure(Kafka):
     """A secured broker as one test uses it. Its users and rules end with the test.
 
-    Clients of `producer()`, `consumer()` and so on are the administrator's; `config=alice.librdkafka` makes them alice's.
+    Clients of `producer()`, `consumer()` and so on are the administrator's, unless they get `config=alice.librdkafka`.
     """
 
     broker: SecureBroker
@@ -323,7 +323,9 @@ def _patterns(resources: dict[str, Any]) -> list[Any]:
     for kind, name in named.items():
         found.append(ResourcePattern(AclResourceType[kind.upper()], name, prefixed))
     if not found:
-        raise TypeError("a rule needs something that it is for: topic=, group=, transactional_id=, user= or cluster=True")
+        raise TypeError(
+            "a rule needs something that it is for: topic=, group=, transactional_id=, user= or cluster=True"
+        )
     return found
 
 

@@ -159,7 +159,10 @@ def test_what_is_wrong_with_a_brokers_certificate_is_said(
         ("consumer-perf --topic t --num-records 1 --group g", "no permission for group g"),
         ("users --list", "Cluster authorization failed"),
         ("acls --list", "Cluster authorization failed"),
-        ("delegation-tokens --create --owner-principal User:admin", "no permission to make delegation tokens of this owner"),
+        (
+            "delegation-tokens --create --owner-principal User:admin",
+            "no permission to make delegation tokens of this owner",
+        ),
     ],
 )
 def test_what_is_not_allowed_is_said(kafka_secure: KafkaSecure, tmp_path: Path, command: str, told: str) -> None:

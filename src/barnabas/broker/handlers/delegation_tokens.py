@@ -66,7 +66,9 @@ async def create_delegation_token(
     owner = caller.principal
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
-    if owner != caller.principal and not _may(broker, caller, "CREATE_DELEGATION_TOKEN", Operation.CREATE_TOKENS, owner):
+    if owner != caller.principal and not _may(
+        broker, caller, "CREATE_DELEGATION_TOKEN", Operation.CREATE_TOKENS, owner
+    ):
         raise DelegationTokenAuthorizationFailed(f"This needs the permission CreateTokens on {owner}.")
     renewers = _principals(request.renewers)
     if any(not principal.startswith(f"{USER}:") for principal in (owner, *renewers)):

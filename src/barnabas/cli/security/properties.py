@@ -1,4 +1,4 @@
-"""The texts of a secured cluster: settings of brokers, and properties of clients for Java, for us and for librdkafka."""
+"""The texts of a secured cluster: settings of brokers, and properties of clients for Java, for us, for librdkafka."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Why a broker does not let a client in, in one sentence.
 
-What OpenSSL and sockets raise says little: a client without TLS on a listener with TLS only sees a connection that ends.
-So where an error does not explain itself, the listener is asked what it speaks: with TLS and without, and by which
+What OpenSSL and sockets raise says little: a client without TLS on a listener with TLS sees a connection that ends. So
+where an error does not explain itself, the listener is asked what it speaks: with TLS and without, and by which
 mechanisms it takes logins. Whoever asks that gives nothing away.
 """
 

@@ -81,9 +81,7 @@ def find_by_hmac(tokens: Iterable[TokenInfo], wanted: bytes, key: str) -> TokenI
     return found
 
 
-def create(
-    token_id: str, parties: TokenParties, lifetime_ms: int, times: TokenTimes, now_ms: int
-) -> TokenInfo:
+def create(token_id: str, parties: TokenParties, lifetime_ms: int, times: TokenTimes, now_ms: int) -> TokenInfo:
     """A new token; a lifetime of 0 or less is the longest."""
     ends = now_ms + (times.longest if lifetime_ms <= 0 else min(lifetime_ms, times.longest))
     return TokenInfo(

@@ -162,9 +162,7 @@ def test_owner_and_renewers_of_a_token_are_users(alice: Connection) -> None:
     assert create(alice, renewers=group).error_code.value == BAD_TYPE
 
 
-def test_a_token_for_another_user_needs_permission_and_is_the_others(
-    broker: LoginBroker, bob: Connection
-) -> None:
+def test_a_token_for_another_user_needs_permission_and_is_the_others(broker: LoginBroker, bob: Connection) -> None:
     for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
     assert create(bob, **for_alice).error_code.value == NOT_AUTHORIZED
     allow_bob(broker, CREATE_TOKENS)
