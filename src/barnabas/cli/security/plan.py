@@ -24,7 +24,7 @@ SUFFIX: Final = ".security"
 
 
 @dataclass(frozen=True, slots=True)
-class SecureBroker:
+class PlannedBroker:
     """A broker: where it listens, and where its files are."""
 
     number: int | None
@@ -53,7 +53,7 @@ class SecurePlan:
 
     folder: Path
     """Absolute."""
-    brokers: tuple[SecureBroker, ...]
+    brokers: tuple[PlannedBroker, ...]
     hosts: tuple[str, ...]
     """What certificates of brokers name."""
     metadata_store: Path | None
@@ -95,10 +95,10 @@ def make_plan(
         raise click.UsageError(f"--listen {listen} is not of the form HOST:PORT.")
     named = [*LOOPBACK, *_guessed(), *filter(None, (host,)), *hosts]
     if count is None:
-        brokers: tuple[SecureBroker, ...] = (SecureBroker(None, f"{host}:{port}", directory),)
+        brokers: tuple[PlannedBroker, ...] = (PlannedBroker(None, f"{host}:{port}", directory),)
     else:
         pairs = enumerate(addresses(count, listen))
-        brokers = tuple(SecureBroker(number, each, directory / str(number)) for number, each in pairs)
+        brokers = tuple(PlannedBroker(number, each, directory / str(number)) for number, each in pairs)
     return SecurePlan(
         folder=place,
         brokers=brokers,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from barnabas.cli.security.plan import SecureBroker, SecurePlan
+    from barnabas.cli.security.plan import PlannedBroker, SecurePlan
 
 ADMIN: Final = "admin"
 CLIENT: Final = "client"
@@ -29,7 +29,7 @@ def jaas(user: str, password: str) -> str:
     return f'{_MODULE} required username="{user}" password="{password}";'
 
 
-def server_settings(plan: SecurePlan, broker: SecureBroker, password: str, token_key: str) -> dict[str, str]:
+def server_settings(plan: SecurePlan, broker: PlannedBroker, password: str, token_key: str) -> dict[str, str]:
     """The settings of one broker."""
     where = {}
     if plan.zookeeper is not None:

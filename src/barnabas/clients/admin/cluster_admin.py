@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from barnabas.clients.admin.admin import Admin
     from barnabas.clients.admin.brokers import Brokers
     from barnabas.clients.admin.configs import Configs
-    from barnabas.clients.admin.delegation_tokens import DelegationTokens
+    from barnabas.clients.admin.delegation_tokens import IssuedTokens
     from barnabas.clients.admin.features import Features
     from barnabas.clients.admin.groups import Groups
     from barnabas.clients.admin.log_dirs import LogDirs
@@ -162,11 +162,11 @@ class ClusterAdmin:
         return Users(self.wire)
 
     @cached_property
-    def delegation_tokens(self) -> DelegationTokens:
+    def delegation_tokens(self) -> IssuedTokens:
         """Delegation tokens: to log in as their owner for a while."""
-        from barnabas.clients.admin.delegation_tokens import DelegationTokens
+        from barnabas.clients.admin.delegation_tokens import IssuedTokens
 
-        return DelegationTokens(self.wire)
+        return IssuedTokens(self.wire)
 
     @cached_property
     def wire(self) -> WireClient:

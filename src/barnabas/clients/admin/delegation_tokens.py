@@ -41,7 +41,7 @@ class DelegationToken:
         return f"<DelegationToken {self.token_id} of {self.owner}>"
 
 
-class DelegationTokens:
+class IssuedTokens:
     """The delegation tokens of a cluster. All calls raise RequestRefused."""
 
     def __init__(self, wire: WireClient) -> None:

@@ -46,6 +46,8 @@ CLIENT_ID: Final = "barnabas"
 CONNECT_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 0.1
 MAX_RESPONSE: Final = 256 << 20
+TLS_ALERT: Final = 0x15
+"""The first byte of what a listener with TLS says to a client without it, if it says anything."""
 ANOTHER_COORDINATOR: Final = frozenset(
     {
         ErrorCode.coordinator_load_in_progress,
@@ -82,6 +84,10 @@ class Deadline:
     def passed(self) -> bool:
         """Whether time is up."""
         return time.monotonic() >= self._at
+
+
+class ConnectionClosed(ConnectionError):
+    """The broker hung up: it may not have liked how it was spoken to."""
 
 
 class BrokerConnection:
@@ -153,6 +159,8 @@ class BrokerConnection:
         self._socket.settimeout(deadline.left())
         self._socket.sendall(struct.pack(">i", body.tell()) + body.getvalue())
         (size,) = struct.unpack(">i", self._receive(4, deadline))
+        if size >> 24 == TLS_ALERT:
+            raise ConnectionClosed("the broker answered with an alert of TLS")
         if not 0 <= size <= MAX_RESPONSE:
             raise ConnectionError(f"a response of {size} bytes: that is not a Kafka broker")
         return self._read(request, self._receive(size, deadline))
@@ -178,7 +186,7 @@ class BrokerConnection:
             self._socket.settimeout(deadline.left())
             chunk = self._socket.recv(min(size - len(received), 1 << 20))
             if not chunk:
-                raise ConnectionError("the broker closed the connection")
+                raise ConnectionClosed("the broker closed the connection")
             received += chunk
         return bytes(received)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, LoginFailed, RequestRefused
 from barnabas.clients.security import Security, from_properties
 from barnabas.clients.wire.addresses import connect
-from barnabas.clients.wire.connection import BrokerConnection, Deadline
+from barnabas.clients.wire.connection import BrokerConnection, ConnectionClosed, Deadline
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
 
@@ -29,7 +29,7 @@ _OTHER_HOST: Final = (62, 64)
 """Numbers that OpenSSL has for what is wrong with a certificate (X509_V_ERR_*); others are about who signed it."""
 
 
-class Listener(NamedTuple):
+class ListenerProtocol(NamedTuple):
     """What a listener speaks."""
 
     uses_tls: bool
@@ -76,6 +76,8 @@ def explain(address: str, host: str, security: Security, error: Exception) -> Lo
         return _of_login(address, security, error)
     if isinstance(error, ssl.SSLError) and (alert := (error.reason or "").partition("_ALERT_")[2]):
         return LoginFailed(f"{address}: {_of_alert(alert)}")
+    if not isinstance(error, ssl.SSLError | ConnectionClosed | ConnectionResetError | BrokenPipeError | TimeoutError):
+        return None
     listener = find_out(address)
     if listener is None:
         return None
@@ -126,7 +128,7 @@ def _of_login(address: str, security: Security, error: RequestRefused) -> LoginF
     return None
 
 
-def find_out(address: str) -> Listener | None:
+def find_out(address: str) -> ListenerProtocol | None:
     """What the listener speaks; None if that cannot be found out. A certificate is not looked at: nothing is told."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -137,7 +139,7 @@ def find_out(address: str) -> Listener | None:
             with plain:
                 connection = BrokerConnection(plain, host, security, Deadline(PROBE_SECONDS))
                 try:
-                    return Listener(security.tls is not None, connection.mechanisms(Deadline(PROBE_SECONDS)))
+                    return ListenerProtocol(security.tls is not None, connection.mechanisms(Deadline(PROBE_SECONDS)))
                 finally:
                     connection.close()
         except (OSError, RequestRefused, BrokerUnreachable):
