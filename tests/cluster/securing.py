@@ -48,7 +48,7 @@ class Load:
         self._last = time.monotonic()
         self._ending = threading.Event()
         self._producer = Producer({**properties, "enable.idempotence": True, "linger.ms": 5, "log_level": 0})
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
