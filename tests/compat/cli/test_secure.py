@@ -184,3 +184,17 @@ def test_tokens_are_made_listed_renewed_and_ended(kafka_secure: KafkaSecure, tmp
         assert (done.exit_code, told in done.output, hmac in done.output) == (0, True, False), done.output
     _, lines = run(server, properties, "delegation-tokens --describe")
     assert lines[0] == "Total number of tokens : 0"
+
+
+def test_tools_that_measure_log_in_too(kafka_secure: KafkaSecure, tmp_path: Path) -> None:
+    topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
+    kafka_secure.allow(alice, "Read", "Write", topic=topic)
+    kafka_secure.allow(alice, "Read", group="*")
+    properties = write(tmp_path / "client.properties", alice)
+    for command in (
+        f"producer-perf --topic {topic} --num-records 20 --record-size 10 --throughput -1",
+        f"consumer-perf --topic {topic} --num-records 20",
+        f"latency --topic {topic} --num-records 3 --producer-acks all --record-size 10",
+    ):
+        code, lines = run(kafka_secure.bootstrap_servers, properties, command)
+        assert code == 0, lines
