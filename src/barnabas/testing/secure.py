@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
-    from barnabas.machines.security.acls import Acl, Permission
+    from barnabas.machines.security.acls import Acl, AclFilter, Permission
     from barnabas.net.authority import Authority
 
 MECHANISM: Final = "SCRAM-SHA-512"
@@ -302,14 +302,19 @@ class KafkaSecure(Kafka):
 
     def close(self) -> None:
         """Remove the test's rules and users, and what else it has made."""
-        from barnabas.machines.security.acls import AclFilter
-
         if self.broker.running:
             if self._rules:
-                self._cluster.acls.delete([AclFilter(*acl.pattern, *acl.entry) for acl in self._rules])
+                self._cluster.acls.delete([_exactly(*acl.pattern, *acl.entry) for acl in self._rules])
             for name in dict.fromkeys(self._users):
                 self.remove_user(name)
         super().close()
+
+
+def _exactly(*parts: Any) -> AclFilter:
+    """The filter that means one rule alone."""
+    from barnabas.machines.security.acls import AclFilter
+
+    return AclFilter(*parts)
 
 
 def _patterns(resources: dict[str, Any]) -> list[Any]:

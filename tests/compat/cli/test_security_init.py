@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,8 +29,6 @@ from tests.support.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
     from click.testing import Result
 
 
@@ -88,7 +87,7 @@ def test_no_secret_is_in_a_log_or_in_the_list_of_processes(walk: tuple[Path, str
     for number in range(3):
         pid = (here / "data" / str(number) / "barnabas.pid").read_text().strip()
         for name in ("cmdline", "environ"):
-            shown += open(f"/proc/{pid}/{name}", errors="replace").read()  # noqa: PTH123, SIM115
+            shown += Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
     assert not [secret for secret in secrets if secret in shown]
 
 
@@ -178,7 +177,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(descriptor)
 
-    monkeypatch.setattr(folder.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         cluster.secure(make_plan(data=tmp_path / "data"))
     assert not list(tmp_path.iterdir())

@@ -23,7 +23,7 @@ def produce(properties: dict[str, Any], topic: str) -> str | None:
     """What became of one record: the name of an error, or None."""
     told: list[str | None] = []
     producer = Producer({**properties, "log_level": 0, "message.timeout.ms": 20_000, "enable.idempotence": False})
-    producer.produce(topic, b"x", on_delivery=lambda error, _: told.append(error and error.name()))
+    producer.produce(topic, b"x", on_delivery=lambda error, _: told.append(error.name() if error else None))
     producer.flush(30)
     return told[0]
 
