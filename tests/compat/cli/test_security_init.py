@@ -29,6 +29,7 @@ from tests.support.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
     from click.testing import Result
 
 
