@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 import ssl
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -74,19 +75,39 @@ class SecureBroker(Broker):
         return ["--secure", "--set", f"listeners={listeners}"]
 
 
+class _Login(ABC):
+    """Somebody who gets in, and the properties by which a client does so as he."""
+
+    __slots__ = ()
+    name: str
+
+    @property
+    def principal(self) -> str:
+        """As rules name it."""
+        return f"User:{self.name}"
+
+    @property
+    @abstractmethod
+    def java(self) -> dict[str, str]:
+        """For Java's clients, and as a file for the tools of Kafka and Barnabas (`write_properties`)."""
+
+    def write_properties(self, path: Path) -> Path:
+        """A file for `--command-config` of Kafka's tools and of ours."""
+        from barnabas.model.config.properties import format_property
+
+        path.touch(mode=0o600)
+        path.write_text("".join(f"{format_property(*each)}\n" for each in self.java.items()), encoding="utf-8")
+        return path
+
+
 @dataclass(frozen=True, slots=True)
-class SecureUser:
+class SecureUser(_Login):
     """A user, and the properties by which clients of all kinds log in as it."""
 
     name: str
     password: str = field(repr=False)
     bootstrap_servers: str
     ca: Path
-
-    @property
-    def principal(self) -> str:
-        """As rules name it."""
-        return f"User:{self.name}"
 
     @property
     def librdkafka(self) -> dict[str, Any]:
@@ -132,13 +153,9 @@ class SecureUser:
             "sasl.jaas.config": f'{module} required username="{self.name}" password="{password}";',
         }
 
-    def write_properties(self, path: Path) -> Path:
-        """A file for `--command-config` of Kafka's tools and of ours."""
-        return _write_properties(path, self.java)
-
 
 @dataclass(frozen=True, slots=True)
-class SecureCertificate:
+class SecureCertificate(_Login):
     """A certificate of a client: its subject is CN=name, its principal User:name."""
 
     name: str
@@ -146,11 +163,6 @@ class SecureCertificate:
     ca: Path
     keystore: Path
     """Key and certificate in one file, as PEM."""
-
-    @property
-    def principal(self) -> str:
-        """As rules name it."""
-        return f"User:{self.name}"
 
     @property
     def librdkafka(self) -> dict[str, Any]:
@@ -192,10 +204,6 @@ class SecureCertificate:
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.keystore),
         }
-
-    def write_properties(self, path: Path) -> Path:
-        """A file for `--command-config` of Kafka's tools and of ours."""
-        return _write_properties(path, self.java)
 
 
 class KafkaSecure(Kafka):
@@ -332,11 +340,3 @@ def _patterns(resources: dict[str, Any]) -> list[Any]:
             "a rule needs something that it is for: topic=, group=, transactional_id=, user= or cluster=True"
         )
     return found
-
-
-def _write_properties(path: Path, values: Mapping[str, str]) -> Path:
-    from barnabas.model.config.properties import format_property
-
-    path.touch(mode=0o600)
-    path.write_text("".join(f"{format_property(*each)}\n" for each in values.items()), encoding="utf-8")
-    return path
