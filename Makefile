@@ -62,6 +62,9 @@ interleave: .venv/.dev  ## two threads on one log in every order (ARGS="--switch
 failing-calls: .venv/.dev  ## every call to the file system fails once (ARGS="--step 5", "--trial"); see tests/failing_calls
 	@$(BIN)/python -m tests.failing_calls $(ARGS)
 
+secure-live: .venv/.dev  ## three brokers under load go from plaintext to TLS, logins and rules without downtime; prints figures
+	.venv/bin/python -m tests.cluster.securing
+
 bench: .venv/.dev  ## compare with Apache Kafka, side by side on this machine
 	sh scripts/prerequisites.sh
 	$(BIN)/python -m bench

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from barnabas.testing.secure import KafkaSecure
+
 RECORD = SinkRecord("t", None, b"x", None, -1)
 SOON = TIMEOUT_SECONDS / 2
 
@@ -103,3 +105,21 @@ def test_a_broker_that_takes_no_password_is_named_soon(monkeypatch: pytest.Monke
         pytest.raises(LoginFailed, match="SASL"),
     ):
         cluster.partitions(Selection(pattern=re.compile(".*")))
+
+
+def test_a_login_and_permissions_are_enough_for_topics(kafka_secure: KafkaSecure) -> None:
+    topic, alice = kafka_secure.topic(), kafka_secure.user("alice")
+    given = {f"kafka.{name}": value for name, value in alice.java.items()}
+    record = SinkRecord(topic, None, b"x", None, -1)
+    with pytest.raises(NotWritten, match="Topic authorization failed"):
+        send_plainly([record], sink_options(given).client)
+    kafka_secure.allow(alice, "Read", "Write", topic=topic)
+    kafka_secure.allow(alice, "Read", group="g")
+    send_plainly([record, record], sink_options(given).client)
+    client = batch_options(given | {"subscribe": topic}).client
+    with ClusterView(client) as cluster:
+        (place,) = cluster.partitions(Selection(topics=(topic,)))
+        cluster.commit("g", {place: 2})
+        assert cluster.committed("g") == {place: 2}
+    rows = [value for batch in read_range(OffsetRange(*place, 0, 2), client) for value in batch.column("value")]
+    assert [value.as_py() for value in rows] == [b"x", b"x"]

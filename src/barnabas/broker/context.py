@@ -68,8 +68,3 @@ class BrokerContext:
     acls: AclFollower | None = None
     """Brings the ACLs from the metadata tree to `permissions`."""
     long_answers: LongAnswers = field(default_factory=LongAnswers)
-
-    @property
-    def has_listener_for_brokers(self) -> bool:
-        """Whether there is more than one listener, so that brokers may have one of their own."""
-        return len(self.settings.static.listeners) > 1

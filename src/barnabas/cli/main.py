@@ -70,6 +70,10 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
         ),
     },
     "Security": {
+        "security": LazyCommand("barnabas.cli.security.command", "Make certificates, users and settings."),
+        "delegation-tokens": LazyCommand(
+            "barnabas.cli.delegation_tokens", "Make, renew, end and list delegation tokens."
+        ),
         "acls": LazyCommand("barnabas.cli.acls.command", "List, add and remove ACLs."),
         "users": LazyCommand("barnabas.cli.users.command", "List, add and delete users of SCRAM."),
     },

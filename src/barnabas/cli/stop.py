@@ -37,6 +37,7 @@ class Options(BrokerCommandOptions):
 @broker_options(
     brokers="Stop the cluster of `barnabas start --brokers N`, with its data in DIR/0, DIR/1 and so on.",
     daemon="Has no effect, so that the options of `barnabas start` can be repeated.",
+    secure="Has no effect, likewise.",
 )
 @option(
     "--timeout",

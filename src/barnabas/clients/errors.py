@@ -97,6 +97,8 @@ class RequestRefused(BarnabasError):
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+        if code.name.endswith("_authorization_failed"):
+            self.remedy = Remedy(RemedyKind.ASK_FOR_PERMISSION)
 
 
 class ClientFailed(BarnabasError):

@@ -7,13 +7,36 @@ not keep us out any more: it may only have stopped in the middle of a login, and
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.errors import LoginFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 NOT_CONNECTED: Final = "in state CONNECT"
 """How librdkafka ends what it says of a broker that takes no connection. Its code does not tell: every other time, a
 certificate that is not trusted has the same one."""
+
+
+CONNECT_SECONDS: Final = 3.0
+
+
+def require_login(bootstrap_servers: str, properties: Mapping[str, Any]) -> None:
+    """Raise BrokerUnreachable at once, with the reason, where librdkafka would try for minutes.
+
+    For tools, before they open a client of librdkafka: it costs a connection, and where there is TLS or a login that,
+    too. A client that brings neither is served by one plain request, without loading what others need.
+    """
+    from barnabas.clients.security import security_properties
+    from barnabas.clients.wire import topic_list
+
+    security = security_properties(properties)
+    if not security and topic_list.is_served(bootstrap_servers, CONNECT_SECONDS):
+        return
+    from barnabas.clients.wire.diagnosis import check_login
+
+    check_login(bootstrap_servers, security, CONNECT_SECONDS)
 
 
 class LoginErrors:

@@ -20,6 +20,8 @@ class RemedyKind(Enum):
     """See whether the address is that of a listener of the right kind, and whether the broker is busy."""
     CHECK_SECURITY = auto()
     """Correct the properties about TLS and SASL."""
+    ASK_FOR_PERMISSION = auto()
+    """Have a rule made that allows it."""
     CORRECT_CONFIG_NAME = auto()
     """Write the name of a topic's config as Kafka does [the name as it was written]."""
     CHOOSE_PORT = auto()

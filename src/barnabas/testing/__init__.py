@@ -6,7 +6,7 @@
 
     broker.py    a broker of one's own            faults.py   what can go wrong, from Python
     cluster.py   several, and who leads what      plugin.py   fixtures for pytest: `kafka`, `kafka_cluster`
-    kafka.py     what tests need besides
+    kafka.py     what tests need besides          secure.py   the same with TLS, logins and permissions
 
 A broker here is a process of its own, reached over the wire and over a private socket: what is tested against is what
 runs in production. Names are loaded when they are first asked for, since pytest loads the plugin in every run.
@@ -23,8 +23,20 @@ if TYPE_CHECKING:
     from barnabas.testing.cluster import Cluster
     from barnabas.testing.faults import Fault, Faults
     from barnabas.testing.kafka import Kafka, KafkaCluster
+    from barnabas.testing.secure import KafkaSecure, SecureBroker
 
-__all__ = ["Broker", "BrokerFailed", "Cluster", "Fault", "Faults", "InvalidFault", "Kafka", "KafkaCluster"]
+__all__ = [
+    "Broker",
+    "BrokerFailed",
+    "Cluster",
+    "Fault",
+    "Faults",
+    "InvalidFault",
+    "Kafka",
+    "KafkaCluster",
+    "KafkaSecure",
+    "SecureBroker",
+]
 
 _HOMES = {
     "Broker": "barnabas.testing.broker",
@@ -35,6 +47,8 @@ _HOMES = {
     "InvalidFault": "barnabas.protocol.faults",
     "Kafka": "barnabas.testing.kafka",
     "KafkaCluster": "barnabas.testing.kafka",
+    "KafkaSecure": "barnabas.testing.secure",
+    "SecureBroker": "barnabas.testing.secure",
 }
 
 

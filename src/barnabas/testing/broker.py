@@ -187,7 +187,7 @@ class Broker:
         attempts = 1 if self._fixed_port else ATTEMPTS
         while True:
             attempts -= 1
-            port = self.port or _free_port()
+            port = self.port or find_free_port()
             try:
                 self._launch(port)
             except BrokerFailed:
@@ -202,10 +202,14 @@ class Broker:
             raise BrokerFailed("the broker was not started yet, or is closed: it has no files")
         return self._folder
 
+    def arguments(self, port: int) -> list[str]:
+        """What `barnabas start` is given besides the data directory and the settings."""
+        return ["--listen", f"127.0.0.1:{port}"]
+
     def _launch(self, port: int) -> None:
         private = PrivateSocket(self._temporary() / "faults")
         words = [sys.executable, "-P", "-m", "barnabas.cli.main", "start"]
-        words += ["--listen", f"127.0.0.1:{port}", "--data", str(self.data)]
+        words += [*self.arguments(port), "--data", str(self.data)]
         for key, value in self.config.items():
             words += ["--set", f"{key}={_as_text(value)}"]
         reader, writer = os.pipe()
@@ -273,7 +277,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _free_port() -> int:
+def find_free_port() -> int:
     """A port of PORTS that nobody listens on; another process may be faster, so a start that fails is tried again."""
     for port in random.SystemRandom().sample(PORTS, 100):  # test runs may seed the other one alike
         if _is_free(port):

@@ -10,6 +10,9 @@
     kafka_cluster         a `KafkaCluster` on it: what `kafka` has, on three brokers
     kafka_cluster_config  Kafka's settings for the three; those of kafka_config unless it is defined
 
+    kafka_secure_broker   a `SecureBroker`: TLS, logins and permissions, likewise one for all tests of a run
+    kafka_secure          a `KafkaSecure` on it: what `kafka` has, with users, certificates and rules on demand
+
 Brokers start with the first test that wants them. Faults end with their test, and a broker that a test stopped is
 started again for the next. If a test fails, its report shows what its brokers logged meanwhile.
 """
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from barnabas.testing.broker import Broker
     from barnabas.testing.cluster import Cluster
     from barnabas.testing.kafka import Kafka, KafkaCluster
+    from barnabas.testing.secure import KafkaSecure, SecureBroker
 
 BROKERS = pytest.StashKey[dict[str, dict[str, "Broker"]]]()
 """The brokers that this run has started, by fixture and by what reports call them, in the session's stash."""
@@ -99,6 +103,28 @@ def kafka_cluster(request: pytest.FixtureRequest, kafka_brokers: Cluster) -> Ite
 
     kafka_brokers.start()
     with KafkaCluster(kafka_brokers, request.node.name) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="session")
+def kafka_secure_broker(request: pytest.FixtureRequest, kafka_config: Mapping[str, object]) -> Iterator[SecureBroker]:
+    """A real broker with TLS, logins and permissions, shared by all tests of this run."""
+    from barnabas.testing.secure import SecureBroker
+
+    with SecureBroker(kafka_config) as broker:
+        running = _running_brokers(request.session)
+        running["kafka_secure_broker"] = {"Secured Kafka broker": broker}
+        yield broker
+        del running["kafka_secure_broker"]
+
+
+@pytest.fixture
+def kafka_secure(request: pytest.FixtureRequest, kafka_secure_broker: SecureBroker) -> Iterator[KafkaSecure]:
+    """A secured broker for this test: what `kafka` has, and `user("alice")`, `allow(...)`, `certificate("alice")`."""
+    from barnabas.testing.secure import KafkaSecure
+
+    kafka_secure_broker.start()
+    with KafkaSecure(kafka_secure_broker, request.node.name) as kafka:
         yield kafka
 
 

@@ -239,3 +239,23 @@ def test_again_is_no_error_and_other_files_are_kept(run: Run, tmp_path: Path) ->
     refused = run("shims", tmp_path / "bin")
     assert refused.exit_code == 1
     assert "kafka-topics.sh is there already and was not written by Barnabas" in refused.stderr
+
+
+def test_a_password_of_kafka_configs_comes_as_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", sys.stdin)
+    monkeypatch.delenv("BARNABAS_BOOTSTRAP_SERVER", raising=False)
+    user = ["--alter", "--bootstrap-server", "b:1", "--entity-type", "users", "--entity-name", "alice"]
+    added = "SCRAM-SHA-256=[iterations=8192,password=a,b=c]"
+    assert words_for(tmp_path, "kafka-configs", [*user, "--add-config", added]) == (
+        ["users", "--add", "alice", "--mechanism", "SCRAM-SHA-256", "--iterations", "8192", "--bootstrap-server", "b:1"]
+    )
+    assert sys.stdin.readline() == "a,b=c\n"
+    assert words_for(tmp_path, "kafka-configs", [*user, "--delete-config", "SCRAM-SHA-512"]) == (
+        ["users", "--delete", "alice", "--mechanism", "SCRAM-SHA-512", "--bootstrap-server", "b:1"]
+    )
+    with pytest.raises(Failed, match="one mechanism of a user at a time"):
+        words_for(tmp_path, "kafka-configs", [*user, "--delete-config", "SCRAM-SHA-512,SCRAM-SHA-256"])
+    with pytest.raises(Failed, match="is of the form SCRAM-SHA-512="):
+        words_for(tmp_path, "kafka-configs", [*user, "--add-config", "SCRAM-SHA-512=[pass=x]"])
+    quota = [*user, "--add-config", "producer_byte_rate=1"]
+    assert words_for(tmp_path, "kafka-configs", quota) == ["configs", *quota], "quotas are for configs"

@@ -1,7 +1,8 @@
 """How another broker proves that it is one: BrokerHello v0, BrokerProof v0.
 
-Kafka has neither; ApiVersions does not name them. Anybody may send them, on the listener for brokers if there is
-one. After a right proof, the connection may send the requests that only brokers may send.
+Kafka has neither; ApiVersions does not name them. Anybody may send them, on any listener: while the listener
+of brokers is changed by a roll, those with the old and those with the new setting talk to each other. After a right
+proof, the connection may send the requests that only brokers may send.
 
 - BrokerHello names the cluster (otherwise INCONSISTENT_CLUSTER_ID) and both brokers (CLUSTER_AUTHORIZATION_FAILED if
   the one asked is not this one), and is answered with a nonce. What was proved before on the connection is forgotten.
@@ -35,8 +36,6 @@ def hello(
     cluster_id = broker.metadata.image.cluster_id
     if request.cluster_id != cluster_id:
         raise InconsistentClusterId(f"This is cluster {cluster_id}, not {request.cluster_id}.")
-    if broker.has_listener_for_brokers and caller.listener != broker.settings.static.inter_broker_listener:
-        raise ClusterAuthorizationFailed("Brokers must connect to the listener in inter.broker.listener.name.")
     if request.peer_id != broker.broker_id or request.broker_id in (broker.broker_id, -1):
         raise ClusterAuthorizationFailed(f"This is broker {broker.broker_id}, not {request.peer_id}.")
     if len(request.nonce) != NONCE_BYTES:

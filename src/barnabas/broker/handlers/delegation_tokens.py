@@ -5,13 +5,12 @@ the metadata tree.
 
 - Without delegation.token.secret.key all of them are answered with DELEGATION_TOKEN_AUTH_DISABLED.
 - On a connection without a login, or with a login by token: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
-- Create: renewers and owner must be of type User (INVALID_PRINCIPAL_TYPE). v3: an owner other than the caller is
-  DELEGATION_TOKEN_AUTHORIZATION_FAILED.
+- Create: renewers and owner must be of type User (INVALID_PRINCIPAL_TYPE). v3: an owner other than the caller needs
+  CreateTokens on that user (KIP-373), else DELEGATION_TOKEN_AUTHORIZATION_FAILED.
 - Renew, Expire: only the owner and renewers may (DELEGATION_TOKEN_OWNER_MISMATCH); a token that is over cannot be
   (DELEGATION_TOKEN_EXPIRED). Expire with a period below 0 removes the token.
-- Describe: the caller's own tokens and those that it may renew.
-
-Not implemented: tokens for others (KIP-373), permission to describe tokens of others.
+- Describe: the caller's own tokens, those that it had made and those that it may renew; others with Describe on the
+  token or DescribeTokens on its owner.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ from kio.static.primitive import i64
 
 from barnabas.broker.serving.caller import ANONYMOUS
 from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.machines.security.acls import AclResourceType, Operation
+from barnabas.machines.security.delegation_tokens import TokenParties
 from barnabas.model.errors import (
     DelegationTokenAuthDisabled,
     DelegationTokenAuthorizationFailed,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.serving.caller import Caller
+    from barnabas.machines.security.delegation_tokens import TokenInfo
 
 USER: Final = "User"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -64,19 +66,22 @@ async def create_delegation_token(
     owner = caller.principal
     if request.owner_principal_name:
         owner = f"{request.owner_principal_type}:{request.owner_principal_name}"
+    if owner != caller.principal and not _may(
+        broker, caller, "CREATE_DELEGATION_TOKEN", Operation.CREATE_TOKENS, owner
+    ):
+        raise DelegationTokenAuthorizationFailed(f"This needs the permission CreateTokens on {owner}.")
     renewers = _principals(request.renewers)
     if any(not principal.startswith(f"{USER}:") for principal in (owner, *renewers)):
         raise InvalidPrincipalType("Owner and renewers of a delegation token must be users.")
-    if owner != caller.principal:
-        raise DelegationTokenAuthorizationFailed("A client can create a delegation token only for its own principal.")
-    token = await broker.tokens.create(owner, renewers, request.max_lifetime // MILLISECOND)
-    kind, _, name = owner.partition(":")
+    parties = TokenParties(owner, caller.principal, renewers)
+    token = await broker.tokens.create(parties, request.max_lifetime // MILLISECOND)
+    (kind, _, name), (requester_kind, _, requester) = owner.partition(":"), caller.principal.partition(":")
     return CreateDelegationTokenResponse(
         error_code=ErrorCode.none,
         principal_type=kind,
         principal_name=name,
-        token_requester_principal_type=kind,
-        token_requester_principal_name=name,
+        token_requester_principal_type=requester_kind,
+        token_requester_principal_name=requester,
         issue_timestamp=_time(token.issued_ms),
         expiry_timestamp=_time(token.expires_ms),
         max_timestamp=_time(token.ends_ms),
@@ -114,7 +119,14 @@ async def describe_delegation_token(
     """List the delegation tokens that the caller may see."""
     _check(broker, caller)
     owners = None if request.owners is None else set(_principals(request.owners))
-    found = await broker.tokens.visible(caller.principal, owners)
+
+    def may_describe(token: TokenInfo) -> bool:
+        api = "DESCRIBE_DELEGATION_TOKEN"
+        return _may(broker, caller, api, Operation.DESCRIBE, token.token_id, AclResourceType.DELEGATION_TOKEN) or _may(
+            broker, caller, api, Operation.DESCRIBE_TOKENS, token.owner
+        )
+
+    found = await broker.tokens.visible(caller.principal, owners, may_describe)
 
     def describe(token: Any) -> DescribedDelegationToken:
         (kind, _, name), (requester_kind, _, requester) = token.owner.partition(":"), token.requester.partition(":")
@@ -151,6 +163,21 @@ def _check(broker: BrokerContext, caller: Caller) -> None:
         raise DelegationTokenAuthDisabled(
             "Delegation tokens are disabled. To enable them, set delegation.token.secret.key on all brokers."
         )
+
+
+def _may(
+    broker: BrokerContext,
+    caller: Caller,
+    api: str,
+    operation: Operation,
+    name: str,
+    kind: AclResourceType = AclResourceType.USER,
+) -> bool:
+    """Whether rules allow this; to describe is asked for many tokens, and only what is allowed is logged."""
+    if broker.permissions is None:
+        return True
+    quiet = operation is not Operation.CREATE_TOKENS
+    return broker.permissions.of(caller, api).allows(operation, kind, name, quiet=quiet)
 
 
 def _principals(named: Iterable[Any]) -> tuple[str, ...]:

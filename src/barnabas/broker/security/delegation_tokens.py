@@ -71,16 +71,16 @@ class DelegationTokens:
         """The password of a token."""
         return rules.token_hmac(token.token_id, self._key)
 
-    async def create(self, owner: str, renewers: tuple[str, ...], lifetime_ms: int) -> TokenInfo:
+    async def create(self, parties: rules.TokenParties, lifetime_ms: int) -> TokenInfo:
         """Make a token."""
         assert self._key
         token_id = secrets.token_urlsafe(ID_BYTES)
-        token = rules.create(token_id, owner, renewers, lifetime_ms, self._times, self._clock.now_ms())
+        token = rules.create(token_id, parties, lifetime_ms, self._times, self._clock.now_ms())
         async with _asking():
             await self._store().create(
                 DelegationTokenNode.path(token_id), DelegationTokenNode.encode(token), parents=True
             )
-        logger.info("Made a delegation token for %s.", owner)
+        logger.info("Made a delegation token for %s, as %s asked.", parties.owner, parties.requester)
         return token
 
     async def renew(self, hmac: bytes, principal: str, period_ms: int) -> int:
@@ -91,10 +91,12 @@ class DelegationTokens:
         """Have a token accepted until then, or no more; gives until when."""
         return await self._change(hmac, lambda token, now: rules.expire(token, principal, period_ms, now))
 
-    async def visible(self, principal: str, owners: Collection[str] | None) -> list[TokenInfo]:
+    async def visible(
+        self, principal: str, owners: Collection[str] | None, may_describe: Callable[[TokenInfo], bool]
+    ) -> list[TokenInfo]:
         """The tokens that a principal is told of."""
         assert self._key
-        return rules.visible(await self._all(), principal, owners)
+        return rules.visible(await self._all(), principal, owners, may_describe)
 
     async def _change(self, hmac: bytes, decide: Callable[[TokenInfo, int], TokenInfo | None]) -> int:
         key = self._key

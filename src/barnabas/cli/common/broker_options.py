@@ -27,6 +27,9 @@ MOST_BROKERS = 100
 """As many as one machine could be asked to run; each is a process of its own."""
 DEFAULT_LISTEN = "localhost:9092"
 DEFAULT_DATA = Path("data")
+DEFAULT_PROTOCOL = "PLAINTEXT"
+SECURE_PROTOCOL = "SASL_SSL"
+"""What the listener of --listen speaks, without --secure and with it."""
 LISTENER_KEYS = ("listeners", "advertised.listeners")
 DATA_KEYS = ("log.dir", "log.dirs", "metadata.store")
 
@@ -41,17 +44,25 @@ class BrokerCommandOptions(Options):
     data: Path | None
     brokers: int | None
     daemon: bool
+    secure: bool
 
-    def load(self) -> BrokerConfig:
-        """The configuration of one broker; raises ConfigError when it cannot be used."""
-        return load_config(self.config, self.settings, self.listen, self.data)
+    def check(self) -> None:
+        """Refuse a file besides the one that --secure writes."""
+        if self.secure and self.config is not None:
+            raise click.UsageError("--secure starts with settings of its own: leave out --config, or --secure.")
+
+    def load(self, secured: Path | None = None) -> BrokerConfig:
+        """The configuration of one broker, with the settings of `secured` if it is; raises ConfigError."""
+        protocol = DEFAULT_PROTOCOL if secured is None else SECURE_PROTOCOL
+        return load_config(secured or self.config, self.settings, self.listen, self.data, protocol)
 
 
-def broker_options(brokers: str, daemon: str) -> Callable[[F], F]:
-    """The fields of `BrokerCommandOptions`; what --brokers and --daemon mean depends on the command."""
+def broker_options(brokers: str, daemon: str, secure: str) -> Callable[[F], F]:
+    """The fields of `BrokerCommandOptions`; what --brokers, --daemon and --secure mean depends on the command."""
 
     def decorate(command: F) -> F:
         for add in (
+            option("--secure", is_flag=True, help=secure),
             option("--daemon", is_flag=True, help=daemon),
             option("--brokers", metavar="N", type=Whole(1, MOST_BROKERS), help=brokers),
             option(
@@ -64,7 +75,7 @@ def broker_options(brokers: str, daemon: str) -> Callable[[F], F]:
             option(
                 "--listen",
                 metavar="HOST:PORT",
-                help=f"The address of the PLAINTEXT listener. Port 0 takes a free port.  [default: {DEFAULT_LISTEN}]",
+                help=f"The address of the listener. Port 0 takes a free port.  [default: {DEFAULT_LISTEN}]",
                 section="Configuration",
             ),
             option(
@@ -89,7 +100,11 @@ def broker_options(brokers: str, daemon: str) -> Callable[[F], F]:
 
 
 def load_config(
-    config: Path | None = None, settings: tuple[str, ...] = (), listen: str | None = None, data: Path | None = None
+    config: Path | None = None,
+    settings: tuple[str, ...] = (),
+    listen: str | None = None,
+    data: Path | None = None,
+    protocol: str = DEFAULT_PROTOCOL,
 ) -> BrokerConfig:
     """The broker's configuration, checked; raises ConfigError when it cannot be used."""
     from barnabas.model.config.broker import BrokerConfig
@@ -109,7 +124,7 @@ def load_config(
             raise click.UsageError(f"--listen {listen} is not of the form HOST:PORT.")
         for key in LISTENER_KEYS:
             properties.pop(key, None)
-        properties["listeners"] = f"PLAINTEXT://{listen}"
+        properties["listeners"] = f"{protocol}://{listen}"
     if data is not None:
         for key in DATA_KEYS:
             properties.pop(key, None)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SERIALIZERS: Final = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 """Names of Java classes, which mean nothing here: these tools send and read bytes."""
-CONNECT_SECONDS: Final = 3.0
 
 
 def client_options(client: str) -> Callable[[F], F]:
@@ -68,10 +67,3 @@ def given_properties(options: Options, files: Sequence[str], pairs: Sequence[str
 
 def _chosen(options: Options, names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else renamed(options, *names)
-
-
-def require_broker(bootstrap_servers: str) -> None:
-    """Raise BrokerUnreachable at once where librdkafka would try for minutes."""
-    from barnabas.clients.wire.addresses import connect
-
-    connect(bootstrap_servers, CONNECT_SECONDS).socket.close()

@@ -40,6 +40,9 @@ WORDS: Final[dict[RemedyKind, Callable[[str], str]]] = {
     RemedyKind.CHECK_SECURITY: lambda _: (
         "Look at the properties of the connection: security.protocol, ssl.* and sasl.*."
     ),
+    RemedyKind.ASK_FOR_PERMISSION: lambda _: (
+        "No rule allows it to the user of --command-config: an administrator makes one with `barnabas acls --add`."
+    ),
     RemedyKind.CORRECT_CONFIG_NAME: _nearest_config,
     RemedyKind.CHOOSE_PORT: lambda _: (
         "Stop the program that uses the port, or choose another port with --listen HOST:PORT (0 takes a free one)."

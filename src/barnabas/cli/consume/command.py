@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.client_properties import client_options, require_broker
+from barnabas.cli.common.client_properties import client_options
 from barnabas.cli.common.connection import connection_options
 from barnabas.cli.common.failures import INTERRUPTED
 from barnabas.cli.common.help import Command, option
@@ -164,8 +164,9 @@ def command(options: Options) -> None:
     properties = options.consumer_properties()
 
     from barnabas.clients.consumer.consumer import Consumer
+    from barnabas.clients.logins import require_login
 
-    require_broker(options.bootstrap_server)
+    require_login(options.bootstrap_server, properties)
     interrupted = False
     try:
         if topic_is_there(options, properties):

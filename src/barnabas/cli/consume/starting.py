@@ -10,7 +10,9 @@ from barnabas.cli.common import connection
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import remark
 from barnabas.cli.common.values.topic_patterns import parse_topics
+from barnabas.clients.errors import RequestRefused
 from barnabas.model.base_error import BarnabasError
+from barnabas.model.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +33,7 @@ def topic_is_there(options: Options, properties: dict[str, Any]) -> bool:
     topic = options.topic
     if topic is None or _is_listed(topic, options, properties):
         return True
+    refuse_forbidden(topic, options.bootstrap_server, properties)
     if options.until_end or options.partition is not None:
         raise Failed(f"There is no topic {topic}. `barnabas topics --list` shows all topics.")
     if properties.setdefault(CREATES, "false") == "true":
@@ -55,6 +58,20 @@ def _is_listed(topic: str, options: Options, properties: Mapping[str, Any]) -> b
             return any(each.name == topic for each in cluster.list_topics())
     except BarnabasError:
         return True
+
+
+def refuse_forbidden(topic: str, bootstrap_server: str, properties: Mapping[str, Any]) -> None:
+    """Raise RequestRefused for a topic that this user may not see: it is in no list, as if it were not there."""
+    from barnabas.clients.security import security_properties
+
+    try:
+        with connection.open_cluster(bootstrap_server, security_properties(properties)) as cluster:
+            cluster.topics.describe_topics([topic])
+    except RequestRefused as error:
+        if error.code is ErrorCode.topic_authorization_failed:
+            raise
+    except BarnabasError:
+        return  # the consumer finds out
 
 
 def begin(consumer: Consumer[bytes, bytes], options: Options) -> None:

@@ -94,6 +94,9 @@ class ConsumerRun:
         if metrics:
             properties = properties | {"statistics.interval.ms": 1000, "stats_cb": self._metrics.append}
         self._kafka = load_kafka()
+        errors = self._kafka.KafkaError
+        self._lasting = (errors.UNKNOWN_TOPIC_OR_PART, errors.TOPIC_AUTHORIZATION_FAILED)
+        self._group = properties.get("group.id")
         self._consumer = open_perf_client("Consumer", properties)
         self._assigned_partitions = 0
         self._joining = time.monotonic()
@@ -143,7 +146,9 @@ class ConsumerRun:
         if not errors:
             return messages
         for error in errors:
-            if error.fatal() or error.code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if error.code() == self._kafka.KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise Failed(f"no permission for group {self._group}.")
+            if error.fatal() or error.code() in self._lasting:
                 raise Failed(f"{error.str()}.")
         return [message for message in messages if message.error() is None]
 

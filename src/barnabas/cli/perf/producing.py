@@ -97,7 +97,7 @@ class ProducerRun:
         if left:
             raise Failed(f"{left} records were not acknowledged within {FLUSH_SECONDS:g} s.")
         if self._stats.failed:
-            raise Failed(f"{self._stats.failed} records were not stored; the first: {self._error}")
+            raise Failed(f"{self._stats.failed} records were not stored; the first: {self._error.str()}")
 
     def _print_lines(self) -> None:
         self._stats.print_total()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from barnabas.cli.common.client_properties import SERIALIZERS, given_properties, require_broker
+from barnabas.cli.common.client_properties import SERIALIZERS, given_properties
 from barnabas.cli.common.connection import DEFAULT_BOOTSTRAP_SERVER
 from barnabas.cli.common.help import F, option
 from barnabas.cli.common.options import Options
@@ -60,7 +60,8 @@ def open_perf_client(kind: str, properties: dict[str, Any]) -> Any:
     """A client of librdkafka; one that could only wait for a broker that is not there is not made."""
     from barnabas.clients.config import open_client
     from barnabas.clients.library import load_kafka
+    from barnabas.clients.logins import require_login
 
     client = open_client(load_kafka(), kind, properties)
-    require_broker(properties["bootstrap.servers"])
+    require_login(properties["bootstrap.servers"], properties)
     return client

@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from barnabas.cli.common.client_properties import client_options, require_broker
+from barnabas.cli.common.client_properties import client_options
 from barnabas.cli.common.connection import connection_options
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
@@ -198,9 +198,10 @@ def command(options: Options) -> None:
         remark("--broker-list is deprecated in Kafka: use --bootstrap-server.")
         address = options.broker_list
 
+    from barnabas.clients.logins import require_login
     from barnabas.clients.producer.producer import Producer
 
-    require_broker(address)
+    require_login(address, properties)
     count = 0
     with Producer(address, config=properties) as producer:
         for number, line in enumerate(read_lines(options.files), 1):

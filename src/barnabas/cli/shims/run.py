@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -12,8 +13,9 @@ from barnabas import __version__
 from barnabas.cli.common.failures import Failed, errors_in_one_line
 from barnabas.cli.common.output import remark
 from barnabas.cli.shims import servers
+from barnabas.cli.shims.scram_users import scram_user
 from barnabas.cli.shims.scripts import ABSENT
-from barnabas.cli.shims.translation import translate
+from barnabas.cli.shims.translation import names_a_broker, translate
 
 BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP_SERVER"
 KAFKA = "4.3.0"
@@ -42,6 +44,11 @@ def words_for(folder: Path, script: str, given: list[str]) -> list[str] | None:
     if "--version" in given:
         click.echo(f"{__version__} (Barnabas, with the protocol of Apache Kafka {KAFKA})")
         return None
+    if script == "kafka-configs" and (user := scram_user(given)) is not None:
+        if user.password is not None:
+            sys.stdin = io.StringIO(f"{user.password}\n")
+        address = os.environ.get(BOOTSTRAP_VARIABLE)
+        return [*user.words, *(["--bootstrap-server", address] if address and not names_a_broker(user.words) else [])]
     words, warnings = translate(script, given, os.environ.get(BOOTSTRAP_VARIABLE))
     for warning in warnings:
         remark(f"WARNING: {warning}")

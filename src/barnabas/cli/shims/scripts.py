@@ -105,6 +105,7 @@ SCRIPTS: Final[dict[str, Script]] = {
         {"--bootstrap-controller": "--bootstrap-server"},
         {"--force": _NOTHING_ASKS, "--authorizer": ZOOKEEPER, "--authorizer-properties": ZOOKEEPER},
     ),
+    "kafka-delegation-tokens": Script(("delegation-tokens",)),
     "kafka-dump-log": Script(("log", "dump")),
 }
 """Scripts that are one command each."""
@@ -147,6 +148,7 @@ CLASSES: Final = {
     "ConsumerOffsetChecker": "kafka-consumer-offset-checker",
     "TopicCommand": "kafka-topics",
     "AclCommand": "kafka-acls",
+    "DelegationTokenCommand": "kafka-delegation-tokens",
 }
 """Classes that kafka-run-class is told to run, by the last part of their names."""
 

@@ -34,7 +34,7 @@ def translate(name: str, given: Sequence[str], bootstrap_server: str | None = No
         if not _has(words, flag):
             words += [flag, value]
     address = []
-    if bootstrap_server and script.command[0] != "log" and not _names_a_broker(words):
+    if bootstrap_server and script.command[0] != "log" and not names_a_broker(words):
         address = ["--bootstrap-server", bootstrap_server]
     return Translated([*script.command, *address, *words], warnings)
 
@@ -62,7 +62,8 @@ def _has(words: Sequence[str], flag: str) -> bool:
     return any(word == flag or word.startswith(f"{flag}=") for word in words)
 
 
-def _names_a_broker(words: Sequence[str]) -> bool:
+def names_a_broker(words: Sequence[str]) -> bool:
+    """Whether the words say where the cluster is, or do not need one."""
     flags = ("--bootstrap-server", "--bootstrap-controller", "--help", "--version")
     return any(_has(words, flag) for flag in flags) or any(word.startswith("bootstrap.servers=") for word in words)
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.app import ReadyInfo
+    from barnabas.cli.security.plan import SecurePlan
     from barnabas.model.config.broker import BrokerConfig
 
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         ("with some configs of Kafka", "barnabas start --set num.partitions=6 --set log.retention.hours=24"),
         ("three brokers as one cluster on this machine, on ports 9092 to 9094", "barnabas start --brokers 3"),
         ("in the background", "barnabas start --daemon    # ends with: barnabas stop"),
+        ("with TLS, a login and permissions; it says what to type next", "barnabas start --secure"),
     ],
 )
 @broker_options(
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     "in DIR/0, DIR/1 and so on.",
     daemon="Run in the background. The command returns when the broker is ready, and prints its pid. "
     "The log is DIR/barnabas.log, the pid file DIR/barnabas.pid.",
+    secure="Encrypt, ask for a login, and refuse what no rule allows. On first use certificates, users and settings "
+    "are made as by `barnabas security init`, in DIR.security; later they are used as they are.",
 )
 @takes(BrokerCommandOptions)
 def command(options: BrokerCommandOptions) -> None:
@@ -52,19 +56,43 @@ def command(options: BrokerCommandOptions) -> None:
     It runs until SIGTERM or Ctrl-C, then stops cleanly. Configs have Kafka's names. Without --config, the broker
     listens on localhost only and keeps its data in ./data. With --config, Kafka's defaults apply.
     """
+    secured = _secure(options) if options.secure else None
     if options.brokers is not None:
         from barnabas.cli.start import several
 
-        wanted = several.arguments(options.brokers, options.config, options.settings, options.listen, options.data)
+        wanted = several.arguments(
+            options.brokers, options.config, options.settings, options.listen, options.data, secured
+        )
+        if options.daemon:
+            _start_all_in_background(wanted)
+        if secured is not None:
+            click.echo(_next_steps(secured, secured.bootstrap_servers))
+            sys.stdout.flush()
         if not options.daemon:
             sys.exit(several.run(wanted))
-        _start_all_in_background(wanted)
         return
-    broker_config = options.load()
+    broker_config = options.load(None if secured is None else secured.first_server_file)
     if options.daemon:
         _start_in_background(["start", *_as_words(options)], broker_config.log_dirs[0])
         return
-    sys.exit(run(broker_config))
+    sys.exit(run(broker_config, secured))
+
+
+def _secure(options: BrokerCommandOptions) -> SecurePlan:
+    """Have the files and users of a secured cluster, and say if they had to be made."""
+    from barnabas.cli.security.cluster import secure
+    from barnabas.cli.security.plan import make_plan
+
+    plan = make_plan(data=options.data, listen=options.listen, count=options.brokers)
+    if secure(plan).files:
+        click.echo(f"Made certificates, users and settings in {plan.folder}.")
+    return plan
+
+
+def _next_steps(plan: SecurePlan, bootstrap_servers: str) -> str:
+    from barnabas.cli.security.next_steps import next_steps
+
+    return next_steps(plan.folder, bootstrap_servers)
 
 
 def _start_all_in_background(brokers: Sequence[tuple[Path, list[str]]]) -> None:
@@ -97,10 +125,10 @@ def _as_words(options: BrokerCommandOptions) -> list[str]:
             words += [name, str(value)]
     for setting in options.settings:
         words += ["--set", setting]
-    return words
+    return [*words, "--secure"] if options.secure else words
 
 
-def run(config: BrokerConfig) -> int:
+def run(config: BrokerConfig, secured: SecurePlan | None = None) -> int:
     """Run the broker in this process; returns its exit code.
 
     What is loaded stays until the end, so the garbage collector need not look at it: not while it is loaded, and not
@@ -110,12 +138,12 @@ def run(config: BrokerConfig) -> int:
 
     gc.disable()
     try:
-        return _run(config)
+        return _run(config, secured)
     finally:
         gc.enable()
 
 
-def _run(config: BrokerConfig) -> int:
+def _run(config: BrokerConfig, secured: SecurePlan | None) -> int:
     import logging
 
     from barnabas.broker import app, collector, log_format
@@ -132,10 +160,12 @@ def _run(config: BrokerConfig) -> int:
             service.write_pid(config.log_dirs[0])
         except OSError as error:
             logging.getLogger(__name__).warning("`barnabas stop` will not find this broker: %s", error)
-        line = ready_line(info)
-        click.echo(line)
+        text = ready_line(info)
+        if secured is not None:
+            text += f"\n{_next_steps(secured, _listeners(info))}"
+        click.echo(text)
         sys.stdout.flush()
-        service.tell_starter(line)
+        service.tell_starter(text)
 
     try:
         return app.run(config, on_ready)
@@ -145,12 +175,15 @@ def _run(config: BrokerConfig) -> int:
 
 def ready_line(info: ReadyInfo) -> str:
     """One line for people and for scripts: where, what, how fast."""
-    listeners = ", ".join(f"{_host(listener.host)}:{listener.port}" for listener in info.listeners)
     directories = ", ".join(str(directory) for directory in info.log_dirs)
     return (
-        f"Barnabas {__version__} is ready on {listeners}; data in {directories} ({info.summary}); "
+        f"Barnabas {__version__} is ready on {_listeners(info)}; data in {directories} ({info.summary}); "
         f"started in {info.seconds:.2f} s"
     )
+
+
+def _listeners(info: ReadyInfo) -> str:
+    return ", ".join(f"{_host(listener.host)}:{listener.port}" for listener in info.listeners)
 
 
 def _host(host: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from barnabas.cli.common.broker_options import DEFAULT_DATA, DEFAULT_LISTEN
+from barnabas.cli.common.broker_options import DEFAULT_DATA, DEFAULT_LISTEN, SECURE_PROTOCOL
 from barnabas.cli.start.service import LOCK_FILE
 
 if TYPE_CHECKING:
@@ -21,35 +21,51 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
+    from barnabas.cli.security.plan import SecurePlan
+
 METADATA = "metadata"
 STOP_SECONDS = 60.0
 MOST_PORT = 65_535
 
 
 def arguments(
-    count: int, config: Path | None, settings: Sequence[str], listen: str | None, data: Path | None
+    count: int,
+    config: Path | None,
+    settings: Sequence[str],
+    listen: str | None,
+    data: Path | None,
+    secured: SecurePlan | None = None,
 ) -> list[tuple[Path, list[str]]]:
-    """Folder and words of each broker's `barnabas start`."""
-    host, _, port = (listen or DEFAULT_LISTEN).rpartition(":")
-    if not port.isdecimal():
-        raise click.UsageError("--brokers needs --listen HOST:PORT, the address of the first one.")
-    if int(port) + count - 1 > MOST_PORT:
-        raise click.UsageError(f"--listen {host}:{port} leaves no room for {count} brokers: ports end at {MOST_PORT}.")
+    """Folder and words of each broker's `barnabas start`; brokers that are `secured` have settings of their own."""
     keys = {setting.partition("=")[0].strip() for setting in settings}
     taken = keys & {"node.id", "broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs"}
     if taken:
         raise click.UsageError(f"--brokers sets {', '.join(sorted(taken))} itself, for each broker.")
     found = []
-    for number in range(count):
+    for number, address in enumerate(addresses(count, listen)):
         folder = root(data) / str(number)
-        words = ["start", "--listen", f"{host}:{int(port) + number if int(port) else 0}", "--data", str(folder)]
-        words += [] if config is None else ["--config", str(config)]
+        words = ["start", "--data", str(folder)]
+        if secured is not None:
+            words += ["--config", str(secured.folder / secured.brokers[number].server_file)]
+            words += [] if listen is None else ["--set", f"listeners={SECURE_PROTOCOL}://{address}"]
+        else:
+            words += ["--listen", address, *([] if config is None else ["--config", str(config)])]
         for setting in (f"node.id={number}", *settings):
             words += ["--set", setting]
         if not keys & {"metadata.store", "zookeeper.connect"}:
             words += ["--set", f"metadata.store={root(data) / METADATA}"]
         found.append((folder, words))
     return found
+
+
+def addresses(count: int, listen: str | None) -> list[str]:
+    """Where each broker listens: ports count up."""
+    host, _, port = (listen or DEFAULT_LISTEN).rpartition(":")
+    if not port.isdecimal():
+        raise click.UsageError("--brokers needs --listen HOST:PORT, the address of the first one.")
+    if int(port) + count - 1 > MOST_PORT:
+        raise click.UsageError(f"--listen {host}:{port} leaves no room for {count} brokers: ports end at {MOST_PORT}.")
+    return [f"{host}:{int(port) + number if int(port) else 0}" for number in range(count)]
 
 
 def root(data: Path | None) -> Path:

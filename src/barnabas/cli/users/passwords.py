@@ -11,10 +11,15 @@ from barnabas.cli.common.failures import Failed
 
 def read_new_password(name: str) -> str:
     """The password of a user: asked for twice in a terminal, else the first line of standard input."""
+    return read_secret(f"Password of {name}", twice=True)
+
+
+def read_secret(what: str, *, twice: bool = False) -> str:
+    """A secret: asked for in a terminal, else the first line of standard input. Raises Failed if there is none."""
     if sys.stdin.isatty():
-        password: str = click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True, err=True)
+        secret: str = click.prompt(what, hide_input=True, confirmation_prompt=twice, err=True)
     else:
-        password = sys.stdin.readline().rstrip("\r\n")
-    if not password:
-        raise Failed(f"There is no password for {name}. Type it when asked, or give it as a line of standard input.")
-    return password
+        secret = sys.stdin.readline().rstrip("\r\n")
+    if not secret:
+        raise Failed(f"{what}: there is none. Type it when asked, or give it as a line of standard input.")
+    return secret

@@ -251,7 +251,7 @@ class Admin:
                 "replicas", topic.name, topic.replication_factor, MOST_REPLICAS
             )
         futures = self._client.create_topics([self._kafka.admin.NewTopic(topic.name, **kwargs)], **self._deadlines())
-        self._result(futures[topic.name])
+        self._result(futures[topic.name], f"topic {topic.name}")
 
     def create_partitions(self, topic: str, total: int, assignment: Sequence[Sequence[int]] = ()) -> None:
         """Grow a topic to `total` partitions; `assignment` names the replicas of each new one."""
@@ -407,6 +407,8 @@ class Admin:
     def _translated(self, error: KafkaError, deadline: float, what: str = "") -> Exception:
         if what and error.code() == error.UNKNOWN_TOPIC_OR_PART:
             return RequestRefused(ErrorCode.unknown_topic_or_partition, f"there is no {what}")
+        if what and error.code() in (error.TOPIC_AUTHORIZATION_FAILED, error.GROUP_AUTHORIZATION_FAILED):
+            return RequestRefused(error_code(error.code()), f"no permission for {what}")
         if error.code() >= 0:
             return RequestRefused(error_code(error.code()), error.str() or error.name())
         if error.code() in (error._NOENT, error._UNKNOWN_TOPIC, error._UNKNOWN_PARTITION):

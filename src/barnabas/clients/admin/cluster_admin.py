@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from barnabas.clients.admin.admin import Admin
     from barnabas.clients.admin.brokers import Brokers
     from barnabas.clients.admin.configs import Configs
+    from barnabas.clients.admin.delegation_tokens import IssuedTokens
     from barnabas.clients.admin.features import Features
     from barnabas.clients.admin.groups import Groups
     from barnabas.clients.admin.log_dirs import LogDirs
@@ -81,11 +82,14 @@ class ClusterAdmin:
     def topics(self) -> Admin:
         """Topics: their partitions, their configs, the offsets of their records. Raises InvalidClientConfig."""
         from barnabas.clients.admin import admin
+        from barnabas.clients.logins import require_login
 
         timeout = admin.DEFAULT_TIMEOUT if self._timeout is None else self._timeout
-        return self._opened.enter_context(
+        opened = self._opened.enter_context(
             admin.Admin(self._bootstrap_servers, timeout=timeout, config=self._properties)
         )
+        require_login(self._bootstrap_servers, self._properties)
+        return opened
 
     @cached_property
     def groups(self) -> Groups:
@@ -156,6 +160,13 @@ class ClusterAdmin:
         from barnabas.clients.admin.users import Users
 
         return Users(self.wire)
+
+    @cached_property
+    def delegation_tokens(self) -> IssuedTokens:
+        """Delegation tokens: to log in as their owner for a while."""
+        from barnabas.clients.admin.delegation_tokens import IssuedTokens
+
+        return IssuedTokens(self.wire)
 
     @cached_property
     def wire(self) -> WireClient:

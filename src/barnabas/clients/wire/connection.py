@@ -25,9 +25,9 @@ from kio.serial.errors import SerialError
 from kio.static.primitive import i16, i32
 
 from barnabas import __version__
-from barnabas.clients.errors import BrokerSilent, RequestRefused
+from barnabas.clients.errors import BrokerSilent, LoginFailed, RequestRefused
 from barnabas.clients.security import from_properties
-from barnabas.clients.wire.addresses import connect
+from barnabas.clients.wire.addresses import connect, split_address
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol.wire import bounds
 from barnabas.protocol.wire.conversion import convert
@@ -46,6 +46,8 @@ CLIENT_ID: Final = "barnabas"
 CONNECT_SECONDS: Final = 3.0
 RETRY_SECONDS: Final = 0.1
 MAX_RESPONSE: Final = 256 << 20
+TLS_ALERT: Final = 0x15
+"""The first byte of what a listener with TLS says to a client without it, if it says anything."""
 ANOTHER_COORDINATOR: Final = frozenset(
     {
         ErrorCode.coordinator_load_in_progress,
@@ -84,6 +86,10 @@ class Deadline:
         return time.monotonic() >= self._at
 
 
+class ConnectionClosed(ConnectionError):
+    """The broker hung up: it may not have liked how it was spoken to."""
+
+
 class BrokerConnection:
     """One connection to one broker, past TLS and SASL, with the versions that the broker speaks."""
 
@@ -91,6 +97,13 @@ class BrokerConnection:
         plain.settimeout(deadline.left())
         self._socket = security.wrap(plain, host)
         self._correlation_id = 0
+        try:
+            self._open(security, deadline)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _open(self, security: Security, deadline: Deadline) -> None:
         versions = self._exchange(
             ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version=__version__), deadline
         )
@@ -106,6 +119,17 @@ class BrokerConnection:
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
+
+    def mechanisms(self, deadline: Deadline) -> tuple[str, ...]:
+        """By which the listener takes logins; none if it asks for no login."""
+        answer = self._exchange(SaslHandshakeRequest(mechanism="?"), deadline)
+        return tuple(answer.mechanisms) if answer.error_code is ErrorCode.unsupported_sasl_mechanism else ()
+
+    def check_is_served(self, deadline: Deadline) -> None:
+        """Ask for something that needs a login, where one is asked for; raises OSError if there is no answer."""
+        from kio.schema.metadata.v4.request import MetadataRequest
+
+        self._exchange(MetadataRequest(topics=(), allow_auto_topic_creation=False), deadline)
 
     def ask(self, request: RequestPayload, deadline: Deadline, *, at_least: int = 0) -> Any:
         """The response, in the version of `request`; a broker that does not speak `at_least` is an error."""
@@ -135,6 +159,8 @@ class BrokerConnection:
         self._socket.settimeout(deadline.left())
         self._socket.sendall(struct.pack(">i", body.tell()) + body.getvalue())
         (size,) = struct.unpack(">i", self._receive(4, deadline))
+        if size >> 24 == TLS_ALERT:
+            raise ConnectionClosed("the broker answered with an alert of TLS")
         if not 0 <= size <= MAX_RESPONSE:
             raise ConnectionError(f"a response of {size} bytes: that is not a Kafka broker")
         return self._read(request, self._receive(size, deadline))
@@ -160,7 +186,7 @@ class BrokerConnection:
             self._socket.settimeout(deadline.left())
             chunk = self._socket.recv(min(size - len(received), 1 << 20))
             if not chunk:
-                raise ConnectionError("the broker closed the connection")
+                raise ConnectionClosed("the broker closed the connection")
             received += chunk
         return bytes(received)
 
@@ -283,10 +309,20 @@ class WireClient:
             yield
         except TimeoutError as error:
             self._forget(node)
+            if failure := self._explain(where, error):
+                raise failure from error
             raise BrokerSilent(f"{where} takes connections but gave no answer within {self._timeout:g} s") from error
         except OSError as error:
             self._forget(node)
+            if failure := self._explain(where, error):
+                raise failure from error
             raise BrokerSilent(f"{where} takes connections, but: {error.strerror or error}") from error
+
+    def _explain(self, where: str, error: Exception) -> LoginFailed | None:
+        """What TLS or a login has to do with it, if that is so."""
+        from barnabas.clients.wire import diagnosis
+
+        return diagnosis.explain(where, split_address(where.split(",")[0].strip())[0], self._security, error)
 
     def _connection(self, node: Node | None, deadline: Deadline) -> BrokerConnection:
         if node not in self._connections:
@@ -294,8 +330,10 @@ class WireClient:
             plain, host = connect(address, min(deadline.left(), CONNECT_SECONDS))
             try:
                 self._connections[node] = BrokerConnection(plain, host, self._security, deadline)
-            except BaseException:
+            except BaseException as error:
                 plain.close()
+                if isinstance(error, RequestRefused) and (failure := self._explain(address, error)):
+                    raise failure from error
                 raise
         return self._connections[node]
 

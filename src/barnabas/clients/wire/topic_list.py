@@ -17,6 +17,7 @@ _METADATA: Final = 3
 _VERSION: Final = 1
 _CLIENT_ID: Final = b"barnabas"
 _ALL_TOPICS: Final = -1
+_NO_TOPICS: Final = 0
 _MAX_ANSWER: Final = 256 << 20
 
 
@@ -30,12 +31,21 @@ class ListedTopic(NamedTuple):
 
 def list_topics(bootstrap_servers: str, timeout: float = TIMEOUT) -> list[ListedTopic] | None:
     """All topics by name, as the first broker that answers tells them; None when none did."""
+    return _ask(bootstrap_servers, request(), timeout)
+
+
+def is_served(bootstrap_servers: str, timeout: float = TIMEOUT) -> bool:
+    """Whether a broker answers a client that brings neither TLS nor a login."""
+    return _ask(bootstrap_servers, request(_NO_TOPICS), timeout) is not None
+
+
+def _ask(bootstrap_servers: str, frame: bytes, timeout: float) -> list[ListedTopic] | None:
     for address in bootstrap_servers.split(","):
         host, _, port = address.strip().rpartition(":")
         if host and port.isdecimal():
             try:
                 with socket.create_connection((host.strip("[]"), int(port)), timeout) as connection:
-                    connection.sendall(request())
+                    connection.sendall(frame)
                     (size,) = struct.unpack(">i", _receive(connection, 4))
                     if 0 < size <= _MAX_ANSWER:
                         return sorted(parse(_receive(connection, size)))
@@ -44,9 +54,9 @@ def list_topics(bootstrap_servers: str, timeout: float = TIMEOUT) -> list[Listed
     return None
 
 
-def request() -> bytes:
-    """A frame that asks for all topics."""
-    body = struct.pack(">hhih", _METADATA, _VERSION, 0, len(_CLIENT_ID)) + _CLIENT_ID + struct.pack(">i", _ALL_TOPICS)
+def request(count: int = _ALL_TOPICS) -> bytes:
+    """A frame that asks for all topics, or for none."""
+    body = struct.pack(">hhih", _METADATA, _VERSION, 0, len(_CLIENT_ID)) + _CLIENT_ID + struct.pack(">i", count)
     return struct.pack(">i", len(body)) + body
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import DelegationTokenExpired, DelegationTokenOwnerMismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 
 LATEST_MS: Final = 253_402_300_799_999
@@ -29,6 +29,14 @@ class TokenTimes(NamedTuple):
     """delegation.token.max.lifetime.ms"""
     unless_renewed: int
     """delegation.token.expiry.time.ms"""
+
+
+class TokenParties(NamedTuple):
+    """Whose a token is, who had it made (KIP-373: not always the owner), and who else may renew it."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,10 @@ class TokenInfo:
         """Whether this is its owner, or somebody that may renew it."""
         return principal == self.owner or principal in self.renewers
 
+    def concerns(self, principal: str) -> bool:
+        """Whether this principal is told of it: also the one that had it made for its owner."""
+        return self.belongs_to(principal) or principal == self.requester
+
 
 def token_hmac(token_id: str, key: str) -> bytes:
     """The password of a token, as bytes."""
@@ -73,17 +85,15 @@ def find_by_hmac(tokens: Iterable[TokenInfo], wanted: bytes, key: str) -> TokenI
     return found
 
 
-def create(
-    token_id: str, owner: str, renewers: tuple[str, ...], lifetime_ms: int, times: TokenTimes, now_ms: int
-) -> TokenInfo:
+def create(token_id: str, parties: TokenParties, lifetime_ms: int, times: TokenTimes, now_ms: int) -> TokenInfo:
     """A new token; a lifetime of 0 or less is the longest."""
     lifetime = times.longest if lifetime_ms <= 0 else min(lifetime_ms, times.longest)
     ends = min(now_ms + lifetime, LATEST_MS)
     return TokenInfo(
         token_id=token_id,
-        owner=owner,
-        requester=owner,
-        renewers=renewers,
+        owner=parties.owner,
+        requester=parties.requester,
+        renewers=parties.renewers,
         issued_ms=now_ms,
         ends_ms=ends,
         expires_ms=min(ends, now_ms + times.unless_renewed),
@@ -107,12 +117,18 @@ def expire(token: TokenInfo, principal: str, period_ms: int, now_ms: int) -> Tok
     return replace(token, expires_ms=min(token.ends_ms, now_ms + period_ms))
 
 
-def visible(tokens: Iterable[TokenInfo], principal: str, owners: Collection[str] | None) -> list[TokenInfo]:
-    """The tokens that a principal is told of: those that it owns or may renew, of these owners or of all."""
+def visible(
+    tokens: Iterable[TokenInfo],
+    principal: str,
+    owners: Collection[str] | None,
+    may_describe: Callable[[TokenInfo], bool],
+) -> list[TokenInfo]:
+    """The tokens that a principal is told of, of these owners or of all: its own, and others that it may describe."""
     return [
         token
         for token in tokens
-        if token.belongs_to(principal) and (owners is None or any(token.belongs_to(owner) for owner in owners))
+        if (owners is None or any(token.concerns(owner) for owner in owners))
+        and (token.concerns(principal) or may_describe(token))
     ]
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _BLANK: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN: Final = {"\\": "\\\\"} | {char: f"\\{letter}" for letter, char in _ESCAPES.items()}
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -30,6 +31,26 @@ def parse_overrides(settings: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"{setting!r} is not a setting: write it as key=value")
         found[key.strip()] = value.strip()
     return found
+
+
+def format_property(name: str, value: str) -> str:
+    """A line of a properties file, in ASCII: old versions of Java read such files as Latin-1."""
+    return f"{_escape(name, ' =:#!')}={_escape(value)}"
+
+
+def _escape(text: str, separators: str = "") -> str:
+    """The text with escapes; a blank at its beginning would be passed over without one."""
+    blanks = len(text) - len(text.lstrip(_BLANK))
+    return "".join(_escaped(char, escaped=place < blanks or char in separators) for place, char in enumerate(text))
+
+
+def _escaped(char: str, *, escaped: bool) -> str:
+    if char in _WRITTEN:
+        return _WRITTEN[char]
+    if not " " <= char <= "~":
+        units = char.encode("utf-16-be", "surrogatepass").hex()
+        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return f"\\{char}" if escaped else char
 
 
 def _logical_lines(text: str) -> Iterator[str]:

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-CREATE, RENEW, EXPIRE, DESCRIBE = 38, 39, 40, 41
+CREATE, RENEW, EXPIRE, DESCRIBE, CREATE_ACLS = 38, 39, 40, 41, 30
+USER_RESOURCE, LITERAL, CREATE_TOKENS, DESCRIBE_TOKENS, ALLOW = 7, 3, 13, 14, 3
+ALICE = {"principal_type": "User", "principal_name": "alice"}
+SETTINGS = {
+    "delegation.token.secret.key": "the key",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS;User:alice",
+}
+"""Bob may do what rules allow: without an authorizer everybody may see all tokens, as in Kafka."""
 DESCRIBE_USERS, ALTER_USERS = 50, 51
 DISABLED, NOT_FOUND, MISMATCH, NOT_ALLOWED, NOT_AUTHORIZED, EXPIRED, BAD_TYPE = range(61, 68)
 FAILED = 58
@@ -30,7 +38,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginBroker]:
-    with login_broker(tmp_path_factory.mktemp("tokens"), {"delegation.token.secret.key": "the key"}) as broker:
+    with login_broker(tmp_path_factory.mktemp("tokens"), SETTINGS) as broker:
         yield broker
 
 
@@ -168,9 +176,8 @@ def test_nobody_sees_renews_or_expires_tokens_of_others(alice: Connection, bob: 
     token = create(alice)
     for key, field in ((RENEW, "renew_period"), (EXPIRE, "expiry_time_period")):
         assert bob.ask(key, 2, {"hmac": token.hmac, field: -1}).error_code.value == MISMATCH
-    owner = {"principal_type": "User", "principal_name": "alice"}
-    assert token.token_id not in {each.token_id for each in bob.ask(DESCRIBE, 3, {"owners": [owner]}).tokens}
-    shown = {each.token_id: each for each in alice.ask(DESCRIBE, 3, {"owners": [owner]}).tokens}
+    assert token.token_id not in {each.token_id for each in bob.ask(DESCRIBE, 3, {"owners": [ALICE]}).tokens}
+    shown = {each.token_id: each for each in alice.ask(DESCRIBE, 3, {"owners": [ALICE]}).tokens}
     assert shown[token.token_id].hmac == token.hmac
     assert token.token_id in {each.token_id for each in alice.ask(DESCRIBE, 3, {"owners": None}).tokens}
     assert alice.ask(DESCRIBE, 3, {"owners": []}).tokens == ()
@@ -185,11 +192,53 @@ def test_a_login_by_token_makes_no_password(broker: LoginBroker, alice: Connecti
         assert by_token.ask(DESCRIBE_USERS, 0, {"users": None}).error_code.value == NOT_ALLOWED
 
 
-def test_a_token_is_for_users_and_for_the_caller(alice: Connection) -> None:
-    other = {"owner_principal_type": "User", "owner_principal_name": "bob"}
-    assert create(alice, **other).error_code.value == NOT_AUTHORIZED
+def test_owner_and_renewers_of_a_token_are_users(alice: Connection) -> None:
     group = [{"principal_type": "Group", "principal_name": "bob"}]
     assert create(alice, renewers=group).error_code.value == BAD_TYPE
+
+
+def test_a_token_for_another_user_needs_permission_and_is_the_others(broker: LoginBroker, bob: Connection) -> None:
+    for_alice = {"owner_principal_type": "User", "owner_principal_name": "alice"}
+    assert create(bob, **for_alice).error_code.value == NOT_AUTHORIZED
+    allow_bob(broker, CREATE_TOKENS)
+    wait_until(lambda: create(bob, **for_alice).error_code.value == 0, "the rule")
+    token = create(bob, **for_alice)
+    assert (token.principal_name, token.token_requester_principal_name) == ("alice", "bob")
+    assert token.token_id in {each.token_id for each in bob.ask(DESCRIBE, 3, {"owners": [ALICE]}).tokens}
+    assert bob.ask(RENEW, 2, {"hmac": token.hmac, "renew_period": -1}).error_code.value == MISMATCH
+    connection, last = log_in_by(broker, token)
+    with connection:
+        assert last.error_code.value == 0
+        assert connection.ask(DESCRIBE_USERS, 0, {"users": None}).error_code.value == NOT_ALLOWED, "as alice, by token"
+
+
+def test_tokens_of_another_user_are_described_with_permission(
+    broker: LoginBroker, alice: Connection, bob: Connection
+) -> None:
+    token = create(alice)
+
+    def is_shown() -> bool:
+        return token.token_id in {each.token_id for each in bob.ask(DESCRIBE, 3, {"owners": None}).tokens}
+
+    assert not is_shown()
+    allow_bob(broker, DESCRIBE_TOKENS)
+    wait_until(is_shown, "the rule")
+
+
+def allow_bob(broker: LoginBroker, operation: int) -> None:
+    """Let bob do something about the tokens of alice."""
+    creation = {
+        "resource_type": USER_RESOURCE,
+        "resource_name": "User:alice",
+        "resource_pattern_type": LITERAL,
+        "principal": "User:bob",
+        "host": "*",
+        "operation": operation,
+        "permission_type": ALLOW,
+    }
+    with Connection(broker.open_address) as admin:
+        (result,) = admin.ask(CREATE_ACLS, 3, {"creations": [creation]}).results
+    assert result.error_code.value == 0
 
 
 def test_without_a_login_there_are_no_tokens(broker: LoginBroker) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 
-from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, RequestRefused
+from barnabas.clients.errors import BrokerSilent, BrokerUnreachable, InvalidClientConfig, LoginFailed, RequestRefused
 from barnabas.clients.wire import connection
 from barnabas.clients.wire.connection import Node, WireClient
 from barnabas.model.errors import ErrorCode
@@ -181,7 +181,7 @@ class TestSasl:
         assert handshake.mechanism == "PLAIN"
         assert authentication.auth_bytes == b"\0ann\0secret"
 
-    def test_a_wrong_password_is_what_the_broker_says(self) -> None:
+    def test_a_wrong_password_is_said_with_the_users_name(self) -> None:
         refused = {
             "error_code": ErrorCode.sasl_authentication_failed,
             "error_message": "Invalid username or password",
@@ -190,7 +190,7 @@ class TestSasl:
         answers = {SASL_HANDSHAKE: lambda _: {}, SASL_AUTHENTICATE: lambda _: refused}
         with (
             ScriptedBroker(self.SERVED, answers) as broker,
-            pytest.raises(RequestRefused, match="Invalid username or password"),
+            pytest.raises(LoginFailed, match="does not let user ann in by PLAIN: the password is wrong"),
         ):
             WireClient(broker.bootstrap, properties=self.PROPERTIES)
 

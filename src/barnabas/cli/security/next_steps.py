@@ -1,0 +1,47 @@
+"""What to type once a secured cluster runs: a topic, a rule, a record. Every line can be pasted."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cli.common.connection import DEFAULT_BOOTSTRAP_SERVER
+from barnabas.cli.security.properties import ADMIN, CLIENT
+
+if TYPE_CHECKING:
+    from barnabas.cli.security.plan import SecurePlan
+
+TOPIC: Final = "greetings"
+
+
+def next_steps(folder: Path, bootstrap_servers: str) -> str:
+    """Command lines for a first look."""
+    bootstrap_servers = bootstrap_servers.replace("*:", "localhost:")
+    server = "" if bootstrap_servers == DEFAULT_BOOTSTRAP_SERVER else f" --bootstrap-server {bootstrap_servers}"
+    place = path_from_here(folder)
+    files = (shlex.quote(str(place / f"{user}.properties")) for user in (ADMIN, CLIENT))
+    admin, client = (f"{server} --command-config {file}" for file in files)
+    may = f"--allow-principal User:{CLIENT} --producer --consumer --topic {TOPIC} --group '*'"
+    return "\n".join(
+        [
+            "Clients log in by TLS and SCRAM-SHA-512, and may do what a rule allows. Type next, in another terminal:",
+            f"  barnabas topics --create --topic {TOPIC}{admin}",
+            f"  barnabas acls --add {may}{admin}",
+            f"  echo hello | barnabas produce --topic {TOPIC}{client}",
+            f"  barnabas consume --topic {TOPIC} --from-beginning --max-messages 1{client}",
+            f"kcat and confluent-kafka: {place / f'{CLIENT}.librdkafka.properties'}. More users: barnabas users --help",
+        ]
+    )
+
+
+def start_lines(plan: SecurePlan) -> list[str]:
+    """What starts the brokers, each in a terminal of its own."""
+    files = (plan.folder / broker.server_file for broker in plan.brokers)
+    return [f"  barnabas start --config {shlex.quote(str(path_from_here(file)))}" for file in files]
+
+
+def path_from_here(path: Path) -> Path:
+    """A path as it is called from the current folder, if it is below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
