@@ -8,6 +8,11 @@ import sys
 import tempfile
 from importlib import import_module
 from pathlib import Path
+from typing import Any
+
+from barnabas.broker import collector
+from tests.support.memory import parent_in_memory
+from tests.support.noted_runs import next_seed, note
 
 KINDS = {
     "frames": 100_000,
@@ -23,15 +28,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("kind", choices=KINDS, nargs="?", default="frames")
     parser.add_argument("--count", type=int, help="frames, batches or damaged files")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, help="the first seed (default: 1, or with --note the next)")
     parser.add_argument("--runs", type=int, default=1, help="go on with the next seeds")
+    parser.add_argument("--note", action="store_true", help="add each run to docs/reliability.d")
     chosen = parser.parse_args()
     logging.getLogger().addHandler(logging.NullHandler())  # nothing is printed, and the rules still see every warning
+    collector.tune_process()  # as `barnabas start` does: else its pauses are taken for a request's
     count = KINDS[chosen.kind] if chosen.count is None else chosen.count
-    for seed in range(chosen.seed, chosen.seed + chosen.runs):
-        with tempfile.TemporaryDirectory(prefix="barnabas-fuzz-") as directory:
-            print(import_module(f"tests.fuzz.{chosen.kind}").run(Path(directory), count, seed), flush=True)
+    first = next_seed("fuzz", kind=chosen.kind) if chosen.note else 1
+    for seed in range(chosen.seed or first, (chosen.seed or first) + chosen.runs):
+        with tempfile.TemporaryDirectory(prefix="barnabas-fuzz-", dir=parent_in_memory()) as directory:
+            figures = import_module(f"tests.fuzz.{chosen.kind}").run(Path(directory), count, seed)
+        print(figures, flush=True)
+        if chosen.note:
+            note("fuzz", kind=chosen.kind, seed=seed, asked=count, **_figures_of(figures))
     return 0
+
+
+def _figures_of(figures: Any) -> dict[str, Any]:
+    """What is worth keeping: the name of the longest step may have thousands of bytes in it."""
+    kept = {name: value for name, value in vars(figures).items() if name not in ("seed", "longest_name")}
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in kept.items()}
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaException
@@ -23,7 +23,7 @@ from tests.history.tampering import Tampered
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tests.history.networks import Network
     from tests.history.tampering import What
@@ -38,8 +38,9 @@ VERBS: Final = ("kill", "freeze", "slow", "stop")
 STRAND: Final = "strand leader"
 """The others hang for a moment, so that the leader alone has the last records; then it is killed, and they go on."""
 PROCESS_FAULTS: Final = (*(f"{verb} {role}" for verb in VERBS for role in ROLES), "kill all", "freeze all", STRAND)
-TAMPERED_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("drag", "fill", "shift") for role in ROLES)
-"""A slow disk; a full disk, which lasts until the broker is started again; a clock that jumps, and later back."""
+TAMPERED_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("drag", "fill", "spoil", "shift") for role in ROLES)
+"""A slow disk; a full disk and one that fails to write, which both last until the broker is started again; a clock that
+jumps, and later back."""
 DRAG: Final = 0.3
 """Seconds that a write to a slow disk takes."""
 SHIFTS: Final = (-50 * 60, 20 * 3600)
@@ -52,6 +53,29 @@ NETWORK_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("isolate", "deafen",
 """Nothing to or from all others; nothing from them; nothing to them; nothing to or from one other broker."""
 STORE_LINK_FAULTS: Final = tuple(f"unmoor {role}" for role in ROLES)
 """Nothing to or from the store."""
+FAMILIES: Final = {
+    "kill": "kill -9",
+    "strand": "kill -9",
+    "freeze": "SIGSTOP",
+    "slow": "SIGSTOP",
+    "isolate": "partition",
+    "deafen": "partition",
+    "mute": "partition",
+    "part": "partition",
+    "unmoor": "partition",
+    "drag": "disk",
+    "fill": "disk",
+    "spoil": "disk",
+    "stop": "other",
+    "shift": "other",
+}
+"""What the faults of brokers are counted as, by their verbs."""
+
+
+def family(kind: str) -> str:
+    """What a fault is counted as."""
+    verb, _, whom = kind.partition(" ")
+    return "other" if whom == "store" else FAMILIES[verb]
 
 
 class Wound(NamedTuple):
@@ -123,8 +147,8 @@ class Stage:
             return self._slow(brokers[0])
         if verb in ("kill", "stop"):
             return self._end(verb, brokers)
-        if verb == "fill":
-            return self._fill(brokers[0])
+        if verb in ("fill", "spoil"):
+            return self._fail_writes(brokers[0], "full" if verb == "fill" else "bad")
         if verb == "drag":
             return self._tamper(brokers[0], "delay", DRAG)
         if verb == "shift":
@@ -245,12 +269,12 @@ class Stage:
         cluster.tamper(broker, what, value)
         return Wound(lambda: cluster.tamper(broker, what, 0))
 
-    def _fill(self, broker: int) -> Wound:
+    def _fail_writes(self, broker: int, what: What) -> Wound:
         self._down.add(broker)
-        filled = self._tamper(broker, "full", 1)
+        failing = self._tamper(broker, what, 1)
 
         def heal() -> None:
-            filled.heal()
+            failing.heal()
             self.cluster.nodes[broker].kill()
             self.cluster.start(broker, wait=False)
             self._down.discard(broker)
@@ -311,6 +335,8 @@ class Plan:
     """None: until every kind has had its turn."""
     kinds: Sequence[str] = ()
     """Only these; all that can happen, if none are named."""
+    shares: Mapping[str, int] = field(default_factory=dict)
+    """How many of each family there are in a round, whichever they are; each kind once, if none is named."""
     outage: float = 5.0
     """Seconds that the store is lost, when it is lost for longer than a session."""
 
@@ -354,13 +380,23 @@ class Nemesis:
         return passed < self._plan.seconds
 
     def _strike(self) -> Wound:
-        """The next fault: in every round each kind has its turn, in an order of its own."""
+        """The next fault: in every round each kind has its turn, or each family its share, in an order of its own."""
         if not self._bag:
             self._bag = sorted(self._plan.kinds or self._stage.kinds)
+            if self._plan.shares:
+                self._bag = self._shared(self._bag)
             self._chance.shuffle(self._bag)
         kind = self._bag.pop()
         self.struck.append(kind)
         return self._stage.strike(kind, self._chance)
+
+    def _shared(self, kinds: Sequence[str]) -> list[str]:
+        """A round by the shares of families."""
+        round_: list[str] = []
+        for name, share in self._plan.shares.items():
+            members = [kind for kind in kinds if family(kind) == name]
+            round_ += self._chance.choices(members, k=share) if members else []
+        return round_
 
     def _pass(self, bounds: tuple[float, float]) -> None:
         """How long a fault or a calm lasts is part of the plan, nothing is waited for. Short is likelier than long."""

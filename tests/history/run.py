@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tests.history.checker import Fate, History, Poll, check
 from tests.history.faults import Keeper, Nemesis, Stage
 from tests.history.networks import STORE, Network
-from tests.history.tampering import Tampered, TamperedHosts
+from tests.history.tampering import Step, Tampered, TamperedHosts
 from tests.history.workload import Workload
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeper
@@ -52,6 +52,8 @@ class Report:
     violations: Sequence[Violation]
     ended: Sequence[str]
     """Why producers ended for good. Nothing was lost or repeated by it, but no fault of ours may have that effect."""
+    longest_step: Step
+    """Of the brokers' event loops."""
 
     @property
     def passed(self) -> bool:
@@ -67,6 +69,7 @@ class Report:
             f"{told.count(Fate.UNKNOWN)} of unknown fate, "
             f"{len(self.history.final)} in the log, {read} read meanwhile, {len(self.violations)} violations",
         ]
+        lines.append(f"  longest step of an event loop: {self.longest_step.seconds:.3f} s, {self.longest_step.what}")
         lines += [f"  a producer ended: {reason}" for reason in self.ended]
         lines += [f"  {violation}" for violation in self.violations[:SHOWN]]
         if len(self.violations) > SHOWN:
@@ -113,7 +116,8 @@ def _run(stage: Stage, store: str, plan: Plan) -> Report:
         history = workload.finish()
     stage.settle(PARTITIONS)
     wait_until(lambda: not differing(cluster, TOPIC, PARTITIONS), "all replicas to hold the same bytes", 60, every=0.5)
-    return Report(plan.seed, store, nemesis.struck, history, check(history), workload.fatal)
+    longest = cluster.longest_step() if isinstance(cluster, Tampered) else Step(0.0, "not measured")
+    return Report(plan.seed, store, nemesis.struck, history, check(history), workload.fatal, longest)
 
 
 def differing(cluster: Cluster, topic: str, partitions: int) -> list[int]:

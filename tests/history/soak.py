@@ -1,26 +1,27 @@
-"""`make soak`: run after run with random seeds, for hours, until one fails or the time is up.
+"""`make soak`: run after run with one seed after the other, for hours, until one fails or the time is up.
 
-Each run's seed is printed before it begins; `--seed` repeats a plan. What a failed run left (logs of brokers, their
-data) stays in its folder, which is printed.
+Each run's seed is printed before it begins; `--seed` repeats a plan. Every run is noted in docs/reliability.d, and the
+next soak goes on after it. What a failed run left (logs of brokers, their data) stays in its folder, which is printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import secrets
 import shutil
 import signal
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tests.history.checker import Fate
-from tests.history.faults import Plan
+from tests.history.faults import Plan, family
 from tests.history.run import over_sqlite, over_zookeeper
+from tests.support.noted_runs import next_seed, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
 STORES: Final[dict[str, Callable[[Path, Plan], Report]]] = {"sqlite": over_sqlite, "zookeeper": over_zookeeper}
 OUTAGE: Final = 60.0
 """Seconds that ZooKeeper is lost, once in every round of faults."""
+
+SHARES: Final = {
+    "sqlite": {"kill -9": 8, "SIGSTOP": 4, "disk": 4, "other": 2},
+    "zookeeper": {"kill -9": 8, "SIGSTOP": 4, "partition": 8, "disk": 4, "other": 2},
+}
+"""Faults of each family in a round; there is no network to cut between brokers that share a file."""
+TOO_LONG: Final = 0.1
+"""Seconds of processor time; the longest step of an event loop is noted, and told if it took longer."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -44,8 +53,10 @@ def main(words: Sequence[str] | None = None) -> int:
     deadline = time.monotonic() + asked.minutes * 60
     runs, faults, records, violations = 0, 0, 0, 0
     for store in cycle([asked.store] if asked.store else sorted(STORES)):
-        seed = secrets.randbelow(1_000_000) if asked.seed is None else asked.seed
+        seed = next_seed("soak") if asked.seed is None else asked.seed
+        began = time.monotonic()
         report = _once(store, seed, asked.each)
+        _note(store, seed, time.monotonic() - began, report)
         runs += 1
         if report is not None:
             faults += len(report.faults)
@@ -57,12 +68,32 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0 if report is not None and report.passed else 1
 
 
+def _note(store: str, seed: int, seconds: float, report: Report | None) -> None:
+    """Add a run to what all runs found, also one that could not be brought to its end."""
+    if report is None:
+        note("soak", store=store, seed=seed, seconds=round(seconds), faults={}, acknowledged=0, failed=True)
+        return
+    if report.longest_step.seconds > TOO_LONG:
+        print(f"  that is more than {TOO_LONG} s", flush=True)
+    note(
+        "soak",
+        store=store,
+        seed=seed,
+        seconds=round(seconds),
+        faults=Counter(family(kind) for kind in report.faults),
+        acknowledged=sum(send.fate is Fate.ACKNOWLEDGED for send in report.history.sends),
+        violations=len(report.violations),
+        longest_step=report.longest_step.seconds,
+        failed=not report.passed,
+    )
+
+
 def _once(store: str, seed: int, seconds: float) -> Report | None:
     """One run, or None if it could not be brought to its end."""
     folder = Path(tempfile.mkdtemp(prefix=f"history-{store}-{seed}-"))
     print(f"seed {seed}, {store}, in {folder}", flush=True)
     try:
-        report = STORES[store](folder, Plan(seed, seconds, outage=OUTAGE))
+        report = STORES[store](folder, Plan(seed, seconds, shares=SHARES[store], outage=OUTAGE))
     except Exception:
         traceback.print_exc()
         return None

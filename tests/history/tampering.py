@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tests.history.networks import Hosts
 from tests.support.clusters import Cluster
@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
 CODE: Final = Path(__file__).with_name("tampered")
 
-What = Literal["delay", "full", "clock", "unloaded"]
-"""Seconds that a write or a sync of a log takes; 1 if there is no room for it; seconds by which the clock is wrong; 1
-if coordinators that begin to load do not come to an end."""
+What = Literal["delay", "full", "bad", "clock", "unloaded"]
+"""Seconds that a write or a sync of a log takes; 1 if there is no room for it; 1 if the disk fails to write; seconds by
+which the clock is wrong; 1 if coordinators that begin to load do not come to an end."""
+
+
+class Step(NamedTuple):
+    """One step of an event loop."""
+
+    seconds: float
+    """Of processor time."""
+    what: str
 
 
 class Tampering:
@@ -59,6 +67,15 @@ class Tampered(Cluster):
     def tamper(self, broker_id: int, what: What, value: float) -> None:
         """Let something be wrong from now on; 0 puts it right."""
         self._tampering(broker_id).tamper(what, value)
+
+    def longest_step(self) -> Step:
+        """Of the event loops of all brokers, since each was ready."""
+        found = [Step(0.0, "none")]
+        for path in self.folder.glob("tampered-*/step-*"):
+            seconds, _, what = path.read_text().partition(" ")
+            if what:  # else it was being written when the broker was killed
+                found.append(Step(float(seconds), what))
+        return max(found)
 
     def _tampering(self, broker_id: int) -> Tampering:
         return Tampering(self.folder / f"tampered-{broker_id}")

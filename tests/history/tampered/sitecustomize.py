@@ -1,5 +1,5 @@
 """A disk, a clock and a coordinator that can go wrong: with this folder in their PYTHONPATH brokers look for files that
-say how.
+say how. They also write down the longest step of their event loop since they were ready, in processor time.
 
 Python imports a module of this name by itself when it starts, so nothing in the broker has to know of it. The folder
 to look in is named by BARNABAS_TAMPERED; `tests/history/tampering.py` writes the files.
@@ -7,12 +7,14 @@ to look in is named by BARNABAS_TAMPERED; `tests/history/tampering.py` writes th
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.broker import collector
 from barnabas.broker.clock import SystemClock
 from barnabas.broker.coordinators import record_log
 from barnabas.storage.files import FileSystem
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(os.environ["BARNABAS_TAMPERED"])
 
 _append, _sync, _now_ms = FileSystem.append, FileSystem.sync, SystemClock.now_ms
-_replay_log = record_log.replay_log
+_replay_log, _tune_process = record_log.replay_log, collector.tune_process
+_run = asyncio.Handle._run  # type: ignore[attr-defined]  # what an event loop calls
 
 
 def _setting(name: str) -> float:
@@ -36,8 +39,9 @@ def _setting(name: str) -> float:
 def append(self: FileSystem, fd: int, data: Buffer) -> int:
     """Write late, or not at all."""
     time.sleep(_setting("delay"))
-    if _setting("full"):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for name, number in (("full", errno.ENOSPC), ("bad", errno.EIO)):
+        if _setting(name):
+            raise OSError(number, os.strerror(number))
     return _append(self, fd, data)
 
 
@@ -59,6 +63,29 @@ def replay_log(*arguments: Any) -> int:
     return _replay_log(*arguments)
 
 
+def tune_process() -> None:
+    """The broker is ready: from now on its event loop is timed."""
+    _tune_process()
+    asyncio.Handle._run = _run_timed  # type: ignore[attr-defined]
+
+
+class _Longest:
+    """The longest step so far."""
+
+    seconds = 0.0
+
+
+def _run_timed(self: asyncio.Handle) -> None:
+    began = time.thread_time()
+    callback = getattr(self, "_callback", None)  # gone when it has run
+    _run(self)
+    seconds = time.thread_time() - began
+    if seconds > _Longest.seconds:
+        _Longest.seconds = seconds
+        (FOLDER / f"step-{os.getpid()}").write_text(f"{seconds:.4f} {callback!r:.300}")
+
+
+collector.tune_process = tune_process
 record_log.replay_log = replay_log  # type: ignore[assignment]  # that is the point
 FileSystem.append = append  # type: ignore[method-assign]
 FileSystem.sync = sync  # type: ignore[method-assign]

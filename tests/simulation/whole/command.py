@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.whole.plan import plan_of
 from tests.simulation.whole.planted import BUGS
 from tests.simulation.whole.runner import processor_seconds, run_plan, run_seeds, warm_up
 from tests.simulation.whole.shrinking import MOST_TRIES, shrink, size
 from tests.simulation.whole.trial import run_trial
+from tests.support.noted_runs import next_seed, note
 
 if TYPE_CHECKING:
     from tests.simulation.whole.world import Result
+
+NOTES: Final = "simulation"
+NOTED_AT_ONCE: Final = 200
 
 
 def main() -> int:
@@ -23,7 +27,8 @@ def main() -> int:
     warm_up()
     if options.trial:
         return run_trial([options.bug] if options.bug else list(BUGS), options.processor_seconds)
-    seeds = range(options.start, options.start + options.seeds)
+    first = next_seed(NOTES) if options.note and options.start is None else options.start or 0
+    seeds = range(first, first + options.seeds)
     if options.backwards:
         seeds = seeds[::-1]
     progress = Progress(options, began, used)
@@ -37,6 +42,7 @@ def main() -> int:
                 break
         if processor_seconds() - used > options.processor_seconds:
             break
+    progress.note()
     print(progress)
     return 1 if progress.broken else 0
 
@@ -46,6 +52,7 @@ class Progress:
 
     def __init__(self, options: argparse.Namespace, began: float, used: float) -> None:
         self._every = options.progress
+        self._notes = Notes() if options.note else None
         self._began, self._used, self._told = began, used, began
         self._count = self._records = 0
         self.broken: list[int] = []
@@ -54,11 +61,18 @@ class Progress:
         """A world has ended; say now and then how far it is."""
         self._count += 1
         self._records += result.acknowledged
+        if self._notes is not None:
+            self._notes.add(result)
         if result.violations:
             self.broken.append(result.seed)
         if time.monotonic() - self._told > self._every:
             self._told = time.monotonic()
             print(self, flush=True)
+
+    def note(self) -> None:
+        """Everything has ended."""
+        if self._notes is not None:
+            self._notes.write()
 
     def __str__(self) -> str:
         count, seconds, used = self._count, time.monotonic() - self._began, processor_seconds() - self._used
@@ -69,10 +83,41 @@ class Progress:
         )
 
 
+class Notes:
+    """Adds worlds to docs/reliability.d, so many at a time: a run that is broken off loses few."""
+
+    def __init__(self) -> None:
+        self._results: list[Result] = []
+        self._used = processor_seconds()
+
+    def add(self, result: Result) -> None:
+        """A world has ended; those that come together have seeds without a gap."""
+        self._results.append(result)
+        if len(self._results) == NOTED_AT_ONCE:
+            self.write()
+
+    def write(self) -> None:
+        """Note what is not noted yet."""
+        if not self._results:
+            return
+        seeds = [result.seed for result in self._results]
+        note(
+            NOTES,
+            seed=min(seeds),
+            last=max(seeds),
+            worlds=len(seeds),
+            records=sum(result.acknowledged for result in self._results),
+            broken=[result.seed for result in self._results if result.violations],
+            processor_seconds=round(processor_seconds() - self._used),
+        )
+        self._results, self._used = [], processor_seconds()
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.whole", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1, help="how many worlds at most")
-    parser.add_argument("--start", type=int, default=0, help="the first seed")
+    parser.add_argument("--start", type=int, help="the first seed (default: 0, or with --note the next)")
+    parser.add_argument("--note", action="store_true", help="add the worlds to docs/reliability.d")
     parser.add_argument(
         "--processor-seconds",
         type=float,
