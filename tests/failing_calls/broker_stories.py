@@ -17,6 +17,7 @@ import shutil
 import sys
 import traceback
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.protocol.apis import ApiKey
@@ -30,7 +31,7 @@ from tests.simulation.whole.clock import BEGAN_MS
 from tests.simulation.whole.consumers import Consumer
 from tests.simulation.whole.disks import Disk
 from tests.simulation.whole.plan import Plan
-from tests.simulation.whole.runner import _folder, _log_into, _seed_chance
+from tests.simulation.whole.runner import _folder, _log_into, _seed_chance, warm_up
 from tests.simulation.whole.world import HEALING_SECONDS, TOPIC, World
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ class Outcome(NamedTuple):
 
 def tell(name: str, case: Case, *, talk: bool = False) -> Told:
     """Tell a story in a process of its own, which ends with it; raises BrokenRule."""
+    _prepare()
     reading, writing = os.pipe()
     sys.stdout.flush()
     child = os.fork()
@@ -285,6 +287,12 @@ def tell(name: str, case: Case, *, talk: bool = False) -> Told:
         call = f"{case.fault.name} in call {case.number} ({outcome.call})"
         raise BrokenRule(f"{call}, {case.ending.value}: {'; '.join(outcome.violations[:3])}")
     return Told(case, outcome.call)
+
+
+@cache
+def _prepare() -> None:
+    """Import everything that brokers and clients need, once: it would cost each story more than telling it."""
+    warm_up()
 
 
 def _tell(name: str, case: Case) -> Outcome:

@@ -20,7 +20,7 @@ COMMIT: Final = "BARNABAS_COMMIT"
 
 def note(tool: str, **figures: Any) -> None:
     """Add a run: what a tool was asked, what came of it, on which day and with which code."""
-    row = {"day": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": _commit(), **figures}
+    row = {"day": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit(), **figures}
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{tool}.jsonl").open("a", encoding="utf-8") as lines:
         lines.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -38,7 +38,8 @@ def next_seed(tool: str, **chosen: Any) -> int:
     return max((row.get("last", row["seed"]) for row in runs), default=0) + 1
 
 
-def _commit() -> str:
+def commit() -> str:
+    """Which code this is."""
     if COMMIT in os.environ:
         return os.environ[COMMIT]
     words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=10", "HEAD"]
