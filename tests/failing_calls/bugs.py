@@ -14,8 +14,10 @@ from barnabas.model.errors import ApiError, CoordinatorNotAvailable, StorageFail
 from barnabas.storage.cleaner import cleaner, swap
 from barnabas.storage.cleaner.worker.cleaned_segment import CLEANED_SUFFIX
 from barnabas.storage.directory import LogDirectory
+from barnabas.storage.log.truncation import Truncation
 from barnabas.storage.segments.segment import Segment
 from barnabas.storage.segments.segments import SWAP_SUFFIX, Segments
+from barnabas.storage.segments.txn_index import TransactionIndex
 from tests.failing_calls.files import Fault
 from tests.failing_calls.story import BrokenRule, Ending, cases
 
@@ -119,6 +121,26 @@ def _sealed_too_soon(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Segments, "roll", roll)
 
 
+def _index_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """The index of aborted transactions is not synced with its log."""
+    patch.setattr(TransactionIndex, "sync", lambda self: None)
+
+
+def _checkpoints_stay(patch: pytest.MonkeyPatch) -> None:
+    """The recovery point is lowered in memory when a log is truncated, but not on disk."""
+
+    def lower(self: Truncation, offset: int, log_start_offset: int) -> None:
+        log = self._log
+        with log.lock:
+            log.recovery_point = min(log.recovery_point, offset)
+            log.high_watermark = min(log.high_watermark, offset)
+            log.log_start_offset = min(log.log_start_offset, log_start_offset)
+            if log.cleaned_to is not None:
+                log.cleaned_to = min(log.cleaned_to, offset)
+
+    patch.setattr(Truncation, "_lower_offsets", lower)
+
+
 def _full_for_ever(patch: pytest.MonkeyPatch) -> None:
     """A directory that was full takes no writes before a restart."""
     patch.setattr(LogDirectory, "try_again", lambda self: False)
@@ -153,6 +175,13 @@ def find(teller: Teller, bug: Bug, first: int = 0) -> Found | None:
 
 
 BUGS: Final = (
+    Bug(
+        "8: the recovery point on disk is not lowered",
+        "truncated inside a segment",
+        Fault.NO_DESCRIPTOR,
+        Ending.KILLED,
+        _checkpoints_stay,
+    ),
     *(
         Bug("11: transaction index after its batch", "written", fault, Ending.KILLED, _index_after_batch)
         for fault in (Fault.NO_ROOM, Fault.BAD_DISK, Fault.NO_DESCRIPTOR)
@@ -175,6 +204,7 @@ BUGS: Final = (
     Bug(
         "12, p4: a sealed active segment", "written", Fault.NO_DESCRIPTOR, Ending.EVERYTHING_UNSYNCED, _sealed_too_soon
     ),
+    Bug("12, p5: transaction index not synced", "written", Fault.NO_DESCRIPTOR, Ending.POWER_LOSS, _index_not_synced),
     Bug("12: the cleaner's thread ends", "cleaned", Fault.NO_DESCRIPTOR, Ending.GO_ON, _ending_cleaner),
     Bug("13: a full disk does not come back", "written", Fault.NO_ROOM, Ending.GO_ON, _full_for_ever),
 )

@@ -7,12 +7,14 @@ to look in is named by BARNABAS_TAMPERED; `tests/history/tampering.py` writes th
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+import uvloop
 
 from barnabas.broker import collector
 from barnabas.broker.clock import SystemClock
@@ -20,13 +22,14 @@ from barnabas.broker.coordinators import record_log
 from barnabas.storage.files import FileSystem
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from typing_extensions import Buffer
 
 FOLDER: Final = Path(os.environ["BARNABAS_TAMPERED"])
 
 _append, _sync, _now_ms = FileSystem.append, FileSystem.sync, SystemClock.now_ms
 _replay_log, _tune_process = record_log.replay_log, collector.tune_process
-_run = asyncio.Handle._run  # type: ignore[attr-defined]  # what an event loop calls
 
 
 def _setting(name: str) -> float:
@@ -63,28 +66,56 @@ def replay_log(*arguments: Any) -> int:
     return _replay_log(*arguments)
 
 
-def tune_process() -> None:
-    """The broker is ready: from now on its event loop is timed."""
-    _tune_process()
-    asyncio.Handle._run = _run_timed  # type: ignore[attr-defined]
+class _Steps:
+    """The longest step of the event loop since the broker was ready."""
+
+    counts = False
+    longest = 0.0
 
 
-class _Longest:
-    """The longest step so far."""
-
-    seconds = 0.0
-
-
-def _run_timed(self: asyncio.Handle) -> None:
+def _timed(callback: Callable[..., object], *arguments: Any) -> None:
     began = time.thread_time()
-    callback = getattr(self, "_callback", None)  # gone when it has run
-    _run(self)
-    seconds = time.thread_time() - began
-    if seconds > _Longest.seconds:
-        _Longest.seconds = seconds
-        (FOLDER / f"step-{os.getpid()}").write_text(f"{seconds:.4f} {callback!r:.300}")
+    try:
+        callback(*arguments)
+    finally:
+        seconds = time.thread_time() - began
+        if _Steps.counts and seconds > _Steps.longest:
+            _Steps.longest = seconds
+            (FOLDER / f"step-{os.getpid()}").write_text(
+                f"{seconds:.4f} {getattr(callback, '__self__', callback)!r:.300}"
+            )
 
 
+def _timing(name: str, before: int) -> Callable[..., Any]:
+    """A method of an event loop that takes a callback after so many arguments, and has it timed."""
+    method = getattr(uvloop.Loop, name)
+
+    def schedule(self: uvloop.Loop, *arguments: Any, **named: Any) -> Any:
+        return method(self, *arguments[:before], _timed, *arguments[before:], **named)
+
+    return schedule
+
+
+_SCHEDULING: Final = {
+    "call_soon": 0,
+    "call_soon_threadsafe": 0,
+    "call_later": 1,
+    "call_at": 1,
+    "add_reader": 1,
+    "add_writer": 1,
+}
+TimedLoop: Final = type(
+    "TimedLoop", (uvloop.Loop,), {name: _timing(name, before) for name, before in _SCHEDULING.items()}
+)
+
+
+def tune_process() -> None:
+    """The broker is ready: from now on steps count."""
+    _tune_process()
+    _Steps.counts = True
+
+
+uvloop.run = partial(uvloop.run, loop_factory=TimedLoop)
 collector.tune_process = tune_process
 record_log.replay_log = replay_log  # type: ignore[assignment]  # that is the point
 FileSystem.append = append  # type: ignore[method-assign]

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.records.batch import HEADER_SIZE, read_header
+from barnabas.protocol.records.records import read_records
 from tests.simulation.whole.client import Unanswered
 from tests.simulation.whole.producers import Producer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.history.checker import Record as Read
     from tests.simulation.whole.history import Log
+    from tests.simulation.whole.machine import Machine
     from tests.simulation.whole.store import MemoryTree
 
 TOPIC: Final = "u"
@@ -39,7 +44,7 @@ class LooseProducer(Producer):
         self._log.loose.extend((self._began, value) for value in values)
 
     async def _between(self, partition: int) -> None:
-        if self._client.chance.random() < 0.08:
+        if self._client.chance.random() < self._log.deletions:
             await self._delete(partition)
 
     async def _delete(self, partition: int) -> None:
@@ -57,6 +62,22 @@ class LooseProducer(Producer):
         self._log.loosened = loop.time()
 
 
+class State(NamedTuple):
+    """Who leads the topic's only partition, and who is in sync."""
+
+    leader: int
+    isr: list[int]
+
+
+def state_of(tree: MemoryTree) -> State:
+    """The state in the metadata tree."""
+    node = tree.nodes.get(STATE)
+    if node is None:
+        return State(-1, [])
+    found = json.loads(node.data)
+    return State(found["leader"], found["isr"])
+
+
 def watch_elections(log: Log, tree: MemoryTree, now: Any) -> None:
     """Note when a replica that was not in sync is made the leader."""
 
@@ -72,10 +93,33 @@ def watch_elections(log: Log, tree: MemoryTree, now: Any) -> None:
 
 def judge_loose(log: Log, final: list[Read]) -> list[str]:
     """What was acknowledged after the last unclean election and deletion, and is not there."""
-    there = {record.value for record in final}
+    return _missing(log, {record.value for record in final}, "is not there")
+
+
+def judge_replicas(log: Log, tree: MemoryTree, machines: list[Machine]) -> list[str]:
+    """The same for the files of every replica that is in sync: what one of them lacks is lost by a clean election."""
     return [
-        f"lost write: {value} of {TOPIC} was sent at {at:.3f} and acknowledged; the last unclean election or deletion "
-        f"was at {log.loosened:.3f}"
+        line
+        for number in state_of(tree).isr
+        for line in _missing(log, set(_values(machines[number - 1])), f"is not on broker {number}, which is in sync")
+    ]
+
+
+def _missing(log: Log, there: set[str], what: str) -> list[str]:
+    return [
+        f"lost write: {value} of {TOPIC} was sent at {at:.3f} and acknowledged, and {what}; the last unclean election "
+        f"or deletion was at {log.loosened:.3f}"
         for at, value in log.loose
         if at > log.loosened and value not in there
     ]
+
+
+def _values(machine: Machine) -> Iterator[str]:
+    """What the files of a replica hold; they were not compressed."""
+    for path in sorted((machine.folder / "data" / f"{TOPIC}-0").glob("*.log")):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            header = read_header(data[at:])
+            for record in read_records(data[at + HEADER_SIZE : at + header.size], header.record_count):
+                yield (record.value or b"").decode()
+            at += header.size

@@ -254,18 +254,29 @@ class Nemesis:
                 await self._power(machine, fault)
 
     async def _uncover(self, machine: Machine, fault: Fault) -> None:
-        """One machine is away while records come and go; then it alone is up for a while."""
-        others = [each for each in self._world.machines if each is not machine]
+        """One machine is away while records come and are deleted; then it alone is up, and leads an older log."""
+        world, others = self._world, [each for each in self._world.machines if each is not machine]
         self._uncovering = True
         machine.kill()
-        await asyncio.sleep(2 + fault.seconds)
+        await self._until(lambda: machine.number not in loose.state_of(world.tree).isr)
+        world.log.deletions = 0.5
+        await asyncio.sleep(1 + fault.seconds / 2)
+        world.log.deletions = 0.0
         for each in others:
             each.kill()
         await self._up_again(machine, 0.5)
-        await asyncio.sleep(4 + fault.seconds)
+        await self._until(lambda: loose.state_of(world.tree).leader == machine.number)
+        await asyncio.sleep(fault.seconds / 3)
         for each in others:
             await self._up_again(each, 0.2)
         self._uncovering = False
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait, but not for ever: other faults may be in the way."""
+        for _ in range(60):
+            if condition():
+                return
+            await asyncio.sleep(0.2)
 
     async def _clock(self, machine: Machine, fault: Fault) -> None:
         machine.clock.ahead_ms += int((fault.seconds - 4) * 100_000)

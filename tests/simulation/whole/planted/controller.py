@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.controller import active_controller
 from barnabas.broker.controller import membership as broker_membership
+from barnabas.broker.replication import strays
 from barnabas.machines.controller import membership
 from barnabas.metadata.images.loading import load
 from tests.simulation.whole.loop import PROCESS, Process
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from barnabas.machines.controller.elections import Live
     from barnabas.machines.controller.image import PartitionImage
+    from barnabas.metadata.deletions import StrayReplica
     from barnabas.metadata.images.loading import Loaded
     from barnabas.metadata.stores.store import MetadataStore
 
@@ -39,3 +43,13 @@ def stale_image() -> None:
 
     broker_membership.load = load_at_start  # type: ignore[attr-defined]
     active_controller.load = load_in_term  # type: ignore[attr-defined]
+
+
+def stale_image_deletes() -> None:
+    """As above, and a log that the image does not name is deleted, whatever the tree records (finding 3)."""
+
+    async def all_of_them(store: MetadataStore, broker_id: int, replicas: Sequence[StrayReplica]) -> list[bool]:
+        return [True] * len(replicas)
+
+    stale_image()
+    strays.removable = all_of_them  # type: ignore[attr-defined]

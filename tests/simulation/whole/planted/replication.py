@@ -67,5 +67,9 @@ def clamped() -> None:
             return max(leader_end, log.log_start_offset)
         return None
 
+    def compare_without_epochs(self: FollowerPartition) -> int | None:
+        return agree(self, min(self.log.high_watermark, self.log.log_end_offset), True)
+
     FollowerPartition._agree = agree  # type: ignore[method-assign]
+    FollowerPartition.compare_without_epochs = compare_without_epochs  # type: ignore[method-assign]
     FollowerPartition.out_of_range = out_of_range  # type: ignore[method-assign]
