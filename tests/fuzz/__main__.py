@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from barnabas.broker import collector
+from tests.fuzz.bugs import BUGS, plant, try_tool
 from tests.support.memory import parent_in_memory
 from tests.support.noted_runs import next_seed, note
 
@@ -31,7 +32,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="the first seed (default: 1, or with --note the next)")
     parser.add_argument("--runs", type=int, default=1, help="go on with the next seeds")
     parser.add_argument("--note", action="store_true", help="add each run to docs/reliability.d")
+    parser.add_argument("--bug", choices=BUGS, help="plant this defect first")
+    parser.add_argument("--trial", nargs="*", choices=BUGS, help="plant defects, all if none is named, and find them")
     chosen = parser.parse_args()
+    if chosen.trial is not None:
+        return try_tool(chosen.trial or list(BUGS))
+    if chosen.bug is not None:
+        plant(chosen.bug)
     logging.getLogger().addHandler(logging.NullHandler())  # nothing is printed, and the rules still see every warning
     collector.tune_process()  # as `barnabas start` does: else its pauses are taken for a request's
     count = KINDS[chosen.kind] if chosen.count is None else chosen.count

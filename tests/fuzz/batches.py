@@ -23,7 +23,7 @@ from barnabas.protocol.records.records import read_records
 from barnabas.storage.check import check
 from tests.fuzz.broker import FakeConnection, FuzzedBroker, running_broker
 from tests.fuzz.canary import create_topic, read_messages
-from tests.fuzz.record_batches import changed, good_batch
+from tests.fuzz.record_batches import bomb, changed, good_batch
 from tests.fuzz.rules import TOO_LONG_STEP, BrokenRule, LogWatch, TimedLoop
 from tests.support import wire
 from tests.support.produce_fetch import produce_request
@@ -40,6 +40,9 @@ TOPICS: Final = {
     "small": {"max_message_bytes": "300"},
 }
 VERSION: Final = 9
+BOMBS: Final = 0.01
+DEAREST_SECONDS: Final = 1.0
+"""Processor time that a batch may cost, of all threads; this program's own is in it."""
 
 
 class Stored(NamedTuple):
@@ -60,12 +63,14 @@ class Figures:
     seconds: float = 0.0
     longest_step: float = 0.0
     longest_name: str = ""
+    dearest: float = 0.0
 
     def __str__(self) -> str:
         outcomes = ", ".join(f"{count} {name}" for name, count in self.outcomes.most_common())
         return (
             f"seed {self.seed}: {self.outcomes.total()} batches in {self.seconds:.1f} s: {outcomes}; {self.records} "
-            f"records read back; longest step {self.longest_step * 1000:.0f} ms ({self.longest_name[:160]})"
+            f"records read back; dearest batch {self.dearest * 1000:.0f} ms of processor time; "
+            f"longest step {self.longest_step * 1000:.0f} ms ({self.longest_name[:160]})"
         )
 
 
@@ -98,14 +103,25 @@ async def _run(directory: Path, count: int, figures: Figures, loop: TimedLoop) -
         started = time.monotonic()
         for number in range(count):
             topic = random.choice(tuple(TOPICS))
-            batch = good_batch(random)
-            if random.random() < 0.8:
-                batch = changed(batch, random)
+            batch = _any(random)
+            used = time.process_time()
             expected[topic] += await _produce(broker, topic, batch, figures, number)
+            used = time.process_time() - used
+            if used > DEAREST_SECONDS:
+                raise BrokenRule(f"batch {number} of seed {figures.seed}, {len(batch)} bytes, cost {used:.1f} s")
+            figures.dearest = max(figures.dearest, used)
         figures.seconds = time.monotonic() - started
         for topic, stored in expected.items():
             await asyncio.to_thread(_compare, broker.bootstrap, topic, stored)
             figures.records += len(stored)
+
+
+def _any(random: Random) -> bytes:
+    kind = random.random()
+    if kind < BOMBS:
+        return bomb(random)
+    batch = good_batch(random)
+    return batch if kind < 0.2 else changed(batch, random)
 
 
 async def _produce(broker: FuzzedBroker, topic: str, batch: bytes, figures: Figures, number: int) -> list[Stored]:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.checksum import crc32c
+from barnabas.protocol.records.compression import Codec, compress
 from barnabas.protocol.records.records import Header, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+SMALLEST: Final = b"\x0c\0\0\0\1\1\0"
+"""A record without key, value and headers, at the offset and time of its batch."""
 CODECS: Final = (0, 0, 1, 2, 3, 4)
 """None, gzip, snappy, lz4, zstd."""
 NOW: Final = 1_700_000_000_000
@@ -63,6 +66,17 @@ def _record(delta: int, random: Random) -> Record:
     headers = (Header("h", random.choice((None, b"", b"v"))),) if random.random() < 0.2 else ()
     value = random.choice((None, b"", b"value", random.randbytes(40), b"v" * 700))
     return Record(delta, delta, random.choice((None, b"", b"key", b"k%d" % random.randrange(50))), value, headers)
+
+
+def bomb(random: Random) -> bytes:
+    """A small batch of very many records, whose times and offsets are wrong: to put them right is dear."""
+    count = random.choice((60_000, 300_000))
+    payload = compress(Codec.ZSTD, SMALLEST * count)
+    attributes = int(Codec.ZSTD)
+    header = struct.pack(">qiibIhiqqqhii", 0, 0, 0, 2, 0, attributes, count - 1, NOW, NOW - 1, -1, -1, -1, count)
+    data = bytearray(header + payload)
+    seal(data)
+    return bytes(data)
 
 
 def any_batch(random: Random) -> bytes:

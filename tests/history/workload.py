@@ -48,6 +48,9 @@ SAFE: Final[dict[str, Any]] = {"acks": "all", "enable.idempotence": True}
 """How a producer is to be set so that nothing is lost or repeated."""
 TRANSACTION_MS: Final = 150_000
 """Longer than a store is ever lost: a transaction that takes longer than this ends its producer, as it should."""
+EXPIRY_MS: Final = 140_000
+"""How long a producer tries to send a record; less than a transaction may take. When one expires, librdkafka begins a
+new epoch and sends again what it had no answer for, which may be there already: no broker can help that."""
 REFUSALS: Final = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_MSG}
 """Answers which say that a record was not written; after all others nobody knows."""
 NOT_THERE: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}
@@ -137,7 +140,7 @@ class Sending(_Worker):
                 "retry.backoff.ms": 50,
                 "retry.backoff.max.ms": 500,
                 "request.timeout.ms": 5000,
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": EXPIRY_MS,
                 **self._config,
             }
         )

@@ -1,0 +1,144 @@
+"""Defects that brokers had over the wire, to be put back: the fuzzer is worth something only if it finds them.
+
+Each is a small patch of today's code that does again what the code did before it was mended. It is planted in a process
+of its own (`python -m tests.fuzz --trial NAME`), which it may take down; its memory is limited.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.broker.controller.metadata_updates import MetadataUpdates
+from barnabas.broker.replication import strays
+from barnabas.broker.serving.caller import Caller
+from barnabas.protocol.wire import bounds, varint
+from barnabas.storage.log import validation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MEMORY: Final = 6 << 30
+"""Address space of a process with a bug."""
+AT_ONCE: Final = {"frames": 20_000, "batches": 1_000}
+"""Cases of one seed; the next seed is tried if they show nothing."""
+SECONDS: Final = 20 * 60.0
+
+
+class Bug(NamedTuple):
+    """A defect, the kind of fuzzing that is meant to find it, and how it is put in."""
+
+    finding: str
+    kind: str
+    plant: Callable[[], None]
+
+
+def _overlong() -> None:
+    """A number of more than 32 bits is cut to size by the walk that goes before kio, which takes it whole."""
+    right = varint.read_uvarint
+
+    def read_uvarint(data: Sequence[int], position: int) -> tuple[int, int]:
+        part = bytes(data[position : position + 5])
+        if len(part) == 5 and min(part[:4]) >= 0x80 and part[4] > 0x0F:
+            value = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(part))
+            return value & 0xFFFFFFFF, position + 5
+        return right(data, position)
+
+    bounds.read_uvarint = read_uvarint  # type: ignore[attr-defined]
+
+
+class _Anybody(int):
+    """The id of whichever broker a request says it is from."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+def _everybody_is_a_broker() -> None:
+    """Requests between brokers are served to anybody, and their epochs are not held against the metadata tree."""
+
+    async def verify(self: MetadataUpdates, message: Any) -> None:
+        self.check(message)
+
+    Caller.broker_id = property(lambda self: _Anybody(1))  # type: ignore[assignment, method-assign]
+    MetadataUpdates._verify = verify  # type: ignore[method-assign]
+
+
+def _deleted_unasked() -> None:
+    """As above, and logs that the image does not name are deleted."""
+
+    async def all_of_them(store: object, broker_id: int, replicas: Sequence[object]) -> list[bool]:
+        return [True] * len(replicas)
+
+    _everybody_is_a_broker()
+    strays.removable = all_of_them  # type: ignore[attr-defined]
+
+
+def _unbounded_records() -> None:
+    """A batch is opened however many records it claims, and its offsets are put right however many there are."""
+    validation.MIN_RECORD_SIZE = 0  # type: ignore[attr-defined]
+    validation._RENUMBERED = 1 << 40  # type: ignore[misc]
+
+
+def _unread_records() -> None:
+    """Records are believed to be what their header says."""
+    validation._agrees = lambda *_: True
+
+
+BUGS: Final = {
+    "overlong": Bug("1", "frames", _overlong),
+    "everybody-is-a-broker": Bug("2", "frames", _everybody_is_a_broker),
+    "deleted-unasked": Bug("3", "frames", _deleted_unasked),
+    "unbounded-records": Bug("4", "batches", _unbounded_records),
+    "unread-records": Bug("5", "batches", _unread_records),
+}
+
+
+def plant(name: str) -> None:
+    """Put a defect back into this process."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    BUGS[name].plant()
+
+
+class Found(NamedTuple):
+    """How a defect was found."""
+
+    seed: int
+    seconds: float
+    """Of the wall clock, with the start of each process."""
+    words: str
+
+
+def find(name: str, seconds: float = SECONDS) -> Found | None:
+    """Run seed after seed with a defect until a rule is broken; None if none is in time."""
+    began, bug = time.monotonic(), BUGS[name]
+    seed = 0
+    while time.monotonic() - began < seconds:
+        seed += 1
+        words = [sys.executable, "-m", "tests.fuzz", bug.kind, "--bug", name, "--seed", str(seed)]
+        words += ["--count", str(AT_ONCE[bug.kind])]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if "BrokenRule: " in line or "alloc" in line]
+            words = said[-1] if said else f"the process ended with {done.returncode}"
+            return Found(seed, time.monotonic() - began, words)
+    return None
+
+
+def try_tool(names: Sequence[str]) -> int:
+    """Put each defect back; 1 if one is not found."""
+    missed = 0
+    for name in names:
+        found = find(name)
+        missed += found is None
+        how = "not found" if found is None else f"seed {found.seed}, {found.seconds:.0f} s: {found.words[:200]}"
+        print(f"{BUGS[name].finding}: {name}, {BUGS[name].kind}, {how}", flush=True)
+    return 1 if missed else 0
