@@ -119,7 +119,7 @@ async def _run(directory: Path, count: int, figures: Figures, loop: TimedLoop) -
 def _any(random: Random) -> bytes:
     kind = random.random()
     if kind < BOMBS:
-        return bomb(random)
+        return bomb(random.choice((60_000, 300_000)))
     batch = good_batch(random)
     return batch if kind < 0.2 else changed(batch, random)
 

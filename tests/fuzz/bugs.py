@@ -128,8 +128,8 @@ def find(name: str, seconds: float = SECONDS) -> Found | None:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if "BrokenRule: " in line or "alloc" in line]
-            words = said[-1] if said else f"the process ended with {done.returncode}"
-            return Found(seed, time.monotonic() - began, words)
+            shown = said[-1] if said else f"the process ended with {done.returncode}"
+            return Found(seed, time.monotonic() - began, shown)
     return None
 
 

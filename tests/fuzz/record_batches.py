@@ -68,9 +68,8 @@ def _record(delta: int, random: Random) -> Record:
     return Record(delta, delta, random.choice((None, b"", b"key", b"k%d" % random.randrange(50))), value, headers)
 
 
-def bomb(random: Random) -> bytes:
+def bomb(count: int) -> bytes:
     """A small batch of very many records, whose times and offsets are wrong: to put them right is dear."""
-    count = random.choice((60_000, 300_000))
     payload = compress(Codec.ZSTD, SMALLEST * count)
     attributes = int(Codec.ZSTD)
     header = struct.pack(">qiibIhiqqqhii", 0, 0, 0, 2, 0, attributes, count - 1, NOW, NOW - 1, -1, -1, -1, count)

@@ -55,6 +55,15 @@ class Tampering:
         else:
             file.unlink(missing_ok=True)
 
+    def longest_step(self) -> Step:
+        """Of the broker's event loop since it was ready, whenever it was started."""
+        found = [Step(0.0, "none")]
+        for path in self._folder.glob("step-*"):
+            seconds, _, what = path.read_text().partition(" ")
+            if what:  # else it was being written when the broker was killed
+                found.append(Step(float(seconds), what))
+        return max(found)
+
 
 class Tampered(Cluster):
     """Brokers on this host."""
@@ -70,12 +79,7 @@ class Tampered(Cluster):
 
     def longest_step(self) -> Step:
         """Of the event loops of all brokers, since each was ready."""
-        found = [Step(0.0, "none")]
-        for path in self.folder.glob("tampered-*/step-*"):
-            seconds, _, what = path.read_text().partition(" ")
-            if what:  # else it was being written when the broker was killed
-                found.append(Step(float(seconds), what))
-        return max(found)
+        return max(self._tampering(broker_id).longest_step() for broker_id in self.nodes)
 
     def _tampering(self, broker_id: int) -> Tampering:
         return Tampering(self.folder / f"tampered-{broker_id}")
