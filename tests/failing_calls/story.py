@@ -162,17 +162,23 @@ def tell_all(
     first: int = 0,
     most: int | None = None,
     ending: Ending | None = None,
+    misses: int = 1,
     on_broken: Callable[[BrokenRule], object] = reraise,
 ) -> int:
-    """Tell a story for every call that a fault concerns, or every so manyth; returns how many tellings it took."""
-    count = 0
+    """Tell a story for every call that a fault concerns, or every so manyth; returns how many tellings it took.
+
+    It ends when so many tellings in a row did not come to their call: where every number is another world, one of them
+    may have fewer calls than the next.
+    """
+    count = missed = 0
     for case in cases(fault, step=step, first=first, ending=ending):
         if count == most:
             break
         try:
-            if not teller(case).call:
+            missed = 0 if teller(case).call else missed + 1
+            if missed == misses:
                 break
         except BrokenRule as error:
             on_broken(error)
-        count += 1
+        count += not missed
     return count

@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.broker.controller.metadata_updates import MetadataUpdates
-from barnabas.broker.replication import strays
 from barnabas.broker.serving.caller import Caller
 from barnabas.protocol.wire import bounds, varint
 from barnabas.storage.log import validation
@@ -72,16 +71,6 @@ def _everybody_is_a_broker() -> None:
     MetadataUpdates._verify = verify  # type: ignore[method-assign]
 
 
-def _deleted_unasked() -> None:
-    """As above, and logs that the image does not name are deleted."""
-
-    async def all_of_them(store: object, broker_id: int, replicas: Sequence[object]) -> list[bool]:
-        return [True] * len(replicas)
-
-    _everybody_is_a_broker()
-    strays.removable = all_of_them  # type: ignore[attr-defined]
-
-
 def _unbounded_records() -> None:
     """A batch is opened however many records it claims, and its offsets are put right however many there are."""
     validation.MIN_RECORD_SIZE = 0  # type: ignore[attr-defined]
@@ -96,7 +85,6 @@ def _unread_records() -> None:
 BUGS: Final = {
     "overlong": Bug("1", "frames", _overlong),
     "everybody-is-a-broker": Bug("2", "frames", _everybody_is_a_broker),
-    "deleted-unasked": Bug("3", "frames", _deleted_unasked),
     "unbounded-records": Bug("4", "batches", _unbounded_records),
     "unread-records": Bug("5", "batches", _unread_records),
 }

@@ -14,6 +14,8 @@ import pytest
 from tests.interleavings.exploring import Explorer
 from tests.interleavings.pairs import PAIRS
 from tests.interleavings.stepped import in_steps
+from tests.support.memory import parent_in_memory
+from tests.support.noted_runs import note
 
 
 def main() -> int:
@@ -22,10 +24,11 @@ def main() -> int:
     parser.add_argument("pair", nargs="*", help="names of pairs, such as 'read x retention'; all if none is given")
     parser.add_argument("--switches", type=int, default=1, help="switches that no thread is forced to")
     parser.add_argument("--most", type=int, help="orders of each pair at most")
+    parser.add_argument("--note", action="store_true", help="add each pair to docs/reliability.d")
     chosen = parser.parse_args()
     logging.getLogger("barnabas").setLevel(logging.CRITICAL)
     with (
-        tempfile.TemporaryDirectory(prefix="barnabas-interleavings-") as directory,
+        tempfile.TemporaryDirectory(prefix="barnabas-interleavings-", dir=parent_in_memory()) as directory,
         in_steps(pytest.MonkeyPatch()) as steps,
     ):
         explorer = Explorer(Path(directory), steps)
@@ -39,6 +42,9 @@ def main() -> int:
                 f"{time.process_time() - begun:.0f} s of processor time",
                 flush=True,
             )
+            if chosen.note:
+                is_whole = explored.orders != chosen.most
+                note("interleavings", pair=name, switches=chosen.switches, orders=explored.orders, is_whole=is_whole)
     print(f"{total:,} orders, no rule broken")
     return 0
 
