@@ -164,9 +164,13 @@ class Stage:
                 raise AssertionError(f"broker {broker_id} ended by itself:\n{node.tail()}")
             self.cluster.start(broker_id, wait=False)
 
+    def wait_for_starts(self, seconds: float = 120) -> None:
+        """Wait until all brokers have started."""
+        wait_until(self._ready, "all brokers to be ready", seconds, every=0.2)
+
     def settle(self, partitions: int, seconds: float = 120) -> None:
         """Wait until every partition has all its replicas in sync again."""
-        wait_until(self._ready, "all brokers to be ready", seconds, every=0.2)
+        self.wait_for_starts(seconds)
         everyone = set(self.cluster.nodes)
         seen: object = None
 
@@ -337,6 +341,9 @@ class Plan:
     """Only these; all that can happen, if none are named."""
     shares: Mapping[str, int] = field(default_factory=dict)
     """How many of each family there are in a round, whichever they are; each kind once, if none is named."""
+    is_patient: bool = False
+    """Whether the next fault waits for brokers that start: on a machine that is busy for hours they take longer than
+    faults come, and a cluster that is never whole says nothing."""
     outage: float = 5.0
     """Seconds that the store is lost, when it is lost for longer than a session."""
 
@@ -370,6 +377,8 @@ class Nemesis:
                 self._pass((self._plan.outage, self._plan.outage) if lost else self.LASTING)
                 _heal(wounds)
                 self._stage.look()
+                if self._plan.is_patient:
+                    self._stage.wait_for_starts()
                 self._pass(self.CALM)
         finally:
             _heal(wounds)

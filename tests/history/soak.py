@@ -93,7 +93,7 @@ def _once(store: str, seed: int, seconds: float) -> Report | None:
     folder = Path(tempfile.mkdtemp(prefix=f"history-{store}-{seed}-"))
     print(f"seed {seed}, {store}, in {folder}", flush=True)
     try:
-        report = STORES[store](folder, Plan(seed, seconds, shares=SHARES[store], outage=OUTAGE))
+        report = STORES[store](folder, Plan(seed, seconds, shares=SHARES[store], is_patient=True, outage=OUTAGE))
     except Exception:
         traceback.print_exc()
         return None
