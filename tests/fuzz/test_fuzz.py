@@ -18,7 +18,7 @@ import pytest
 from barnabas.model.errors import InvalidFrame
 from barnabas.protocol.wire import bounds
 from barnabas.protocol.wire.codec import decode
-from tests.fuzz import batches, files, sockets, tree
+from tests.fuzz import batches, bugs, files, sockets, tree
 from tests.fuzz.mutations import mutated
 from tests.fuzz.requests import requests
 from tests.fuzz.schemas import Encoder, Target, targets
@@ -36,6 +36,12 @@ def test_frames() -> None:
         found = re.search(rf"(\d+) {outcome}", done.stdout)
         assert found is not None, done.stdout
         assert int(found[1]) > 20_000
+
+
+@pytest.mark.parametrize("name", ["unread-records", "unbounded-records"])
+def test_a_defect_is_found(name: str) -> None:
+    """The cheap ones; `--trial` tries all."""
+    assert bugs.find(name, 60) is not None
 
 
 def test_sockets(tmp_path: Path) -> None:

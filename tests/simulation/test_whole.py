@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-WORLDS = 160
-PROCESSOR_SECONDS = 90
+WORLDS = 120
+PROCESSOR_SECONDS = 60
 """No world begins after so much work: a slow machine runs fewer. `make simulate` runs more, with other seeds."""
 FEWEST = 30
 
@@ -51,7 +51,7 @@ def test_a_seed_gives_the_same_world_whatever_ran_before_it_and_in_every_process
     assert digests(first) == digests(again), first
 
 
-@pytest.mark.parametrize("bug", ["early-acks", "own-end", "lease", "stale-image"])
+@pytest.mark.parametrize("bug", ["early-acks", "lease", "clamped"])
 def test_a_planted_bug_is_found(bug: str) -> None:
     code, output = simulate("--seeds", "100", "--bug", bug, "--stop")
     assert code == 1, output

@@ -1,8 +1,8 @@
 """Clients that go past a limit of the server: what they take is bounded, no step takes long, others are served.
 
 Limits that have tests elsewhere: the size of a frame and the buffers of all frames (`test_server`), what a frame or a
-batch unpacks to (`tests/compat/bad_input`), open files (`tests/unit/storage/test_files`), fetch sessions and sizes of
-groups (`tests/unit/machines`), long answers (`tests/unit/broker/serving/test_long_answers`).
+batch unpacks to, threads, fetch sessions and sizes of groups (`tests/compat/bad_input`), open files
+(`tests/unit/storage/test_files`), long answers (`tests/unit/broker/serving/test_long_answers`).
 """
 
 from __future__ import annotations
