@@ -15,7 +15,7 @@ export PIP_RESUME_RETRIES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help start check test docs demo soak simulate fuzz interleave failing-calls bench bench-quick release clean
+.PHONY: help start check test docs demo matrix soak simulate fuzz interleave failing-calls bench bench-quick release clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,11 @@ docs: .venv/.dev  ## the site of docs/ with search and the Python classes, in ./
 
 demo: .venv/.dev  ## a day of orders: produced, joined, summed up by hour, loaded to Delta and drawn (needs Java 17+)
 	@$(BIN)/python -m examples.orders $(ARGS)
+
+matrix: .venv/.dev  ## real clients × mechanisms × TLS, also franz-go (needs Go); see tests/matrix
+	sh scripts/prerequisites.sh
+	$(BIN)/python -m tests.support.jars
+	$(BIN)/python -m tests.matrix
 
 soak: .venv/.dev  ## clusters under random faults for hours (ARGS="--minutes 60"); prints seeds and what it found
 	sh scripts/prerequisites.sh
