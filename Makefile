@@ -32,6 +32,7 @@ check: .venv/.dev  ## the fast part: format, lint, types, layers, unit tests
 
 test: .venv/.dev  ## everything: the fast part, properties and simulations, then real clients, real Kafkas and crashes
 	sh scripts/prerequisites.sh
+	$(MAKE) .venv/.kerberos
 	$(MAKE) check
 	$(MAKE) docs
 	$(PYTEST) -n 2 -m slow -o tmp_path_retention_policy=failed tests/unit
@@ -99,3 +100,8 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[clients,avro,protobuf,security,zookeeper,declarative]' --group dev
 	@touch $@ .venv/.broker
+
+# Built against the system's Kerberos, so only where scripts/prerequisites.sh has seen to that.
+.venv/.kerberos: .venv/.dev
+	[ "$$(uname)" != Linux ] || $(BIN)/python -m pip install --quiet --editable '.[kerberos]'
+	@touch $@

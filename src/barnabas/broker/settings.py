@@ -36,7 +36,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_IDENTITY_AT_START: Final = ("sasl.oauthbearer.", "org.apache.kafka.sasl.oauthbearer.", "ssl.principal.mapping.rules")
+_IDENTITY_AT_START: Final = (
+    "sasl.oauthbearer.",
+    "org.apache.kafka.sasl.oauthbearer.",
+    "sasl.kerberos.",
+    "ssl.principal.mapping.rules",
+)
 """How keys of one listener begin that say whom to believe, and that are read at the start only.
 
 They are refused while the broker runs: whoever is told that a stricter issuer was set must be able to rely on it.
