@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialDeletion,
 )
 from joserfc import jwt
@@ -161,7 +162,9 @@ class MatrixBroker(Process):
         rules = [_allow(ResourceType.TOPIC, TOPIC), _allow(ResourceType.GROUP, TOPIC)]
         for created in admin.create_acls(rules).values():
             created.result(30)
-        deletions = [UserScramCredentialDeletion("removed", mechanism) for mechanism in SCRAM.values()]
+        deletions: list[UserScramCredentialAlteration] = [
+            UserScramCredentialDeletion("removed", mechanism) for mechanism in SCRAM.values()
+        ]
         admin.alter_user_scram_credentials(deletions)["removed"].result(30)
 
 

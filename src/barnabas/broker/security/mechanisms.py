@@ -84,12 +84,8 @@ class Mechanisms:
     def enabled(self, listener: str) -> tuple[str, ...]:
         """The mechanisms that a listener offers; OAUTHBEARER and GSSAPI cannot be added while the broker runs."""
         enabled = self._settings.of_listener(listener).items("sasl.enabled.mechanisms")
-        at_start = {sasl.OAUTHBEARER: self._oauth, sasl.GSSAPI: self._kerberos}
-        return tuple(
-            mechanism
-            for mechanism in enabled
-            if mechanism in sasl.MECHANISMS and listener in at_start.get(mechanism, (listener,))
-        )
+        loaded = {sasl.OAUTHBEARER: listener in self._oauth, sasl.GSSAPI: listener in self._kerberos}
+        return tuple(each for each in enabled if each in sasl.MECHANISMS and loaded.get(each, True))
 
     def max_reauth_ms(self, listener: str, mechanism: str) -> int:
         """After how long a client has to log in again; 0 for never."""

@@ -279,8 +279,8 @@ BROKER: Final[dict[str, str]] = {
         "listener.name.NAME.MECHANISM.sasl.jaas.config."
     ),
     "sasl.kerberos.principal.to.local.rules": (
-        "Rules that make the name of a user of the Kerberos principal of a client (GSSAPI). The first rule that applies "
-        "counts."
+        "Rules that make the name of a user of the Kerberos principal of a client (GSSAPI). The first rule that "
+        "applies counts."
     ),
     "sasl.kerberos.service.name": (
         "The first part of the broker's Kerberos principal, which clients are configured with (GSSAPI)."
