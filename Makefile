@@ -15,7 +15,7 @@ export PIP_RESUME_RETRIES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help start check test docs demo soak simulate fuzz interleave failing-calls bench bench-quick release clean
+.PHONY: help start check test docs demo matrix soak simulate fuzz interleave failing-calls bench bench-quick release clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,7 @@ check: .venv/.dev  ## the fast part: format, lint, types, layers, unit tests
 
 test: .venv/.dev  ## everything: the fast part, properties and simulations, then real clients, real Kafkas and crashes
 	sh scripts/prerequisites.sh
+	$(MAKE) .venv/.kerberos
 	$(MAKE) check
 	$(MAKE) docs
 	$(PYTEST) -n 2 -m slow -o tmp_path_retention_policy=failed tests/unit
@@ -44,6 +45,11 @@ docs: .venv/.dev  ## the site of docs/ with search and the Python classes, in ./
 
 demo: .venv/.dev  ## a day of orders: produced, joined, summed up by hour, loaded to Delta and drawn (needs Java 17+)
 	@$(BIN)/python -m examples.orders $(ARGS)
+
+matrix: .venv/.dev  ## real clients × mechanisms × TLS, also franz-go (needs Go); see tests/matrix
+	sh scripts/prerequisites.sh
+	$(BIN)/python -m tests.support.jars
+	$(BIN)/python -m tests.matrix
 
 soak: .venv/.dev  ## clusters under random faults for hours (ARGS="--minutes 60"); prints seeds and what it found
 	sh scripts/prerequisites.sh
@@ -94,3 +100,8 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[clients,avro,protobuf,security,zookeeper,declarative]' --group dev
 	@touch $@ .venv/.broker
+
+# Built against the system's Kerberos, so only where scripts/prerequisites.sh has seen to that.
+.venv/.kerberos: .venv/.dev
+	[ "$$(uname)" != Linux ] || $(BIN)/python -m pip install --quiet --editable '.[kerberos]'
+	@touch $@

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make sure of the programs that the tests run beside Python: Java 17 or newer, Maven, kcat, and on Linux ip for network
-# faults and strace to count system calls.
+# faults, strace to count system calls, and a Kerberos (a KDC, kinit, and what the package gssapi is built with).
 # What is missing is installed where that needs no question (root with apt-get, or Homebrew);
 # elsewhere it is named, with the command to type.
 set -eu
@@ -10,6 +10,17 @@ java_release() {
     java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1
 }
 
+kerberos() {
+    for program in krb5kdc kadmin.local; do  # which are where only root looks
+        PATH="$PATH:/usr/sbin" command -v "$program" >/dev/null || printf '%s ' "$program"
+    done
+    for program in kinit krb5-config gcc; do
+        command -v "$program" >/dev/null || printf '%s ' "$program"
+    done
+    # kcat's librdkafka speaks GSSAPI through a plug-in of SASL.
+    ls /usr/lib/*/sasl2/libgssapiv2.so /usr/lib*/sasl2/libgssapiv2.so 2>/dev/null | grep -q . || printf 'sasl-gssapi '
+}
+
 missing() {
     release=$(java_release || true)
     [ "${release:-0}" -ge 17 ] || printf 'java '
@@ -17,6 +28,7 @@ missing() {
     command -v kcat >/dev/null || printf 'kcat '
     [ "$(uname)" != Linux ] || command -v ip >/dev/null || printf 'ip '
     [ "$(uname)" != Linux ] || command -v strace >/dev/null || printf 'strace '
+    [ "$(uname)" != Linux ] || kerberos
 }
 
 # The package that brings program $1, in the words of package manager $2.
@@ -28,6 +40,16 @@ package() {
         *-mvn) echo maven ;;
         *-kcat) echo kcat ;;
         *-strace) echo strace ;;
+        apt-krb5kdc) echo krb5-kdc ;;
+        apt-kadmin.local) echo krb5-admin-server ;;
+        apt-kinit) echo krb5-user ;;
+        apt-krb5-config) echo libkrb5-dev ;;
+        apt-sasl-gssapi) echo libsasl2-modules-gssapi-mit ;;
+        *-krb5kdc | *-kadmin.local) echo krb5-server ;;
+        *-kinit) echo krb5-workstation ;;
+        *-krb5-config) echo krb5-devel ;;
+        *-sasl-gssapi) echo cyrus-sasl-gssapi ;;
+        *-gcc) echo gcc ;;
         apt-ip) echo iproute2 ;;
         *-ip) echo iproute ;;
     esac
@@ -73,6 +95,6 @@ fi
 
 wanted=$(missing)
 [ -n "$wanted" ] || exit 0
-echo "The tests need what this machine lacks: ${wanted}(Java 17 or newer, Maven, kcat, ip)." >&2
+echo "The tests need what this machine lacks: ${wanted}(Java 17 or newer, Maven, kcat, ip, strace, Kerberos)." >&2
 echo "Type: ${advice:-install $wanted by hand}" >&2
 exit 1

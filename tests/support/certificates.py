@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
     pkcs12,
@@ -37,6 +38,12 @@ class Issued:
         path.touch(mode=0o600)
         path.write_text(text or self.pem, encoding="utf-8")
         return path
+
+    @property
+    def pkcs8_key(self) -> str:
+        """The key in the only form that Java reads."""
+        key = load_pem_private_key(self.key.encode(), None)
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
     def encrypted_key(self, password: str) -> str:
         """The key, encrypted."""

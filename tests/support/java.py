@@ -5,11 +5,15 @@ Starting a JVM costs more than anything a tool then does, so tests should ask mu
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.support import jars
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TOOLS: Final = {
     "acls": "org.apache.kafka.tools.AclCommand",
@@ -62,7 +66,14 @@ def command(version: str, main: str, *flags: str, classpath: str = "") -> list[s
     return [jars.program("java"), *flags, *logging, "-cp", classpath or jars.classpath(version), main]
 
 
-def tool(version: str, name: str, *arguments: str, stdin: str = "", seconds: float = 120) -> str:
+def tool(
+    version: str,
+    name: str,
+    *arguments: str,
+    stdin: str = "",
+    seconds: float = 120,
+    env: Mapping[str, str] | None = None,
+) -> str:
     """Run a tool to its end and return what it wrote to stdout; another exit code than 0 is ToolFailed."""
     main = TOOLS[name] if version.startswith("4") else OLD_TOOLS.get(name, TOOLS[name])
     done = subprocess.run(
@@ -71,6 +82,7 @@ def tool(version: str, name: str, *arguments: str, stdin: str = "", seconds: flo
         capture_output=True,
         text=True,
         timeout=seconds,
+        env={**os.environ, **(env or {})},
     )
     if done.returncode != 0:
         raise ToolFailed(f"kafka-{name} {' '.join(arguments)}", done)

@@ -36,6 +36,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_IDENTITY_AT_START: Final = (
+    "sasl.oauthbearer.",
+    "org.apache.kafka.sasl.oauthbearer.",
+    "sasl.kerberos.",
+    "ssl.principal.mapping.rules",
+)
+"""How keys of one listener begin that say whom to believe, and that are read at the start only.
+
+They are refused while the broker runs: whoever is told that a stricter issuer was set must be able to rely on it.
+"""
 _ONLY_PER_LISTENER: Final = frozenset(
     {
         "ssl.key.password",
@@ -263,6 +273,9 @@ def is_secret(name: str) -> bool:
 
 
 def _is_read_only(name: str) -> bool:
+    base = of_one_listener(name)
+    if base is not None:
+        return base.startswith(_IDENTITY_AT_START)
     key = BROKER_KEYS.get(name)
     return key is not None and key.mode is Mode.READ_ONLY and key.support is not Support.RETIRED
 

@@ -217,6 +217,22 @@ class TestChecks:
             Cluster().settings.check_broker(dynamic, all_brokers=all_brokers)
         assert str(caught.value) == complaint
 
+    @pytest.mark.parametrize("all_brokers", [True, False])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "listener.name.internal.oauthbearer.sasl.oauthbearer.expected.issuer",
+            "listener.name.internal.sasl.oauthbearer.unsigned.tokens.enable",
+            "listener.name.internal.org.apache.kafka.sasl.oauthbearer.allowed.urls",
+            "listener.name.internal.ssl.principal.mapping.rules",
+        ],
+    )
+    def test_whom_a_listener_believes_does_not_seem_to_change(self, name: str, all_brokers: bool) -> None:
+        """Kafka takes these and uses them from the next start on; here they are read from the file only."""
+        with pytest.raises(InvalidRequest) as caught:
+            Cluster().settings.check_broker({name: "true"}, all_brokers=all_brokers)
+        assert str(caught.value) == f"Cannot update these configs dynamically: [{name}]"
+
     @pytest.mark.parametrize("name", ["sasl.jaas.config", "listener.name.internal.ssl.keystore.location"])
     def test_some_keys_are_of_one_broker_only(self, name: str) -> None:
         settings = Cluster().settings

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from barnabas.broker.security.delegation_tokens import DelegationTokens
+    from barnabas.broker.security.kerberos import Kerberos
     from barnabas.broker.security.oauth_tokens import OAuthTokens
     from barnabas.broker.settings import Changed, Settings
     from barnabas.metadata.images.cache import MetadataCache
@@ -68,6 +69,12 @@ class Mechanisms:
             if listener.uses_sasl
             and sasl.OAUTHBEARER in settings.of_listener(listener.name).items("sasl.enabled.mechanisms")
         }
+        self._kerberos = {
+            listener.name: _kerberos(settings, listener.name)
+            for listener in settings.static.listeners
+            if listener.uses_sasl
+            and sasl.GSSAPI in settings.of_listener(listener.name).items("sasl.enabled.mechanisms")
+        }
         self._metadata = metadata
         self._secret = secret
         self._passwords: dict[str, Mapping[str, str]] = {}
@@ -75,10 +82,10 @@ class Mechanisms:
         settings.subscribe(self._on_settings)
 
     def enabled(self, listener: str) -> tuple[str, ...]:
-        """The mechanisms that a listener offers; OAUTHBEARER cannot be added while the broker runs."""
+        """The mechanisms that a listener offers; OAUTHBEARER and GSSAPI cannot be added while the broker runs."""
         enabled = self._settings.of_listener(listener).items("sasl.enabled.mechanisms")
-        known = (mechanism for mechanism in enabled if mechanism in sasl.MECHANISMS)
-        return tuple(mechanism for mechanism in known if mechanism != sasl.OAUTHBEARER or listener in self._oauth)
+        loaded = {sasl.OAUTHBEARER: listener in self._oauth, sasl.GSSAPI: listener in self._kerberos}
+        return tuple(each for each in enabled if each in sasl.MECHANISMS and loaded.get(each, True))
 
     def max_reauth_ms(self, listener: str, mechanism: str) -> int:
         """After how long a client has to log in again; 0 for never."""
@@ -89,6 +96,8 @@ class Mechanisms:
         """Begin a login by a mechanism that the listener offers."""
         if mechanism == sasl.OAUTHBEARER:
             return self._oauth[listener].begin()
+        if mechanism == sasl.GSSAPI:
+            return self._kerberos[listener].begin()
         if mechanism in BY_TITLE:
             return _ScramLogin(BY_TITLE[mechanism], self._find_scram)
         return _PlainLogin(self._plain_passwords(listener))
@@ -125,6 +134,12 @@ def _oauth_tokens(settings: Settings, listener: str, clock: Clock) -> OAuthToken
     from barnabas.broker.security.oauth_tokens import OAuthTokens  # here: most brokers have no use for it
 
     return OAuthTokens(settings.of_listener(listener).of_mechanism(sasl.OAUTHBEARER), clock)
+
+
+def _kerberos(settings: Settings, listener: str) -> Kerberos:
+    from barnabas.broker.security.kerberos import Kerberos  # here: it loads a library of the system
+
+    return Kerberos(settings.of_listener(listener).of_mechanism(sasl.GSSAPI))
 
 
 class _PlainLogin:

@@ -100,8 +100,12 @@ class OAuthTokens:
         return await asyncio.to_thread(verify, token, keys)
 
     async def _current_keys(self, key_id: str | None) -> KeySet:
-        """The keys, fetched again if they are old or do not have this one. Who needs no others waits for nobody."""
-        if self._should_fetch(key_id):
+        """The keys, fetched again if they are old or do not have this one.
+
+        Who needs a key that is not there waits for a fetch that is under way, as all do that log in when a broker has
+        just started; others wait for nobody.
+        """
+        if not _has(self._keys, key_id) or self._should_fetch(key_id):
             async with self._fetching:
                 if self._should_fetch(key_id):
                     await self._fetch_keys(self._clock.now_ms())

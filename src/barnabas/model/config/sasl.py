@@ -21,7 +21,7 @@ PLAIN: Final = "PLAIN"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER)
+MECHANISMS: Final = (PLAIN, *SCRAM, OAUTHBEARER, GSSAPI)
 """Those that a listener can offer."""
 BETWEEN_BROKERS: Final = (PLAIN, *SCRAM)
 """Those that brokers can log in to each other by."""
@@ -30,6 +30,7 @@ _MODULES: Final = {
     PLAIN: "PlainLoginModule",
     **dict.fromkeys(SCRAM, "ScramLoginModule"),
     OAUTHBEARER: "OAuthBearerLoginModule",
+    GSSAPI: "Krb5LoginModule",
 }
 UNSIGNED: Final = "sasl.oauthbearer.unsigned.tokens.enable"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
@@ -50,6 +51,13 @@ class BrokerLogin(NamedTuple):
         return f"BrokerLogin({self.mechanism}, {self.username})"
 
 
+class KerberosLogin(NamedTuple):
+    """What a broker proves itself with to clients of GSSAPI."""
+
+    principal: str
+    keytab: str
+
+
 def check_sasl(values: ListenerValues) -> None:
     """Refuse sasl.* settings that a listener cannot use, with ConfigError."""
     key = values.name_of("sasl.enabled.mechanisms")
@@ -65,6 +73,9 @@ def check_sasl(values: ListenerValues) -> None:
         _check_handler(values.of_mechanism(mechanism), mechanism)
         if mechanism == OAUTHBEARER:
             _check_tokens(values.of_mechanism(OAUTHBEARER))
+        if mechanism == GSSAPI:
+            kerberos_login(values)
+            continue
         module = login_module(values, mechanism)
         if mechanism == PLAIN and (module is None or not passwords(module)):
             raise ConfigError(
@@ -122,6 +133,27 @@ def login_module(values: ListenerValues, mechanism: str) -> LoginModule | None:
     if modules[0].name.rpartition(".")[2] != _MODULES[mechanism]:
         raise ConfigError(f"{key} has {modules[0].shown}: {mechanism} needs {_MODULES[mechanism]}")
     return modules[0]
+
+
+def kerberos_login(values: ListenerValues) -> KerberosLogin:
+    """The broker's own principal, and its keytab. Raises ConfigError."""
+    key, module = jaas_key(values, GSSAPI), login_module(values, GSSAPI)
+    options: Mapping[str, str] = {} if module is None else module.options
+    principal, keytab = options.get("principal"), options.get("keyTab")
+    if not principal or not keytab:
+        raise ConfigError(
+            f"listener {values.listener} offers GSSAPI (the default of sasl.enabled.mechanisms), and has no keytab: "
+            f"set {key} to com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+            f'keyTab="..." principal="kafka/HOST@REALM"; or name other mechanisms in '
+            f"{values.name_of('sasl.enabled.mechanisms')}"
+        )
+    service = values.text_or_none("sasl.kerberos.service.name")
+    if service and principal.partition("/")[0].partition("@")[0] != service:
+        raise ConfigError(
+            f"{key} has the principal {principal}, which is not one of the service {service} "
+            f"({values.name_of('sasl.kerberos.service.name')}): clients would ask for another"
+        )
+    return KerberosLogin(principal, keytab.removeprefix("FILE:"))
 
 
 def passwords(module: LoginModule) -> Mapping[str, str]:

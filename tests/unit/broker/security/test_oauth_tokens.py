@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +21,7 @@ from barnabas.model.config.broker import BrokerConfig
 from barnabas.model.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 NOW = 1_700_000_000
@@ -61,7 +64,9 @@ class Issuer:
         return self.document
 
 
-def tokens(issuer: Issuer, clock: ManualClock | None = None, settings: dict[str, str] | None = None) -> OAuthTokens:
+def tokens(
+    issuer: Callable[[str], bytes], clock: ManualClock | None = None, settings: dict[str, str] | None = None
+) -> OAuthTokens:
     values = config(SIGNED if settings is None else settings).of_listener("LOGIN").of_mechanism("OAUTHBEARER")
     return OAuthTokens(values, clock or ManualClock(NOW * 1000), issuer)
 
@@ -143,6 +148,24 @@ async def test_keys_are_fetched_again_for_a_key_that_is_not_known_but_not_at_eve
     assert (await attempt(checked, new)).identity is not None
     assert (await attempt(checked, jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA))).identity is not None
     assert issuer.fetched == 2
+
+
+async def test_who_logs_in_while_the_first_keys_are_fetched_waits_for_them() -> None:
+    issuer = Issuer(RSA)
+    fetching, going_on = threading.Event(), threading.Event()
+
+    def fetch_slowly(url: str) -> bytes:
+        fetching.set()
+        assert going_on.wait(30)
+        return issuer(url)
+
+    token = jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA)
+    checked = tokens(fetch_slowly)
+    logins = [asyncio.create_task(checked.begin().respond(message(token))) for _ in range(3)]
+    assert await asyncio.to_thread(fetching.wait, 30)
+    going_on.set()
+    assert all(step.identity is not None for step in await asyncio.gather(*logins))
+    assert issuer.fetched == 1
 
 
 async def test_keys_that_cannot_be_fetched_again_go_on_counting() -> None:

@@ -26,7 +26,15 @@ _OF_MECHANISMS: Final = frozenset(
 )
 """Keys that may be set for one SASL mechanism of one listener."""
 
-AT_START: Final = frozenset({"config.providers", "listeners", "listener.security.protocol.map"})
+AT_START: Final = frozenset(
+    {
+        "config.providers",
+        "listeners",
+        "listener.security.protocol.map",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+    }
+)
 """Keys that Kafka changes at run time and Barnabas reads only when it starts."""
 
 IGNORED_SENTENCE: Final = "This key of Apache Kafka has no effect in Barnabas."

@@ -269,12 +269,21 @@ BROKER: Final[dict[str, str]] = {
     "security.inter.broker.protocol": "The security protocol between brokers, if inter.broker.listener.name is unset.",
     "socket.listen.backlog.size": "The maximum number of connections that wait for the broker to accept them.",
     "sasl.enabled.mechanisms": (
-        "The SASL mechanisms that clients may use on SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER."
+        "The SASL mechanisms that clients may use on SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "
+        "OAUTHBEARER, GSSAPI."
     ),
     "sasl.jaas.config": (
-        "The JAAS login module of a SASL mechanism, with its options: the passwords of PLAIN users (user_NAME), and "
-        "the user name and password with which this broker logs in to other brokers (username, password). It is read "
-        "for one listener and mechanism only, as listener.name.NAME.MECHANISM.sasl.jaas.config."
+        "The JAAS login module of a SASL mechanism, with its options: the passwords of PLAIN users (user_NAME), the "
+        "user name and password with which this broker logs in to other brokers (username, password), and for GSSAPI "
+        "the broker's principal and its keytab (principal, keyTab). It is read for one listener and mechanism only, as "
+        "listener.name.NAME.MECHANISM.sasl.jaas.config."
+    ),
+    "sasl.kerberos.principal.to.local.rules": (
+        "Rules that make the name of a user of the Kerberos principal of a client (GSSAPI). The first rule that "
+        "applies counts."
+    ),
+    "sasl.kerberos.service.name": (
+        "The first part of the broker's Kerberos principal, which clients are configured with (GSSAPI)."
     ),
     "sasl.mechanism.inter.broker.protocol": (
         "The SASL mechanism with which brokers log in to each other, if their listener uses SASL. If unset, the first "

@@ -7,6 +7,7 @@ is reported when tasks end.
 
 from __future__ import annotations
 
+import hmac
 import json
 import logging
 import secrets
@@ -89,7 +90,7 @@ class TaskReports:
                 return
             except (ValueError, TypeError):  # from somebody else
                 continue
-            if secret == self.line.secret:
+            if hmac.compare_digest(str(secret).encode(), self.line.secret.encode()):
                 yield report
 
 
