@@ -76,7 +76,7 @@ def explain(address: str, host: str, security: Security, error: Exception) -> Lo
         return _of_login(address, security, error)
     if isinstance(error, ssl.SSLError) and (alert := (error.reason or "").partition("_ALERT_")[2]):
         return LoginFailed(f"{address}: {_of_alert(alert)}")
-    if not isinstance(error, ssl.SSLError | ConnectionClosed | ConnectionResetError | BrokenPipeError | TimeoutError):
+    if not isinstance(error, ssl.SSLError | ConnectionClosed | ConnectionResetError | BrokenPipeError):
         return None
     listener = find_out(address)
     if listener is None:

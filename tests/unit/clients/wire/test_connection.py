@@ -54,8 +54,12 @@ def test_nobody_there() -> None:
 def test_a_peer_that_says_nothing_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
+        mute.settimeout(0)
         with pytest.raises(BrokerSilent) as caught:
             WireClient(f"127.0.0.1:{port}", timeout=0.2)
+        mute.accept()[0].close()
+        with pytest.raises(BlockingIOError):  # nobody came again to find out what it speaks: that takes seconds
+            mute.accept()
     assert str(caught.value) == f"127.0.0.1:{port} takes connections but gave no answer within 0.2 s"
 
 
