@@ -61,8 +61,9 @@ async def running_parts(
         await broker.replicas.settled()
         yield broker
         await broker.transactions.stop()
-        broker.groups.runtime.resign()
-        await broker.groups.runtime.loaded()
+        for runtime in (broker.groups.runtime, broker.share_coordinators.runtime):
+            runtime.resign()
+            await runtime.loaded()
     finally:
         await assembly.inter_broker.stop()
         await broker.membership.stop()

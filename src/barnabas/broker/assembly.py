@@ -36,6 +36,7 @@ from barnabas.broker.controller.peers import Peers
 from barnabas.broker.coordinators.groups import GroupCoordinators
 from barnabas.broker.coordinators.producer_ids import ProducerIdSource
 from barnabas.broker.coordinators.runtime import CoordinatorParts
+from barnabas.broker.coordinators.shares import ShareCoordinators
 from barnabas.broker.coordinators.transactions import TransactionCoordinators
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.replication.failed_logs import FailedLogs
@@ -267,6 +268,7 @@ def assemble(
         transactions=TransactionCoordinators(
             broker_id, parts, settings, groups=groups, peers=peers, producer_ids=producer_ids
         ),
+        share_coordinators=ShareCoordinators(parts, settings),
         executor=executor,
         validation_pool=ValidationPool(_waiting_bytes(config), options.make_executor(THREADS, "records")),
         permissions=permissions,

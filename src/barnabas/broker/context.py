@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.broker.controller.peers import Peers
     from barnabas.broker.coordinators.groups import GroupCoordinators
     from barnabas.broker.coordinators.producer_ids import ProducerIdSource
+    from barnabas.broker.coordinators.shares import ShareCoordinators
     from barnabas.broker.coordinators.transactions import TransactionCoordinators
     from barnabas.broker.permissions.access import Permissions
     from barnabas.broker.permissions.following import AclFollower
@@ -59,6 +60,7 @@ class BrokerContext:
     tokens: DelegationTokens
     groups: GroupCoordinators
     transactions: TransactionCoordinators
+    share_coordinators: ShareCoordinators
     executor: Executor
     """For everything that may wait for the disk."""
     validation_pool: ValidationPool

@@ -79,6 +79,7 @@ class ApiFormat(NamedTuple):
 _TOP: Final = AtTop()
 _TOPICS: Final = Each("topics", "topics")
 _PARTITIONS: Final = Each("topics", "topics", inside=Each("partitions", "partitions"))
+_SHARE_STATES: Final = Each("topics", "results", inside=Each("partitions", "partitions"))
 _INDEXES: Final = Each("partition_indexes", "partitions", name="partition_index")
 
 API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
@@ -213,6 +214,11 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),
     ApiKey.LIST_CONFIG_RESOURCES: ApiFormat(0, _TOP, up="wire.shapes:list_config_resources_up"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiFormat(0, _TOPICS),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.READ_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.WRITE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.DELETE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ApiFormat(0, _SHARE_STATES),
     ApiKey.PROBE: ApiFormat(0, _TOP, inter_broker=True),
     ApiKey.FAILED_REPLICAS: ApiFormat(0, _TOP, inter_broker=True),
     ApiKey.BROKER_HELLO: ApiFormat(0, _TOP, inter_broker=True),
