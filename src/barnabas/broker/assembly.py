@@ -18,7 +18,7 @@ import secrets
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.cleaner_threads import CleanerThreads
@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.controller.connection_probe import OpenConnection
     from barnabas.broker.controller.peers import MakeChannel
+    from barnabas.broker.coordinators.share_persister import CoordinatorPersister
     from barnabas.broker.faults import FaultInjection
     from barnabas.broker.faults.interceptor import Serve
     from barnabas.broker.permissions.access import Permissions
@@ -274,6 +275,7 @@ def assemble(
         permissions=permissions,
         acls=acls,
     )
+    groups.keep_states_by(partial(_persister, broker))
     replicas.attach(fetchers, isr_manager)
     membership.fence.subscribe(replicas)
     replicas.on_failure(membership.fence.part_failed)
@@ -350,6 +352,13 @@ def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
         config.number("default.replication.factor"),
         unclean_elections=config.flag("unclean.leader.election.enable"),
     )
+
+
+def _persister(broker: BrokerContext) -> CoordinatorPersister:
+    """Where the states of share partitions are kept; its messages are loaded with the first of them."""
+    from barnabas.broker.coordinators.share_persister import CoordinatorPersister
+
+    return CoordinatorPersister(broker)
 
 
 def _waiting_bytes(values: Values) -> int:

@@ -64,6 +64,11 @@ GROUP_FIELDS: Final = {
     ApiKey.TXN_OFFSET_COMMIT: "group_id",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "group_id",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "group_ids",
+    ApiKey.SHARE_GROUP_HEARTBEAT: "group_id",
+    ApiKey.SHARE_GROUP_DESCRIBE: "group_ids",
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "groups",
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: "group_id",
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: "group_id",
 }
 """APIs whose requests say which groups they are about, and the field that does."""
 

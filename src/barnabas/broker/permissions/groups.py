@@ -167,6 +167,9 @@ def consumer_group_heartbeat(asked: Asked) -> Admitted | Denied:
     return Admitted(request)
 
 
+share_group_heartbeat = consumer_group_heartbeat
+
+
 def list_groups(asked: Asked) -> Admitted | Denied:
     """Describe of the cluster, or of each group; others are left out."""
     access = asked.access
@@ -206,8 +209,13 @@ def consumer_group_describe(asked: Asked) -> Admitted | Denied:
     return _describe(asked, "group_ids", hide)
 
 
+share_group_describe = consumer_group_describe
+
+
 def _topics_of(member: Any) -> set[str]:
-    assigned = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+    assigned = list(member.assignment.topic_partitions)
+    if (target := getattr(member, "target_assignment", None)) is not None:  # members of share groups have none
+        assigned += target.topic_partitions
     return {*member.subscribed_topic_names, *(each.topic_name for each in assigned)}
 
 

@@ -42,6 +42,8 @@ _NESTED: Final = (
     schemas.CLASSIC_MEMBER_METADATA,
     schemas.TARGET_TOPIC_PARTITIONS,
     schemas.CURRENT_TOPIC_PARTITIONS,
+    schemas.TOPIC_PARTITIONS_INFO,
+    schemas.TOPIC_INFO,
 )
 _SCHEMAS: Final[dict[type, Schema]] = {
     schema.of: schema
