@@ -15,6 +15,7 @@ All are UNSUPPORTED_VERSION while the feature share.version is 0.
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.alter_share_group_offsets.v0 import response as altering
@@ -215,7 +216,7 @@ async def _ends_of(
             )
             for name, indexes in names.items()
         ),
-        timeout=i32Timedelta(seconds=ASK_SECONDS),
+        timeout=i32Timedelta.parse(timedelta(seconds=ASK_SECONDS)),
     )
     try:
         response: ListOffsetsResponse = await ask(
