@@ -61,6 +61,7 @@ async def running_parts(
         await broker.replicas.settled()
         yield broker
         await broker.transactions.stop()
+        await broker.groups.stop()
         for runtime in (broker.groups.runtime, broker.share_coordinators.runtime):
             runtime.resign()
             await runtime.loaded()

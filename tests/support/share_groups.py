@@ -189,7 +189,7 @@ class MemoryPersister:
         if self.fails_with is None:
             for (topic, index), offset in places.items():
                 self.states[group_id, topic, index] = StateSummary(
-                    state_epoch=state_epoch, start_offset=offset, delivery_complete_count=-1 if offset < 0 else 0
+                    start_offset=offset, delivery_complete_count=-1 if offset < 0 else 0
                 )
         return dict.fromkeys(places, self.fails_with or Code.none)
 
@@ -215,11 +215,3 @@ class MemoryPersister:
             for topic, found in partitions.items()
             for index in found
         }
-
-    async def read(self, group_id: str, topic_id: UUID, part: Any) -> Any:
-        """Not for groups."""
-        raise NotImplementedError
-
-    async def write(self, group_id: str, topic_id: UUID, part: Any) -> Any:
-        """Not for groups."""
-        raise NotImplementedError

@@ -271,9 +271,7 @@ def group_settings(settings: Settings) -> GroupSettings:
         share_max_size=number("group.share.max.size"),
         share_assignors=tuple(settings.items("group.share.assignors")),
         share_assignment_interval_ms=number("group.share.assignment.interval.ms"),
-        share_initialize_retry_interval_ms=max(
-            number("group.share.initialize.retry.interval.ms"), number("offsets.commit.timeout.ms")
-        ),
+        share_initialize_retry_interval_ms=number("group.share.initialize.retry.interval.ms"),
         offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
         offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),

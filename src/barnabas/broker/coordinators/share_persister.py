@@ -1,8 +1,8 @@
-"""Where the state of share partitions is kept: whoever begins, reads, changes or deletes it asks a `SharePersister`.
+"""Where a group coordinator has the state of share partitions kept: it begins states, deletes them, and asks how far
+they are. The leaders of partitions, who read and write them, ask share coordinators themselves.
 
-The group coordinator begins and deletes states and reads how far they are; the leaders of partitions read and write
-them. `CoordinatorPersister` asks share coordinators for all of that, on this broker or on others. Tests have one of
-their own, in memory.
+`CoordinatorPersister` asks the share coordinator of each partition, on this broker or on another. Tests have a
+`SharePersister` of their own, in memory.
 """
 
 from __future__ import annotations
@@ -16,13 +16,9 @@ from kio.schema.delete_share_group_state.v0 import request as deleting
 from kio.schema.delete_share_group_state.v0.response import DeleteShareGroupStateResponse
 from kio.schema.initialize_share_group_state.v0 import request as initializing
 from kio.schema.initialize_share_group_state.v0.response import InitializeShareGroupStateResponse
-from kio.schema.read_share_group_state.v0 import request as reading
-from kio.schema.read_share_group_state.v0.response import ReadShareGroupStateResponse
 from kio.schema.read_share_group_state_summary.v1 import request as summing_up
 from kio.schema.read_share_group_state_summary.v1.response import ReadShareGroupStateSummaryResponse
 from kio.schema.types import GroupId
-from kio.schema.write_share_group_state.v1 import request as writing
-from kio.schema.write_share_group_state.v1.response import WriteShareGroupStateResponse
 from kio.static.primitive import i32, i64
 
 from barnabas.broker.coordinators import internal_topics
@@ -73,7 +69,6 @@ class StateSummary:
     """How far a group is with a partition, or why that cannot be told."""
 
     error_code: ErrorCode = ErrorCode.none
-    state_epoch: int = 0
     leader_epoch: int = 0
     start_offset: int = -1
     """The first message that is not dealt with; -1 if nobody has fetched yet."""
@@ -98,17 +93,9 @@ class SharePersister(Protocol):
         """How far states are."""
         ...
 
-    async def read(self, group_id: str, topic_id: UUID, part: reading.PartitionData) -> Any:
-        """The whole state of one partition: a `PartitionResult` of ReadShareGroupState."""
-        ...
-
-    async def write(self, group_id: str, topic_id: UUID, part: writing.PartitionData) -> Any:
-        """Store changes of one partition's state: gives a `PartitionResult` of WriteShareGroupState."""
-        ...
-
 
 class _Api(NamedTuple):
-    """The messages of one API: all five have the same form."""
+    """The messages of one API: all of them have the same form."""
 
     request: type[Any]
     topic: type[Any]
@@ -122,8 +109,6 @@ _DELETE: Final = _Api(deleting.DeleteShareGroupStateRequest, deleting.DeleteStat
 _SUMMARY: Final = _Api(
     summing_up.ReadShareGroupStateSummaryRequest, summing_up.ReadStateSummaryData, ReadShareGroupStateSummaryResponse
 )
-_READ: Final = _Api(reading.ReadShareGroupStateRequest, reading.ReadStateData, ReadShareGroupStateResponse)
-_WRITE: Final = _Api(writing.WriteShareGroupStateRequest, writing.WriteStateData, WriteShareGroupStateResponse)
 
 
 class CoordinatorPersister:
@@ -162,23 +147,12 @@ class CoordinatorPersister:
             if isinstance(result, ErrorCode)
             else StateSummary(
                 error_code=result.error_code,
-                state_epoch=result.state_epoch,
                 leader_epoch=result.leader_epoch,
                 start_offset=result.start_offset,
                 delivery_complete_count=result.delivery_complete_count,
             )
             for place, result in results.items()
         }
-
-    async def read(self, group_id: str, topic_id: UUID, part: reading.PartitionData) -> Any:
-        """The whole state of one partition; an error code if its coordinator cannot be reached."""
-        place = StatePartition(topic_id, part.partition)
-        return (await self._ask(_READ, group_id, {place: part}))[place]
-
-    async def write(self, group_id: str, topic_id: UUID, part: writing.PartitionData) -> Any:
-        """Store changes of one partition's state; an error code if its coordinator cannot be reached."""
-        place = StatePartition(topic_id, part.partition)
-        return (await self._ask(_WRITE, group_id, {place: part}))[place]
 
     async def _ask(self, api: _Api, group_id: str, parts: Mapping[StatePartition, Any]) -> dict[StatePartition, Any]:
         """The result of each partition, or the error code that keeps its coordinator from giving one."""

@@ -45,6 +45,9 @@ SENTENCES: Final = {
     "consumer.assignment.interval.ms": "The minimum time between two assignments of the group.",
     "consumer.heartbeat.interval.ms": "The heartbeat interval that the broker gives to the members of the group.",
     "consumer.session.timeout.ms": "The coordinator removes a member that sent no heartbeat for this long.",
+    "share.assignment.interval.ms": "The minimum time between two assignments of the share group.",
+    "share.heartbeat.interval.ms": "The heartbeat interval that the broker gives to members of the share group.",
+    "share.session.timeout.ms": "The coordinator removes a member of the share group that is silent for this long.",
 }
 """Keys that have an effect."""
 

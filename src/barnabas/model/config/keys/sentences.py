@@ -102,6 +102,24 @@ BROKER: Final[dict[str, str]] = {
     "group.max.session.timeout.ms": "The maximum session timeout that a member of a classic group may ask for.",
     "group.max.size": "The maximum number of members in one classic group.",
     "group.min.session.timeout.ms": "The minimum session timeout that a member of a classic group may ask for.",
+    "group.share.assignment.interval.ms": (
+        "The minimum time between two assignments of a share group; later changes are put together in the next one."
+    ),
+    "group.share.assignors": "The assignor of share groups: simple, the only one there is.",
+    "group.share.heartbeat.interval.ms": "The heartbeat interval that the broker gives to members of share groups.",
+    "group.share.initialize.retry.interval.ms": (
+        "How long the coordinator of a share group waits for the state of a partition before it asks for it again."
+    ),
+    "group.share.max.assignment.interval.ms": "The maximum value of share.assignment.interval.ms for a group.",
+    "group.share.max.heartbeat.interval.ms": "The maximum value of share.heartbeat.interval.ms for a group.",
+    "group.share.max.session.timeout.ms": "The maximum value of share.session.timeout.ms for a group.",
+    "group.share.max.size": "The maximum number of members in one share group.",
+    "group.share.min.assignment.interval.ms": "The minimum value of share.assignment.interval.ms for a group.",
+    "group.share.min.heartbeat.interval.ms": "The minimum value of share.heartbeat.interval.ms for a group.",
+    "group.share.min.session.timeout.ms": "The minimum value of share.session.timeout.ms for a group.",
+    "group.share.session.timeout.ms": (
+        "The coordinator removes a member of a share group that sent no heartbeat for this long."
+    ),
     "inter.broker.listener.name": "The listener that brokers use to talk to each other.",
     "leader.imbalance.check.interval.seconds": (
         "How often the controller checks whether leaders are balanced (auto.leader.rebalance.enable)."
