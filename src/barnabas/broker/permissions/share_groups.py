@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.alter_share_group_offsets.v0 import response as altering
 from kio.schema.delete_share_group_offsets.v0 import response as deleting
 from kio.schema.describe_share_group_offsets.v1 import response as describing
+from kio.static.primitive import i64
 
 from barnabas.broker.permissions.needs import WORDS, Admitted, Denied
 from barnabas.machines.security.acls import AclResourceType, Operation
@@ -71,7 +72,13 @@ def _undescribed(topic: Any) -> describing.DescribeShareGroupOffsetsResponseTopi
         topic_name=topic.topic_name,
         topic_id=None,
         partitions=tuple(
-            zero(part, partition_index=index, error_code=TOPIC_DENIED, error_message=WORDS[TOPIC_DENIED])
+            zero(
+                part,
+                partition_index=index,
+                start_offset=i64(-1),
+                error_code=TOPIC_DENIED,
+                error_message=WORDS[TOPIC_DENIED],
+            )
             for index in topic.partitions
         ),
     )
