@@ -60,6 +60,7 @@ async def running_parts(
         )
         await broker.replicas.settled()
         yield broker
+        await broker.shares.stop()
         await broker.transactions.stop()
         await broker.groups.stop()
         for runtime in (broker.groups.runtime, broker.share_coordinators.runtime):

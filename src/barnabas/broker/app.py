@@ -174,6 +174,7 @@ class App:
         if self._server is not None:
             self._server.stop_listening()
             broker.replicas.wake_all()
+            await broker.shares.stop()
             await broker.groups.stop()
             broker.share_coordinators.runtime.resign()
             await broker.transactions.stop()

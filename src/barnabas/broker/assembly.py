@@ -52,6 +52,7 @@ from barnabas.broker.serving.dispatch import Dispatcher
 from barnabas.broker.serving.login import Logins
 from barnabas.broker.serving.validation_pool import THREADS, ValidationPool
 from barnabas.broker.settings import Settings
+from barnabas.broker.shares.partitions import SharePartitions
 from barnabas.machines.controller.requests import LogDirFailed
 from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.machines.fetch_session import FetchSessionCache
@@ -270,6 +271,7 @@ def assemble(
             broker_id, parts, settings, groups=groups, peers=peers, producer_ids=producer_ids
         ),
         share_coordinators=ShareCoordinators(parts, settings),
+        shares=SharePartitions(lambda: broker),
         executor=executor,
         validation_pool=ValidationPool(_waiting_bytes(config), options.make_executor(THREADS, "records")),
         permissions=permissions,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.broker.serving.certificates import Certificates
     from barnabas.broker.serving.validation_pool import ValidationPool
     from barnabas.broker.settings import Settings
+    from barnabas.broker.shares.partitions import SharePartitions
     from barnabas.machines.fetch_session import FetchSessionCache
     from barnabas.metadata.images.cache import MetadataCache
     from barnabas.model.clock import Clock
@@ -61,6 +62,8 @@ class BrokerContext:
     groups: GroupCoordinators
     transactions: TransactionCoordinators
     share_coordinators: ShareCoordinators
+    shares: SharePartitions
+    """The share partitions that this broker serves."""
     executor: Executor
     """For everything that may wait for the disk."""
     validation_pool: ValidationPool

@@ -170,6 +170,14 @@ def consumer_group_heartbeat(asked: Asked) -> Admitted | Denied:
 share_group_heartbeat = consumer_group_heartbeat
 
 
+def share_request(asked: Asked) -> Admitted | Denied:
+    """Read of the group. The handler asks for Read of each topic, whose partitions have errors of their own."""
+    group_id = asked.request.group_id
+    if group_id is not None and not asked.access.allows_group(Operation.READ, group_id):
+        return asked.refuse(AclResourceType.GROUP)
+    return Admitted(asked.request)
+
+
 def list_groups(asked: Asked) -> Admitted | Denied:
     """Describe of the cluster, or of each group; others are left out."""
     access = asked.access

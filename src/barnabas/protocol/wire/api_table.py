@@ -214,6 +214,8 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),
     ApiKey.LIST_CONFIG_RESOURCES: ApiFormat(0, _TOP, up="wire.shapes:list_config_resources_up"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiFormat(0, _TOPICS),
+    ApiKey.SHARE_FETCH: ApiFormat(0, _TOP),
+    ApiKey.SHARE_ACKNOWLEDGE: ApiFormat(0, _TOP),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
     ApiKey.READ_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
     ApiKey.WRITE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
