@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.serving.caller import Session
     from barnabas.broker.shares.hosted import HostedSharePartition
-    from barnabas.broker.shares.persister import SharePersister
+    from barnabas.broker.shares.persister import ShareStates
     from barnabas.machines.shares.coordinator import ShareKey
     from barnabas.machines.shares.partition import SharePartitionSettings
     from barnabas.machines.shares.sessions import ShareSession, ShareSessions
@@ -58,11 +58,11 @@ class SharePartitions:
         return self._broker.clock
 
     @cached_property
-    def persister(self) -> SharePersister:
+    def persister(self) -> ShareStates:
         """Where states are kept; made when the first is read, as a broker without share groups has no use for it."""
-        from barnabas.broker.shares.persister import SharePersister
+        from barnabas.broker.shares.persister import ShareStates
 
-        return SharePersister(self._broker)
+        return ShareStates(self._broker)
 
     @cached_property
     def sessions(self) -> ShareSessions:

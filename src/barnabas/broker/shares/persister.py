@@ -59,7 +59,7 @@ class _RemoteWrite(NamedTuple):
     result: asyncio.Future[Answered]
 
 
-class SharePersister:
+class ShareStates:
     """Asks the share coordinators, wherever they are. Errors are answers."""
 
     def __init__(self, broker: BrokerContext) -> None:
