@@ -159,7 +159,8 @@ class SharePartitions(RuleBasedStateMachine):
         assert isinstance(write, int)
         for at, known in self.model.items():
             if self.is_held(at, member):
-                known.writing = write, AVAILABLE, known.deliveries - 1
+                used_up = known.deliveries >= SETTINGS.max_deliveries
+                known.writing = write, ARCHIVED if used_up else AVAILABLE, known.deliveries
         self.writes.append((write, outcome.changes))
 
     @precondition(lambda self: self.writes)

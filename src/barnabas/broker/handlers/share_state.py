@@ -6,6 +6,7 @@ leaders of partitions read and write it. Anybody with ClusterAction may ask, as 
 `machines/shares/coordinator`; here each partition of a request finds its own coordinator, and has its own error.
 
 Read: a leader epoch that is higher than the one known is stored, and fences leaders before it.
+A request without a group is answered with no partitions, as in Kafka.
 Write: v1+ has the number of complete deliveries, which only is passed on by ReadShareGroupStateSummary v1+.
 """
 
@@ -23,7 +24,7 @@ from kio.schema.write_share_group_state.v1 import response as writing
 from kio.static.primitive import i8, i16, i32, i64
 
 from barnabas.machines.shares.coordinator import Initialization, ShareKey, StateUpdate
-from barnabas.model.errors import ApiError, ErrorCode, InvalidRequest
+from barnabas.model.errors import ApiError, ErrorCode
 from barnabas.protocol.coordinator_records.share_state import StateBatch
 
 if TYPE_CHECKING:
@@ -176,11 +177,9 @@ async def _results(
         (
             topic.topic_id,
             part.partition,
-            ask(ShareKey(request.group_id, topic.topic_id or NO_TOPIC, part.partition), part)
-            if request.group_id
-            else InvalidRequest("The group id must not be empty."),
+            ask(ShareKey(request.group_id, topic.topic_id or NO_TOPIC, part.partition), part),
         )
-        for topic in request.topics
+        for topic in (request.topics if request.group_id else ())
         for part in topic.partitions
     ]
     results: dict[UUID | None, list[Any]] = {}

@@ -2,7 +2,8 @@
 
     initialized   the group coordinator begins a state, in a state epoch of its own; without that nothing is written
     read          the leader of the partition reads the state when it begins to lead, and fences leaders before it
-    written       the leader writes each change: a ShareUpdate, and after some of them a ShareSnapshot of everything
+    written       the leader writes each change: a ShareUpdate, and after some of them a ShareSnapshot of everything.
+                  A write does not raise the leader epoch
     deleted       the state is forgotten
 
 Two epochs fence. A leader that was replaced writes with a lower leader epoch than its successor has read with. A leader
@@ -176,7 +177,8 @@ class ShareCoordinator:
             self._check_exists(key)
         except ApiError as error:
             return answer(asker, error)
-        return _decided(self._change(key, state, update, now_ms), asker, NO_STATE)
+        kept = update._replace(leader_epoch=state.leader_epoch)  # only a leader that reads raises it
+        return _decided(self._change(key, state, kept, now_ms), asker, NO_STATE)
 
     def read(self, key: ShareKey, leader_epoch: int, asker: Asker[StoredState], now_ms: int) -> ShareOutcome:
         """Give a leader the state that it goes on with. Leaders of lower epochs cannot write from then on."""
@@ -240,7 +242,7 @@ class ShareCoordinator:
                 ShareUpdateKey(*key),
                 ShareUpdateValue(
                     snapshot_epoch=state.snapshot.snapshot_epoch,
-                    leader_epoch=_or(update.leader_epoch, state.leader_epoch),
+                    leader_epoch=update.leader_epoch,
                     start_offset=update.start_offset,
                     state_batches=tuple(combine((), update.batches, update.start_offset)),
                     delivery_complete_count=update.complete_count,
@@ -250,7 +252,7 @@ class ShareCoordinator:
         value = ShareSnapshotValue(
             snapshot_epoch=state.snapshot.snapshot_epoch + 1,
             state_epoch=state.snapshot.state_epoch,
-            leader_epoch=_or(update.leader_epoch, state.leader_epoch),
+            leader_epoch=update.leader_epoch,
             start_offset=start_offset,
             create_timestamp=now_ms,
             write_timestamp=now_ms,

@@ -400,11 +400,11 @@ class SharePartition:
         run.write, run.next_state, run.next_deliveries = write, state, run.deliveries
 
     def release(self, member: str) -> ShareOutcome:
-        """Take back everything that a member has acquired, as if it had never been delivered to it."""
+        """Take back everything that a member has acquired. These deliveries count, as if it had released them."""
         write = next(self._writes)
         for run in self._runs:
             if run.state is ACQUIRED and run.member == member and not run.write:
-                run.write, run.next_state, run.next_deliveries = write, AVAILABLE, max(0, run.deliveries - 1)
+                self._begin_write(run, write, AVAILABLE)
         return Outcome(changes=self._written_by(write), sends=(write,))
 
     def _written_by(self, write: int) -> tuple[StateBatch, ...]:
