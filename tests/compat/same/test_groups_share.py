@@ -72,7 +72,7 @@ def enter(p: Play, by: str, *, count: int, topic: dict[str, Any] | None = None, 
 
 def stay(p: Play, by: str, member: str, answer: Any, *, count: int) -> int:
     """Go on until so many partitions are there: which of them, and how long that takes, is a broker's own affair."""
-    held, epoch = -1, answer.member_epoch
+    held, epoch = -1, int(answer.member_epoch)
 
     def settled() -> bool:
         nonlocal held, epoch, answer
@@ -115,7 +115,7 @@ def the_life_of_a_group(p: Play) -> None:
 
 def heartbeats_that_are_refused(p: Play) -> None:
     good = beating(p.group, f"A-of-{p.group}", 0, subscribed_topic_names=[shared(p)["name"]])
-    for changed in (
+    changes: tuple[dict[str, Any], ...] = (
         {"group_id": ""},
         {"group_id": "   "},
         {"member_id": ""},
@@ -125,7 +125,8 @@ def heartbeats_that_are_refused(p: Play) -> None:
         {"rack_id": ""},
         {"member_epoch": 5},
         {"member_epoch": -1},
-    ):
+    )
+    for changed in changes:
         p.ask("A", SHARE_GROUP_HEARTBEAT, {**good, **changed})
     describe(p)
 

@@ -165,7 +165,7 @@ class GroupCoordinators:
             return machine.shares.initialize_ended(wanted.group_id, done, failed, now_ms)
 
         with contextlib.suppress(ApiError):  # the next coordinator has them made again
-            self.runtime.find(wanted.group_id).tell(tell)
+            self.runtime.find(wanted.group_id).decide_event(tell)
         return codes
 
     def _make_machine(self) -> GroupCoordinator:

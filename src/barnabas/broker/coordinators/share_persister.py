@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.broker.context import BrokerContext
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.share.offsets import StartOffsets
 
 logger = logging.getLogger(__name__)

@@ -102,7 +102,7 @@ class ShareCoordinators:
         gone = {topic.topic_id for topic in delta.deleted}
         if gone:
             for shard in self.runtime.shards():
-                shard.tell(lambda machine, now_ms: machine.topics_deleted(gone))
+                shard.decide_event(lambda machine, now_ms: machine.topics_deleted(gone))
 
 
 def _as_it_is(error: ApiError) -> ApiError:

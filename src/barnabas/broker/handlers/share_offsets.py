@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.share_persister import StateSummary
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import TopicImage
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.coordinator import GroupCoordinator
     from barnabas.machines.groups.share.offsets import StartOffsets
     from barnabas.machines.groups.table import GroupOutcome

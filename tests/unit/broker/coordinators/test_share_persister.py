@@ -44,7 +44,7 @@ class Cluster:
         self, broker: Any, broker_id: int, request: DeleteShareGroupStateRequest, response_class: type, **how: Any
     ) -> Any:
         (topic,) = request.topics
-        partitions = {part.partition for part in topic.partitions}
+        partitions = {int(part.partition) for part in topic.partitions}
         self.asked.append((broker_id, partitions))
         results = tuple(
             deleting.PartitionResult(partition=i32(index), error_code=self._code_of(broker_id, len(self.asked)))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Set
     from uuid import UUID
 
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.protocol.coordinator_records import Key
 
 FIRST_EPOCH = 1

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
 
 NOTHING: Final[Mapping[UUID, frozenset[int]]] = MappingProxyType({})
 STABLE: Final = 0

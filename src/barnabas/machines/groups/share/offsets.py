@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.machines.controller.image import TopicImage
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.table import GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker
 

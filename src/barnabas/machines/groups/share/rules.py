@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kio.schema.share_group_describe.v1.response import DescribedGroup
     from kio.schema.share_group_heartbeat.v1 import ShareGroupHeartbeatRequest
 
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.settings import GroupSettings
     from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker

@@ -25,7 +25,7 @@ from barnabas.protocol.coordinator_records import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
 
 UNKNOWN_NAME: Final = "<UNKNOWN>"
 """Kafka's word for the name of a topic that is gone."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.machines.controller.image import ClusterImage
-    from barnabas.machines.groups.consumer.member import Partitions
+    from barnabas.machines.groups.assignors.spec import Partitions
     from barnabas.machines.groups.share.group import ShareGroup
     from barnabas.machines.groups.share.member import ShareMember
 
