@@ -68,6 +68,7 @@ async def share_fetch(
     broker: BrokerContext, request: ShareFetchRequest, caller: Caller, version: int
 ) -> fetching.ShareFetchResponse:
     """Store what is acknowledged, and give the member more."""
+    broker.groups.check_share_protocol()
     group_id, member_id = _checked(request)
     epoch = request.share_session_epoch
     if version >= RENEW_SINCE and request.is_renew_ack:
@@ -103,6 +104,7 @@ async def share_acknowledge(
     broker: BrokerContext, request: ShareAcknowledgeRequest, caller: Caller, version: int
 ) -> acknowledging.ShareAcknowledgeResponse:
     """Store what is acknowledged."""
+    broker.groups.check_share_protocol()
     group_id, member_id = _checked(request)
     epoch = request.share_session_epoch
     asked = _requested(request)
