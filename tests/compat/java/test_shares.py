@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.storage.dump import DumpOptions, dump
 from tests.support import java
 from tests.support.brokers import Barnabas
 from tests.support.groups import QUICK
+from tests.support.wire import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +25,7 @@ VERSION: Final = "4.3.0"
 WORKER: Final = Path(java.__file__).with_name("ShareWorker.java")
 SETTINGS: Final = {**QUICK, "share.coordinator.state.topic.num.partitions": "1"}
 """One partition of states, so that one log has all of them."""
+INCREMENTAL_ALTER_CONFIGS: Final = 44
 DATA: Final = re.compile(r"key: (.*)$", re.MULTILINE)
 
 
@@ -36,17 +39,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Barnabas]:
 def worker(broker: Barnabas, topic: str, group: str, does: str, count: int) -> Iterator[subprocess.Popen[str]]:
     """A KafkaShareConsumer that treats so many records alike; it is killed if it has not ended by itself."""
     command = java.command(VERSION, str(WORKER), *java.SHORT_LIVED)
-    started = subprocess.Popen(
+    with subprocess.Popen(
         [*command, broker.bootstrap, topic, group, does, str(count)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-    )
-    try:
-        yield started
-    finally:
-        started.kill()
-        started.wait()
+    ) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
 
 
 def worked(broker: Barnabas, topic: str, group: str, does: str, count: int) -> list[str]:
@@ -57,13 +59,21 @@ def worked(broker: Barnabas, topic: str, group: str, does: str, count: int) -> l
         return out.splitlines()
 
 
+def prepare(broker: Barnabas) -> None:
+    """A topic, and a group that reads it from the beginning."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic("jobs", 1, 1)])["jobs"].result()
+    change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
+    resource = {"resource_type": 32, "resource_name": "workers", "configs": [change]}
+    connection = Connection(broker.bootstrap)
+    connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    connection.socket.close()
+
+
 def test_java_consumers_share_a_queue_and_kafka_reads_its_states(
     broker: Barnabas,
 ) -> None:
-    java.tool(VERSION, "topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", "jobs")
-    earliest = ("--add-config", "share.auto.offset.reset=earliest")
-    group = ("--alter", "--entity-type", "groups", "--entity-name", "workers")
-    java.tool(VERSION, "configs", "--bootstrap-server", broker.bootstrap, *group, *earliest)
+    prepare(broker)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(6):
         producer.produce("jobs", f"job {number}")

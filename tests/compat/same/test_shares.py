@@ -170,11 +170,10 @@ class Worker:
             self.play.answers.append(told)
         return counts
 
-    def first(self) -> None:
+    def first(self, **other: Any) -> None:
         """Fetch until there is something: a share partition is loaded, or records are released, meanwhile."""
-        seen: list[dict[int, int]] = []
-        wait_until(lambda: seen.append(self.fetch(wait_ms=500, noted=False)) or seen[-1], f"records for {self.name}")
-        self.play.answers.append([self.name, "fetched at last", seen[-1]])
+        got = wait_until(lambda: self.fetch(wait_ms=500, noted=False, **other), f"records for {self.name}")
+        self.play.answers.append([self.name, "fetched at last", got])
 
     def acknowledge(self, *acknowledges: tuple[int, ...], **other: Any) -> None:
         answer = self.play.ask(self.name, SHARE_ACKNOWLEDGE, self._body(acknowledges, **other))
@@ -276,12 +275,7 @@ def a_worker_that_is_lost(p: Play) -> None:
 def limits_that_are_strict(p: Play) -> None:
     topic = work(p, 10, 10)
     a, b = Worker(p, "A", topic), Worker(p, "B", topic)
-    seen: list[dict[int, int]] = []
-    wait_until(
-        lambda: seen.append(a.fetch(wait_ms=500, noted=False, max_records=4, share_acquire_mode=1)) or seen[-1],
-        "records",
-    )
-    p.answers.append(["A", seen[-1]])
+    a.first(max_records=4, share_acquire_mode=1)
     b.fetch(max_records=3, share_acquire_mode=1)
     a.fetch((0, 3, RELEASE), max_records=0)
     b.fetch(max_records=2, share_acquire_mode=1)
@@ -291,7 +285,7 @@ def locks_that_are_renewed(p: Play) -> None:
     topic = work(p, 3)
     a = Worker(p, "A", topic)
     a.first()
-    nothing = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+    nothing: dict[str, Any] = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
     a.acknowledge((0, 1, RENEW))
     a.acknowledge((0, 1, RENEW), is_renew_ack=True)
     a.fetch((0, 0, RENEW), is_renew_ack=True)
