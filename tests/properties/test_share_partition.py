@@ -98,7 +98,11 @@ class SharePartitions(RuleBasedStateMachine):
         offset = self.machine.next_fetch_offset()
         found = self.log.read(offset, batches)
         free = {at for at, known in self.model.items() if known.state == AVAILABLE and not known.writing}
+        before = set(self.model)
         acquired, _ = self.machine.acquire(member, found, AcquireLimits(most, size, strict), offset, self.now_ms)
+        for at in free:
+            if found and at < min(self.machine.start_offset, found[0].first_offset):
+                self.model[at].state = ARCHIVED  # the log does not have it, and the start has passed it
         for run in self.machine.runs:
             for at in range(run.first, run.last + 1):
                 known = self.model.get(at)
@@ -119,7 +123,8 @@ class SharePartitions(RuleBasedStateMachine):
         assert not last_time or count == 1, "a record is delivered the last time alone"
         if strict:
             assert count <= most
-        if found and self.machine.in_flight < SETTINGS.max_locks and self.log.start <= offset <= found[-1].last_offset:
+        there = {at for each in found for at in range(max(each.first_offset, offset), each.last_offset + 1)}
+        if self.machine.in_flight < SETTINGS.max_locks and any(at in free or at not in before for at in there):
             assert count, "there was something to deliver"
 
     @rule(member=MEMBERS, data=st.data())

@@ -129,14 +129,19 @@ class SharePartitions:
         own = self.config_of(group_id)
         known = self._settings.get(group_id)
         if known is None or known[0] is not own:
-            known = (
-                own,
-                SharePartitionSettings(
-                    lock_ms=group_config.number("share.record.lock.duration.ms", own, self._broker.settings),
-                    max_deliveries=group_config.number("share.delivery.count.limit", own, self._broker.settings),
-                    max_locks=group_config.number("share.partition.max.record.locks", own, self._broker.settings),
-                ),
+            broker = self._broker.settings
+            settings = SharePartitionSettings(
+                lock_ms=broker.number("group.share.record.lock.duration.ms"),
+                max_deliveries=broker.number("group.share.delivery.count.limit"),
+                max_locks=broker.number("group.share.partition.max.record.locks"),
             )
+            if own:
+                settings = SharePartitionSettings(
+                    lock_ms=group_config.number("share.record.lock.duration.ms", own, broker),
+                    max_deliveries=group_config.number("share.delivery.count.limit", own, broker),
+                    max_locks=group_config.number("share.partition.max.record.locks", own, broker),
+                )
+            known = own, settings
             self._settings[group_id] = known
         return known[1]
 
