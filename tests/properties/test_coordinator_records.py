@@ -20,6 +20,8 @@ from barnabas.protocol.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
     PartitionMetadata,
+    ShareTopicInfo,
+    ShareTopicPartitionsInfo,
     TargetTopicPartitions,
     TopicMetadata,
     Value,
@@ -48,6 +50,9 @@ CURRENT: Final = st.lists(st.builds(CurrentTopicPartitions, IDS, INTS, st.none()
 TARGET: Final = st.lists(st.builds(TargetTopicPartitions, IDS, INTS), max_size=3).map(tuple)
 RACKS: Final = st.lists(st.builds(PartitionMetadata, INT32, TEXTS), max_size=3).map(tuple)
 TOPICS: Final = st.lists(st.builds(TopicMetadata, IDS, TEXT, INT32, RACKS), max_size=3).map(tuple)
+
+STATES: Final = st.lists(st.builds(ShareTopicPartitionsInfo, IDS, TEXT, INTS), max_size=3).map(tuple)
+DELETING: Final = st.lists(st.builds(ShareTopicInfo, IDS, TEXT), max_size=3).map(tuple)
 
 PAIRS: Final[tuple[tuple[st.SearchStrategy[Key], st.SearchStrategy[Value]], ...]] = (
     (
@@ -108,6 +113,18 @@ PAIRS: Final[tuple[tuple[st.SearchStrategy[Key], st.SearchStrategy[Value]], ...]
     (
         st.builds(coordinator_records.ConsumerGroupRegularExpressionKey, TEXT, TEXT),
         st.builds(coordinator_records.ConsumerGroupRegularExpressionValue, TEXTS, INT64, INT64),
+    ),
+    (
+        st.builds(coordinator_records.ShareGroupMemberMetadataKey, TEXT, TEXT),
+        st.builds(coordinator_records.ShareGroupMemberMetadataValue, OPTIONAL_TEXT, TEXT, TEXT, TEXTS),
+    ),
+    (
+        st.builds(coordinator_records.ShareGroupCurrentMemberAssignmentKey, TEXT, TEXT),
+        st.builds(coordinator_records.ShareGroupCurrentMemberAssignmentValue, INT32, INT32, INT8, TARGET),
+    ),
+    (
+        st.builds(coordinator_records.ShareGroupStatePartitionMetadataKey, TEXT),
+        st.builds(coordinator_records.ShareGroupStatePartitionMetadataValue, STATES, STATES, DELETING),
     ),
 )
 RECORDS: Final = st.one_of(*(st.builds(CoordinatorRecord, key, st.none() | value) for key, value in PAIRS))

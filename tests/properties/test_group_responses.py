@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kio.schema.consumer_group_heartbeat.v1 import response as consumer_heartbeat
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
+from kio.schema.share_group_heartbeat.v1.response import ShareGroupHeartbeatResponse
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.serial import entity_writer
 from kio.static.primitive import i32, i32Timedelta
@@ -74,6 +75,7 @@ RESPONSES: dict[ApiKey, st.SearchStrategy[Any]] = {
     ApiKey.SYNC_GROUP: SYNCS,
     ApiKey.HEARTBEAT: HEARTBEATS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: CONSUMER_HEARTBEATS,
+    ApiKey.SHARE_GROUP_HEARTBEAT: CONSUMER_HEARTBEATS.map(lambda told: convert(told, ShareGroupHeartbeatResponse)),
 }
 
 

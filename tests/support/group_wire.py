@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS = 11, 12, 13, 14, 15, 16
 DELETE_GROUPS, OFFSET_DELETE, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE = 42, 47, 68, 69
+SHARE_GROUP_HEARTBEAT, SHARE_GROUP_DESCRIBE, SHARE_FETCH, SHARE_ACKNOWLEDGE = 76, 77, 78, 79
+INITIALIZE_SHARE_GROUP_STATE, READ_SHARE_GROUP_STATE, WRITE_SHARE_GROUP_STATE = 83, 84, 85
+DELETE_SHARE_GROUP_STATE, READ_SHARE_GROUP_STATE_SUMMARY = 86, 87
+DESCRIBE_SHARE_GROUP_OFFSETS, ALTER_SHARE_GROUP_OFFSETS, DELETE_SHARE_GROUP_OFFSETS = 90, 91, 92
 
 NEWEST: Final = {
     OFFSET_COMMIT: 10,
@@ -26,6 +30,18 @@ NEWEST: Final = {
     OFFSET_DELETE: 0,
     CONSUMER_GROUP_HEARTBEAT: 1,
     CONSUMER_GROUP_DESCRIBE: 1,
+    SHARE_GROUP_HEARTBEAT: 1,
+    SHARE_GROUP_DESCRIBE: 1,
+    SHARE_FETCH: 2,
+    SHARE_ACKNOWLEDGE: 2,
+    INITIALIZE_SHARE_GROUP_STATE: 0,
+    READ_SHARE_GROUP_STATE: 0,
+    WRITE_SHARE_GROUP_STATE: 1,
+    DELETE_SHARE_GROUP_STATE: 0,
+    READ_SHARE_GROUP_STATE_SUMMARY: 1,
+    DESCRIBE_SHARE_GROUP_OFFSETS: 1,
+    ALTER_SHARE_GROUP_OFFSETS: 0,
+    DELETE_SHARE_GROUP_OFFSETS: 0,
 }
 """The newest version of each API that Apache Kafka 4.3.0 has."""
 
@@ -115,5 +131,5 @@ def fetching(group: str, *topics: dict[str, Any], partitions: tuple[int, ...] = 
 
 
 def beating(group: str, member_id: str, epoch: int, **other: Any) -> dict[str, Any]:
-    """A ConsumerGroupHeartbeat; what is left out has not changed."""
+    """A ConsumerGroupHeartbeat or ShareGroupHeartbeat; what is left out has not changed."""
     return {"group_id": group, "member_id": member_id, "member_epoch": epoch, **other}

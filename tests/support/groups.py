@@ -16,6 +16,7 @@ QUICK: Final = {
     "group.consumer.min.heartbeat.interval.ms": "50",
     "group.consumer.heartbeat.interval.ms": "150",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
     "offsets.topic.num.partitions": "5",
     "log.retention.check.interval.ms": "86400000",
     "connections.max.idle.ms": "86400000",

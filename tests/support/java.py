@@ -46,7 +46,7 @@ TOOLS: Final = {
 OLD_TOOLS: Final = {"dump-log": "kafka.tools.DumpLogSegments"}
 """Those whose class was another one in Kafka 3.9."""
 
-_SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+SHORT_LIVED: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 _HERE: Final = Path(__file__).parent
 
 
@@ -77,7 +77,7 @@ def tool(
     """Run a tool to its end and return what it wrote to stdout; another exit code than 0 is ToolFailed."""
     main = TOOLS[name] if version.startswith("4") else OLD_TOOLS.get(name, TOOLS[name])
     done = subprocess.run(
-        [*command(version, main, *_SHORT_LIVED), *arguments],
+        [*command(version, main, *SHORT_LIVED), *arguments],
         input=stdin,
         capture_output=True,
         text=True,

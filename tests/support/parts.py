@@ -60,9 +60,12 @@ async def running_parts(
         )
         await broker.replicas.settled()
         yield broker
+        await broker.shares.stop()
         await broker.transactions.stop()
-        broker.groups.runtime.resign()
-        await broker.groups.runtime.loaded()
+        await broker.groups.stop()
+        for runtime in (broker.groups.runtime, broker.share_coordinators.runtime):
+            runtime.resign()
+            await runtime.loaded()
     finally:
         await assembly.inter_broker.stop()
         await broker.membership.stop()

@@ -45,10 +45,11 @@ logger = logging.getLogger(__name__)
 
 OPEN_FILES: Final = 10_240
 """What to ask for where no limit is set: macOS grants no more."""
-FEATURES: Final = {"group.version": (0, 1), "transaction.version": (0, 2)}
+FEATURES: Final = {"group.version": (0, 1), "share.version": (0, 1), "transaction.version": (0, 2)}
 """Levels that this broker supports of what a cluster agrees on.
 
-group.version 1 is the protocol whose coordinator assigns; with transaction.version 2 each transaction has its epoch.
+group.version 1 is the protocol whose coordinator assigns; share.version 1 are share groups; with transaction.version 2
+each transaction has its epoch.
 """
 UNFENCED_SECONDS: Final = 30.0
 """How long a start waits for the controller to unfence this broker."""
@@ -173,11 +174,14 @@ class App:
         if self._server is not None:
             self._server.stop_listening()
             broker.replicas.wake_all()
-            broker.groups.runtime.resign()
+            await broker.shares.stop()
+            await broker.groups.stop()
+            broker.share_coordinators.runtime.resign()
             await broker.transactions.stop()
             await self._server.close(GRACE)
         await assembly.dispatcher.finish(GRACE)
         await broker.groups.runtime.loaded()
+        await broker.share_coordinators.runtime.loaded()
         await broker.replicas.settled()
         await broker.certificates.stop()
         await assembly.inter_broker.stop()

@@ -18,7 +18,7 @@ import secrets
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.cleaner_threads import CleanerThreads
@@ -36,6 +36,7 @@ from barnabas.broker.controller.peers import Peers
 from barnabas.broker.coordinators.groups import GroupCoordinators
 from barnabas.broker.coordinators.producer_ids import ProducerIdSource
 from barnabas.broker.coordinators.runtime import CoordinatorParts
+from barnabas.broker.coordinators.shares import ShareCoordinators
 from barnabas.broker.coordinators.transactions import TransactionCoordinators
 from barnabas.broker.housekeeping import Housekeeping
 from barnabas.broker.replication.failed_logs import FailedLogs
@@ -51,6 +52,7 @@ from barnabas.broker.serving.dispatch import Dispatcher
 from barnabas.broker.serving.login import Logins
 from barnabas.broker.serving.validation_pool import THREADS, ValidationPool
 from barnabas.broker.settings import Settings
+from barnabas.broker.shares.partitions import SharePartitions
 from barnabas.machines.controller.requests import LogDirFailed
 from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.machines.fetch_session import FetchSessionCache
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.controller.connection_probe import OpenConnection
     from barnabas.broker.controller.peers import MakeChannel
+    from barnabas.broker.coordinators.share_persister import CoordinatorPersister
     from barnabas.broker.faults import FaultInjection
     from barnabas.broker.faults.interceptor import Serve
     from barnabas.broker.permissions.access import Permissions
@@ -267,11 +270,14 @@ def assemble(
         transactions=TransactionCoordinators(
             broker_id, parts, settings, groups=groups, peers=peers, producer_ids=producer_ids
         ),
+        share_coordinators=ShareCoordinators(parts, settings),
+        shares=SharePartitions(lambda: broker),
         executor=executor,
         validation_pool=ValidationPool(_waiting_bytes(config), options.make_executor(THREADS, "records")),
         permissions=permissions,
         acls=acls,
     )
+    groups.keep_states_by(partial(_persister, broker))
     replicas.attach(fetchers, isr_manager)
     membership.fence.subscribe(replicas)
     replicas.on_failure(membership.fence.part_failed)
@@ -348,6 +354,13 @@ def _topic_defaults(config: BrokerConfig) -> TopicDefaults:
         config.number("default.replication.factor"),
         unclean_elections=config.flag("unclean.leader.election.enable"),
     )
+
+
+def _persister(broker: BrokerContext) -> CoordinatorPersister:
+    """Where the states of share partitions are kept; its messages are loaded with the first of them."""
+    from barnabas.broker.coordinators.share_persister import CoordinatorPersister
+
+    return CoordinatorPersister(broker)
 
 
 def _waiting_bytes(values: Values) -> int:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from barnabas.broker.controller.peers import Peers
     from barnabas.broker.coordinators.groups import GroupCoordinators
     from barnabas.broker.coordinators.producer_ids import ProducerIdSource
+    from barnabas.broker.coordinators.shares import ShareCoordinators
     from barnabas.broker.coordinators.transactions import TransactionCoordinators
     from barnabas.broker.permissions.access import Permissions
     from barnabas.broker.permissions.following import AclFollower
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from barnabas.broker.serving.certificates import Certificates
     from barnabas.broker.serving.validation_pool import ValidationPool
     from barnabas.broker.settings import Settings
+    from barnabas.broker.shares.partitions import SharePartitions
     from barnabas.machines.fetch_session import FetchSessionCache
     from barnabas.metadata.images.cache import MetadataCache
     from barnabas.model.clock import Clock
@@ -59,6 +61,9 @@ class BrokerContext:
     tokens: DelegationTokens
     groups: GroupCoordinators
     transactions: TransactionCoordinators
+    share_coordinators: ShareCoordinators
+    shares: SharePartitions
+    """The share partitions that this broker serves."""
     executor: Executor
     """For everything that may wait for the disk."""
     validation_pool: ValidationPool

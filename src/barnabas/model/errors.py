@@ -428,3 +428,23 @@ class DelegationTokenExpired(ApiError, code=ErrorCode.delegation_token_expired):
 
 class InvalidPrincipalType(ApiError, code=ErrorCode.invalid_principal_type):
     """Only users own and renew delegation tokens."""
+
+
+class FencedStateEpoch(ApiError, code=ErrorCode.fenced_state_epoch):
+    """The state of a share partition was initialized anew: what is written belongs to the state before."""
+
+
+class InvalidRecordState(ApiError, code=ErrorCode.invalid_record_state):
+    """A record cannot be acknowledged in the state that it is in, or not by this member."""
+
+
+class ShareSessionNotFound(ApiError, code=ErrorCode.share_session_not_found):
+    """The member has no share session on this connection."""
+
+
+class InvalidShareSessionEpoch(ApiError, code=ErrorCode.invalid_share_session_epoch):
+    """The share session expects another epoch."""
+
+
+class ShareSessionLimitReached(ApiError, code=ErrorCode.share_session_limit_reached):
+    """The broker has no room for another share session."""

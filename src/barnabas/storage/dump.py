@@ -61,13 +61,20 @@ class DumpOptions:
     """Print the records of `__consumer_offsets` as what they say; includes print_data_log."""
     transaction_log_decoder: bool = False
     """Print the records of `__transaction_state` as what they say; includes print_data_log."""
+    share_group_state_decoder: bool = False
+    """Print the records of `__share_group_state` as what they say; includes print_data_log."""
     max_bytes: int | None = None
     """Stop before the batch that goes past so many bytes of a log."""
 
     @property
     def shows_data(self) -> bool:
         """Whether keys and values are printed."""
-        return self.print_data_log or self.offsets_decoder or self.transaction_log_decoder
+        return self.print_data_log or self.decodes
+
+    @property
+    def decodes(self) -> bool:
+        """Whether keys and values are shown as what they say."""
+        return self.offsets_decoder or self.transaction_log_decoder or self.share_group_state_decoder
 
 
 def dump(path: Path, options: DumpOptions) -> Iterator[str]:
@@ -175,11 +182,11 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
 
 def _data_words(record: Record, options: DumpOptions) -> Iterator[str]:
     decoded = None
-    if record.key is not None and (options.offsets_decoder or options.transaction_log_decoder):
-        from barnabas.protocol.coordinator_records.as_json import offsets_record, transaction_record
+    if record.key is not None and options.decodes:
+        from barnabas.protocol.coordinator_records.as_json import offsets_record, share_record, transaction_record
 
-        decode = offsets_record if options.offsets_decoder else transaction_record
-        decoded = decode(record.key, record.value)
+        decode = transaction_record if options.transaction_log_decoder else share_record
+        decoded = (offsets_record if options.offsets_decoder else decode)(record.key, record.value)
     key, value = decoded or (record.key, record.value)
     if key is not None:
         yield f"key: {_text(key) if isinstance(key, bytes) else key}"

@@ -42,6 +42,7 @@ QUICK: Final[Mapping[str, object]] = {
     "group.min.session.timeout.ms": 500,
     "group.consumer.heartbeat.interval.ms": 200,
     "group.consumer.assignment.interval.ms": 0,
+    "group.share.assignment.interval.ms": 0,
     "offsets.topic.num.partitions": 1,
 }
 """Where a broker for tests differs from Kafka's defaults: groups react in fractions of a second."""

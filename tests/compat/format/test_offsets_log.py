@@ -19,12 +19,14 @@ from tests.compat.format.test_exchange import metadata
 from tests.support import java
 from tests.support.brokers import Barnabas, KafkaZooKeeper
 from tests.support.group_scenarios import Crew, create, send
+from tests.support.group_wire import DELETE_GROUPS, SHARE_GROUP_HEARTBEAT
 from tests.support.groups import QUICK
 from tests.support.members.confluent_kafka import ConfluentConsumerProtocolMember, ConfluentMember
 from tests.support.members.member import Committed, Place, places_of
 from tests.support.members.waiting import wait_until_read, wait_until_shared
 from tests.support.processes import free_port
 from tests.support.waiting import wait_until
+from tests.support.wire import Connection
 from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -70,6 +72,26 @@ def use_groups(bootstrap: str, *, new: bool) -> None:
     admin.delete_consumer_groups(["forgotten"])["forgotten"].result(30)
 
 
+def use_share_group(bootstrap: str) -> None:
+    """Leave behind a share group whose member has had all partitions, and tombstones of another."""
+    connection = Connection(bootstrap)
+    for group in ("shared", "shared-no-more"):
+        answer = None
+
+        def has_all(group: str = group) -> bool:
+            nonlocal answer
+            body = {"group_id": group, "member_id": "m", "member_epoch": answer.member_epoch if answer else 0}
+            answer = connection.ask(SHARE_GROUP_HEARTBEAT, 1, {**body, "subscribed_topic_names": [TOPIC]})
+            assert answer.error_code == 0, answer
+            return [len(each.partitions) for each in answer.assignment.topic_partitions] == [PARTITIONS]
+
+        wait_until(has_all, f"the partitions of {group}")
+    leaving = {"group_id": group, "member_id": "m", "member_epoch": -1}
+    assert connection.ask(SHARE_GROUP_HEARTBEAT, 1, leaving).error_code == 0
+    assert connection.ask(DELETE_GROUPS, 2, {"groups_names": [group]}).results[0].error_code == 0
+    connection.socket.close()
+
+
 def committed(bootstrap: str) -> dict[str, Any]:
     """All offsets of all groups, as an admin client sees them.
 
@@ -110,6 +132,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for ending in ("kill", "stop"):
         with Barnabas(folder, QUICK) as broker:
             use_groups(broker.bootstrap, new=True)
+            use_share_group(broker.bootstrap)
             if ending == "kill":
                 broker.kill()
             else:
@@ -134,6 +157,8 @@ def test_the_offsets_decoder_reads_every_record(directory: Path, version: str) -
         assert [line for log in logs for line in dump(log, options)] == printed.splitlines()
         for kind in ("groupId", "memberId", "memberEpoch", "assignmentEpoch", "subscribedTopicNames"):
             assert f'"{kind}":' in ours, f"no record of the new protocol has {kind}"
+        for number in range(10, 16):
+            assert f'"type":"{number}","data":{{"groupId":"shared"' in ours, f"no record of type {number}"
     offsets = re.findall(r'"offset":(\d+),"leaderEpoch":(-?\d+),"metadata":"([^"]*)"', ours)
     assert ("7", "0", "sieben") in offsets
     assert ("3", "0", "drei, ✓") in offsets

@@ -24,9 +24,12 @@ SETTINGS: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "5",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "5",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
 }
-"""A Kafka that is alone, coordinates transactions and looks often for those that take too long."""
+"""A Kafka that is alone, coordinates transactions and share groups, and looks often for those that take too long."""
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,10 @@ class Play:
             self.answers.append([by, key, "closed" if answer is None else plain(answer)])
         return answer
 
+    def hang_up(self, by: str) -> None:
+        """Close the connection of a member."""
+        self._connections.pop(by).socket.close()
+
     def ask(self, by: str, key: int, body: dict[str, Any], *, noted: bool = True) -> Any:
         """Send and receive."""
         self.send(by, key, body)

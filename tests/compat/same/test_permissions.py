@@ -36,6 +36,9 @@ SETTINGS: Final = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "2",
 }
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
@@ -98,6 +101,15 @@ class Side:
             topics = [offset_of("mine"), offset_of("theirs")]
             body = {"group_id": group, "generation_id_or_member_epoch": -1, "generation_id": -1, "topics": topics}
             self.admin.ask(8, 8, body)
+        wait_until(self._has_shares, "a share group with states")
+
+    def _has_shares(self) -> bool:
+        topics = [
+            {"topic_name": name, "partitions": [{"partition_index": 0, "start_offset": 1}]}
+            for name in ("mine", "theirs")
+        ]
+        answer = self.admin.ask(91, 0, {"group_id": "g-shared", "topics": topics})
+        return not answer.error_code and not any(topic.partitions[0].error_code for topic in answer.responses)
 
     def make(self, name: str) -> None:
         wanted = {"name": name, "num_partitions": 1, "replication_factor": 1}
@@ -329,6 +341,24 @@ def requests(side: Side) -> Iterator[tuple[str, int, int, dict[str, Any]]]:
     yield "ListConfigResources", 74, 1, {"resource_types": [2]}
     yield "DescribeTopicPartitions", 75, 0, {"topics": named, "response_partition_limit": 10}
     yield "DescribeTopicPartitions of all", 75, 0, {"topics": [], "response_partition_limit": 1000}
+    yield from share_requests(names)
+
+
+def share_requests(names: list[str]) -> Iterator[tuple[str, int, int, dict[str, Any]]]:
+    """Every API of share groups for clients: g-shared is one, with state of two topics."""
+    groups = ["g-shared", "g-mine", "g-nobody"]
+    body = {"group_id": "g-fresh", "member_id": "nobody", "member_epoch": 7}
+    yield "ShareGroupHeartbeat", 76, 1, {**body, "subscribed_topic_names": ["mine"]}
+    yield "ShareGroupHeartbeat of two", 76, 1, {**body, "subscribed_topic_names": ["mine", "theirs"]}
+    yield "ShareGroupDescribe", 77, 1, {"include_authorized_operations": True, "group_ids": groups}
+    topics: Any = [{"topic_name": name, "partitions": [0]} for name in names]
+    for asked in (None, topics):
+        described = [{"group_id": group, "topics": asked} for group in groups]
+        yield f"DescribeShareGroupOffsets of {'all' if asked is None else 'some'}", 90, 1, {"groups": described}
+    starts = [{"partition_index": 0, "start_offset": 1}]
+    topics = [{"topic_name": name, "partitions": starts} for name in names]
+    yield "AlterShareGroupOffsets", 91, 0, {"group_id": "g-shared", "topics": topics}
+    yield "DeleteShareGroupOffsets", 92, 0, {"group_id": "g-nobody", "topics": [{"topic_name": name} for name in names]}
 
 
 @pytest.fixture(scope="module")

@@ -5,33 +5,50 @@ The machine's modules are loaded with the first partition: a broker without grou
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from barnabas.broker.coordinators.calls import Call
 from barnabas.broker.coordinators.runtime import CoordinatorLog, CoordinatorParts, Runtime
+from barnabas.broker.tasks import TaskSet
 from barnabas.machines.controller.image import ConfigResource
 from barnabas.machines.groups.settings import GroupSettings, MigrationPolicy
 from barnabas.model.config.group import number
 from barnabas.model.config.keys.all_keys import GROUP_KEYS
-from barnabas.model.errors import ApiError, CoordinatorLoadInProgress, InvalidConfig, InvalidGroupId, UnsupportedVersion
+from barnabas.model.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    ErrorCode,
+    InvalidConfig,
+    InvalidGroupId,
+    UnsupportedVersion,
+)
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
 
 if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Mapping
+    from uuid import UUID
 
     from barnabas.broker.coordinators.shard import Shard
+    from barnabas.broker.coordinators.share_persister import SharePersister, StatePartition
     from barnabas.broker.serving.caller import Caller
     from barnabas.broker.settings import Changed, Settings
     from barnabas.machines.groups.coordinator import GroupCoordinator
+    from barnabas.machines.groups.share.offsets import InitializeStates
     from barnabas.machines.groups.table import GroupOutcome
     from barnabas.machines.outcome import Response
     from barnabas.metadata.images.cache import Delta
 
+logger = logging.getLogger(__name__)
+
 GROUP_VERSION: Final = "group.version"
 CONSUMER_PROTOCOL_SINCE: Final = 1
+SHARE_VERSION: Final = "share.version"
+SHARE_PROTOCOL_SINCE: Final = 1
 
 
 class GroupCoordinators:
@@ -48,7 +65,12 @@ class GroupCoordinators:
             load_buffer_bytes=settings.number("offsets.load.buffer.size"),
             compression=settings.number("offsets.topic.compression.codec"),
         )
-        self.runtime: Runtime[GroupCoordinator] = Runtime(log, self._make_machine, parts, catch_up=self._catch_up)
+        self.runtime: Runtime[GroupCoordinator] = Runtime(
+            log, self._make_machine, parts, catch_up=self._catch_up, send=self._send
+        )
+        self._make_persister: Callable[[], SharePersister] | None = None
+        self._persister: SharePersister | None = None
+        self._tasks = TaskSet()
         settings.subscribe(self._on_settings)
         parts.metadata.subscribe(self._on_change)
 
@@ -95,6 +117,57 @@ class GroupCoordinators:
                 f"raise {GROUP_VERSION} to {CONSUMER_PROTOCOL_SINCE}."
             )
 
+    def keep_states_by(self, make_persister: Callable[[], SharePersister]) -> None:
+        """Keep the states of share partitions there; it is made when the first is needed."""
+        self._make_persister, self._persister = make_persister, None
+
+    @property
+    def persister(self) -> SharePersister:
+        """Where the states of share partitions are kept."""
+        if self._persister is None:
+            assert self._make_persister is not None, "the broker is not put together yet"
+            self._persister = self._make_persister()
+        return self._persister
+
+    def check_share_protocol(self) -> None:
+        """Raises UnsupportedVersion while share groups are switched off."""
+        if self._metadata.image.features.get(SHARE_VERSION, 0) < SHARE_PROTOCOL_SINCE:
+            raise UnsupportedVersion(
+                f"Share groups are switched off: {SHARE_VERSION} is 0. Raise it to {SHARE_PROTOCOL_SINCE}."
+            )
+
+    async def stop(self) -> None:
+        """Stop serving. States that are being made are made again by the next coordinator."""
+        self.runtime.resign()
+        await self._tasks.finish(0)
+
+    def _send(self, shard: Shard[GroupCoordinator], message: object) -> None:
+        """Have the states made that a share group needs. There is no other message of the machine."""
+        self._tasks.spawn(self._initialize(cast("InitializeStates", message)))
+
+    async def _initialize(self, wanted: InitializeStates) -> None:
+        codes = await self.initialize_states(wanted)
+        if failed := {code for code in codes.values() if code is not ErrorCode.none}:
+            logger.error(
+                "The states of %d partitions of share group %s could not be made, and its members do not get them. "
+                "The next heartbeat tries again: %s",
+                len(codes),
+                wanted.group_id,
+                ", ".join(sorted(code.name for code in failed)),
+            )
+
+    async def initialize_states(self, wanted: InitializeStates) -> Mapping[StatePartition, ErrorCode]:
+        """Have states made, and tell the group's coordinator which were and which were not."""
+        codes = await self.persister.initialize(*wanted)
+        done, failed = _partitions(codes, made=True), _partitions(codes, made=False)
+
+        def tell(machine: GroupCoordinator, now_ms: int) -> GroupOutcome:
+            return machine.shares.initialize_ended(wanted.group_id, done, failed, now_ms)
+
+        with contextlib.suppress(ApiError):  # the next coordinator has them made again
+            self.runtime.find(wanted.group_id).decide_event(tell)
+        return codes
+
     def _make_machine(self) -> GroupCoordinator:
         from barnabas.machines.groups.coordinator import GroupCoordinator
         from barnabas.machines.groups.table import GroupTable
@@ -130,13 +203,22 @@ class GroupCoordinators:
 
     def _on_change(self, delta: Delta) -> None:
         names = {topic.name for topic in (*delta.created, *delta.changed, *delta.deleted)}
-        gone = {topic.name for topic in delta.deleted}
+        gone = delta.deleted
         for shard, machine in self.runtime.machines():
             machine.table.image = delta.after
             if gone:
                 shard.decide_event(lambda machine, now_ms: machine.topics_deleted(gone, now_ms))
             if names:
                 shard.decide_event(lambda machine, now_ms: machine.topics_changed(names, now_ms))
+
+
+def _partitions(codes: Mapping[StatePartition, ErrorCode], *, made: bool) -> dict[UUID, frozenset[int]]:
+    """The partitions whose states were made, or those whose were not."""
+    found: dict[UUID, set[int]] = {}
+    for (topic_id, partition), code in codes.items():
+        if (code is ErrorCode.none) is made:
+            found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
 
 
 def check_not_deleted(shard: Shard[GroupCoordinator], group_id: str) -> None:
@@ -159,6 +241,9 @@ def overridden(common: GroupSettings, own: Mapping[str, str], settings: Settings
         consumer_session_timeout_ms=number("consumer.session.timeout.ms", readable, settings),
         consumer_heartbeat_interval_ms=number("consumer.heartbeat.interval.ms", readable, settings),
         consumer_assignment_interval_ms=number("consumer.assignment.interval.ms", readable, settings),
+        share_session_timeout_ms=number("share.session.timeout.ms", readable, settings),
+        share_heartbeat_interval_ms=number("share.heartbeat.interval.ms", readable, settings),
+        share_assignment_interval_ms=number("share.assignment.interval.ms", readable, settings),
     )
 
 
@@ -181,6 +266,12 @@ def group_settings(settings: Settings) -> GroupSettings:
         consumer_migration_policy=MigrationPolicy(settings.text("group.consumer.migration.policy").lower()),
         consumer_assignment_interval_ms=number("group.consumer.assignment.interval.ms"),
         consumer_regex_refresh_interval_ms=number("group.consumer.regex.refresh.interval.ms"),
+        share_session_timeout_ms=number("group.share.session.timeout.ms"),
+        share_heartbeat_interval_ms=number("group.share.heartbeat.interval.ms"),
+        share_max_size=number("group.share.max.size"),
+        share_assignors=tuple(settings.items("group.share.assignors")),
+        share_assignment_interval_ms=number("group.share.assignment.interval.ms"),
+        share_initialize_retry_interval_ms=number("group.share.initialize.retry.interval.ms"),
         offset_metadata_max_bytes=number("offset.metadata.max.bytes"),
         offsets_retention_ms=number("offsets.retention.minutes") * 60_000,
         offsets_retention_check_interval_ms=number("offsets.retention.check.interval.ms"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.controller.requests import TopicToCreate
 from barnabas.model.errors import ApiError, TopicAlreadyExists
-from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.model.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,23 @@ _TOPICS: Final[Mapping[str, _Keys]] = {
         "transaction.state.log.segment.bytes",
         "transaction.state.log.min.isr",
     ),
+    SHARE_GROUP_STATE: _Keys(
+        "share.coordinator.state.topic.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.segment.bytes",
+        "share.coordinator.state.topic.min.isr",
+    ),
 }
+_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    CONSUMER_OFFSETS: {"cleanup.policy": "compact", "compression.type": "producer"},
+    TRANSACTION_STATE: {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "unclean.leader.election.enable": "false",
+    },
+    SHARE_GROUP_STATE: {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+}
+"""What Kafka's coordinators fix. The share coordinator deletes records itself, when snapshots have replaced them."""
 
 
 async def make(broker: BrokerContext, name: str) -> None:
@@ -60,12 +76,7 @@ def _definition(broker: BrokerContext, name: str) -> TopicToCreate:
     replicas = settings.number(keys.replication_factor)
     if keys.replication_factor not in settings.static.parsed:
         replicas = max(1, min(replicas, len(broker.metadata.image.brokers)))
-    configs = {
-        "cleanup.policy": "compact",
-        "compression.type": "producer",
-        "segment.bytes": str(settings.number(keys.segment_bytes)),
-    }
+    configs = {**_CONFIGS[name], "segment.bytes": str(settings.number(keys.segment_bytes))}
     if keys.min_insync_replicas is not None:
-        configs |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
         configs["min.insync.replicas"] = str(min(replicas, settings.number(keys.min_insync_replicas)))
     return TopicToCreate(name, settings.number(keys.partitions), replicas, (), configs)

@@ -57,6 +57,12 @@ class CoordinatorParts(NamedTuple):
     executor: Executor
 
 
+def partition_of(key: str, count: int) -> int:
+    """Which of so many partitions coordinates a key, as Kafka counts."""
+    number = abs(java_hash(key))
+    return 0 if number == 1 << 31 else number % count  # Java's abs has no such number
+
+
 class Runtime(Generic[M]):
     """The coordinators of one internal topic, as far as this broker leads its partitions."""
 
@@ -97,8 +103,7 @@ class Runtime(Generic[M]):
         topic = self._metadata.topic(self.topic)
         if topic is None:
             return None
-        number = abs(java_hash(key))
-        return 0 if number == 1 << 31 else number % len(topic.partitions)  # Java's abs has no such number
+        return partition_of(key, len(topic.partitions))
 
     def find(self, key: str) -> Shard[M]:
         """The coordinator of a key. Raises the error that says why it is not here."""

@@ -31,6 +31,8 @@ def rebalance(broker: BrokerContext, group_id: str) -> str:
     from barnabas.machines.groups.classic.rebalance import ClassicRebalance
     from barnabas.machines.groups.consumer.group import ConsumerGroup
     from barnabas.machines.groups.consumer.rebalance import epoch_record
+    from barnabas.machines.groups.share.group import ShareGroup
+    from barnabas.machines.groups.share.rules import epoch_record as share_epoch_record
     from barnabas.machines.outcome import Draft
 
     try:
@@ -50,8 +52,10 @@ def rebalance(broker: BrokerContext, group_id: str) -> str:
         ClassicRebalance(group, machine.table.settings_of(group_id), draft, now_ms).rebalance("a test asked for it")
     elif isinstance(group, ConsumerGroup):
         draft.changes.append(epoch_record(group_id, group.epoch + 1, group.metadata_hash))
+    elif isinstance(group, ShareGroup):
+        draft.changes.append(share_epoch_record(group_id, group.epoch + 1, group.metadata_hash))
     shard.apply(machine, draft.outcome())
-    return str(group.state.value)  # type: ignore[attr-defined]  # of either kind
+    return str(group.state.value)  # type: ignore[attr-defined]  # of any kind
 
 
 async def move_leader(broker: BrokerContext, topic: str, partition: int) -> int:

@@ -45,6 +45,15 @@ NAME_TOPICS: Final = frozenset(
         ApiKey.TXN_OFFSET_COMMIT,
         ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE,
+        ApiKey.WRITE_SHARE_GROUP_STATE,
+        ApiKey.DELETE_SHARE_GROUP_STATE,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS,
     }
 )
 """APIs whose requests say which topics they are about."""
@@ -64,6 +73,18 @@ GROUP_FIELDS: Final = {
     ApiKey.TXN_OFFSET_COMMIT: "group_id",
     ApiKey.CONSUMER_GROUP_HEARTBEAT: "group_id",
     ApiKey.CONSUMER_GROUP_DESCRIBE: "group_ids",
+    ApiKey.SHARE_GROUP_HEARTBEAT: "group_id",
+    ApiKey.SHARE_GROUP_DESCRIBE: "group_ids",
+    ApiKey.SHARE_FETCH: "group_id",
+    ApiKey.SHARE_ACKNOWLEDGE: "group_id",
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: "group_id",
+    ApiKey.READ_SHARE_GROUP_STATE: "group_id",
+    ApiKey.WRITE_SHARE_GROUP_STATE: "group_id",
+    ApiKey.DELETE_SHARE_GROUP_STATE: "group_id",
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: "group_id",
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: "groups",
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: "group_id",
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: "group_id",
 }
 """APIs whose requests say which groups they are about, and the field that does."""
 
@@ -149,5 +170,5 @@ class InterceptedRequest:
 
 def _topic_of(element: Any) -> str | UUID:
     """How an element of a request names its topic."""
-    name: str | UUID | None = getattr(element, "name", None) or getattr(element, "topic", None)
-    return name or getattr(element, "topic_id", None) or ""
+    names = (getattr(element, field, None) for field in ("name", "topic", "topic_name", "topic_id"))
+    return next((name for name in names if name), "")

@@ -1,45 +1,53 @@
-"""FindCoordinator v0–6: which broker coordinates a group or a transactional id.
+"""FindCoordinator v0–6: which broker coordinates a group, a transactional id or a share partition.
 
 - A group is coordinated by the leader of one partition of `__consumer_offsets`, a transactional id by that of one of
-  `__transaction_state`, found by the hash of the id. The topic is made when it is first needed, and the answer is given
-  then; Apache Kafka answers COORDINATOR_NOT_AVAILABLE and lets the client come again.
-- Any other kind of key (share groups are one) is an INVALID_REQUEST.
+  `__transaction_state`, a share partition (v6+) by that of one of `__share_group_state`, found by the hash of the key.
+  The topic is made when it is first needed, and the answer is given then; Apache Kafka answers
+  COORDINATOR_NOT_AVAILABLE and lets the client come again.
+- The key of a share partition is group:topicId:partition. Another form, and any other kind of key, is an
+  INVALID_REQUEST.
 - Up to v3 a request has one key, from v4 on a list of them.
-
-Not implemented: share groups.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32
 
 from barnabas.broker.coordinators import internal_topics
+from barnabas.broker.coordinators.shares import key_of
 from barnabas.broker.serving.long_answers import PART
 from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.model.errors import ApiError, CoordinatorNotAvailable, ErrorCode, InvalidRequest
-from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from barnabas.model.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.coordinators.runtime import Runtime
     from barnabas.broker.serving.caller import Caller
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-TOPICS: Final = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE}
+SHARE: Final = 2
+SHARE_SINCE: Final = 6
+"""The version from which on share partitions have coordinators."""
+TOPICS: Final = {GROUP: CONSUMER_OFFSETS, TRANSACTION: TRANSACTION_STATE, SHARE: SHARE_GROUP_STATE}
 
 
 def find_coordinator(
-    broker: BrokerContext, request: FindCoordinatorRequest, caller: Caller
+    broker: BrokerContext, request: FindCoordinatorRequest, caller: Caller, version: int
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
     """Name the coordinators; a coroutine when their topic must be created first, or when there are many."""
+    if request.key_type == SHARE and version < SHARE_SINCE:
+        old = InvalidRequest(f"Share partitions are found from version {SHARE_SINCE} of FindCoordinator on.")
+        return _response([_failure(key, old) for key in request.coordinator_keys])
     topic = TOPICS.get(request.key_type)
     if topic is not None and broker.metadata.topic(topic) is None:
         return _create_topic_first(broker, topic, request, caller)
@@ -77,10 +85,13 @@ def _find_or_failure(broker: BrokerContext, kind: int, key: str, caller: Caller)
 def _find(broker: BrokerContext, kind: int, key: str, caller: Caller) -> Coordinator:
     topic = TOPICS.get(kind)
     if topic is None:
-        raise InvalidRequest(f"There is no coordinator for key type {kind}; it should be 0 (group) or 1 (transaction).")
+        raise InvalidRequest(
+            f"There is no coordinator for key type {kind}; it should be 0 (group), 1 (transaction) or 2."
+        )
+    if kind == SHARE:
+        key_of(key)
     image = broker.metadata.image
-    runtime = broker.groups.runtime if kind == GROUP else broker.transactions.runtime
-    number = runtime.partition_for(key)
+    number = _RUNTIMES[kind](broker).partition_for(key)
     partition = None if number is None else image.partition(topic, number)
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None else leader.endpoints.get(caller.listener)
@@ -94,6 +105,13 @@ def _find(broker: BrokerContext, kind: int, key: str, caller: Caller) -> Coordin
         error_code=ErrorCode.none,
         error_message=None,
     )
+
+
+_RUNTIMES: Final[dict[int, Callable[[BrokerContext], Runtime[Any]]]] = {
+    GROUP: lambda broker: broker.groups.runtime,
+    TRANSACTION: lambda broker: broker.transactions.runtime,
+    SHARE: lambda broker: broker.share_coordinators.runtime,
+}
 
 
 def _failure(key: str, error: ApiError) -> Coordinator:

@@ -1,11 +1,13 @@
-"""JoinGroup v0–9, SyncGroup v0–5, Heartbeat v0–4, LeaveGroup v0–5 and ConsumerGroupHeartbeat v0–1: members of groups.
+"""JoinGroup v0–9, SyncGroup v0–5, Heartbeat v0–4, LeaveGroup v0–5, ConsumerGroupHeartbeat v0–1, ShareGroupHeartbeat v1:
+members of groups.
 
 The rules are in `machines/groups`; here a request finds the coordinator of its group. JoinGroup and SyncGroup may be
 answered much later, when the other members have come.
 
 A coordinator that is not here, is being loaded or cannot store anything has its own error (NOT_COORDINATOR,
 COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE): clients then ask FindCoordinator and try again.
-ConsumerGroupHeartbeat is UNSUPPORTED_VERSION while the feature group.version is 0.
+ConsumerGroupHeartbeat is UNSUPPORTED_VERSION while the feature group.version is 0, ShareGroupHeartbeat while
+share.version is.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from kio.schema.heartbeat.v4.request import HeartbeatRequest
     from kio.schema.join_group.v9.request import JoinGroupRequest
     from kio.schema.leave_group.v5.request import LeaveGroupRequest
+    from kio.schema.share_group_heartbeat.v1.request import ShareGroupHeartbeatRequest
     from kio.schema.sync_group.v5.request import SyncGroupRequest
 
     from barnabas.broker.context import BrokerContext
@@ -96,6 +99,22 @@ def consumer_group_heartbeat(
         version,
         _failure(ApiKey.CONSUMER_GROUP_HEARTBEAT),
         may_see=_may_see(broker, caller),
+    )
+
+
+def share_group_heartbeat(
+    broker: BrokerContext, request: ShareGroupHeartbeatRequest, caller: Caller, version: int
+) -> Any:
+    """Join a share group, stay in it, or leave it."""
+    broker.groups.check_share_protocol()
+    if not request.group_id:
+        raise InvalidRequest("GroupId can't be empty.")
+    return broker.groups.ask(
+        request.group_id,
+        lambda machine, call, now_ms: machine.share_group_heartbeat(request, call, now_ms),
+        caller,
+        version,
+        _failure(ApiKey.SHARE_GROUP_HEARTBEAT),
     )
 
 

@@ -167,6 +167,17 @@ def consumer_group_heartbeat(asked: Asked) -> Admitted | Denied:
     return Admitted(request)
 
 
+share_group_heartbeat = consumer_group_heartbeat
+
+
+def share_request(asked: Asked) -> Admitted | Denied:
+    """Read of the group. The handler asks for Read of each topic, whose partitions have errors of their own."""
+    group_id = asked.request.group_id
+    if group_id is not None and not asked.access.allows_group(Operation.READ, group_id):
+        return asked.refuse(AclResourceType.GROUP)
+    return Admitted(asked.request)
+
+
 def list_groups(asked: Asked) -> Admitted | Denied:
     """Describe of the cluster, or of each group; others are left out."""
     access = asked.access
@@ -206,8 +217,13 @@ def consumer_group_describe(asked: Asked) -> Admitted | Denied:
     return _describe(asked, "group_ids", hide)
 
 
+share_group_describe = consumer_group_describe
+
+
 def _topics_of(member: Any) -> set[str]:
-    assigned = (*member.assignment.topic_partitions, *member.target_assignment.topic_partitions)
+    assigned = list(member.assignment.topic_partitions)
+    if (target := getattr(member, "target_assignment", None)) is not None:  # members of share groups have none
+        assigned += target.topic_partitions
     return {*member.subscribed_topic_names, *(each.topic_name for each in assigned)}
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 from barnabas.broker.replication.retried_batches import RetriedBatches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from barnabas.machines.security.acls import AclResourceType, Operation
     from barnabas.machines.security.authorizer import Authorization
     from barnabas.protocol.messages.broker_proof import Introduction
@@ -56,6 +58,8 @@ class Session:
     retried_batches: RetriedBatches = field(default_factory=RetriedBatches)
     memo: Memo = NO_MEMO
     """What it may do, as far as it was asked."""
+    on_end: Callable[[], object] | None = None
+    """Called when the connection ends: what the other end holds on this broker goes with it (share sessions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

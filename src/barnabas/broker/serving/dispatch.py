@@ -158,9 +158,22 @@ class Dispatcher:
         body = framing.client_id_end(frame, length)
         client_id = None if length < 0 else bytes(frame[framing.HEADER.size : body]).decode(errors="replace")
         known = connection.state
-        session = known.caller.session if isinstance(known, KnownClient) else self._new_session(connection)
+        session = known.caller.session if isinstance(known, KnownClient) else self._begin_session(connection)
         caller = Caller(listener=connection.listener, address=connection.address, client_id=client_id, session=session)
         return KnownClient(bytes(frame[CLIENT_ID:body]), body, caller)
+
+    def _begin_session(self, connection: Connection) -> Session:
+        """The session of a connection whose first request is served, which is told when the connection ends."""
+        session, at_close = self._new_session(connection), connection.on_close
+
+        def end() -> None:
+            if at_close is not None:
+                at_close()
+            if session.on_end is not None:
+                session.on_end()
+
+        connection.on_close = end
+        return session
 
     def _new_session(self, connection: Connection) -> Session:
         if isinstance(connection.state, Session):

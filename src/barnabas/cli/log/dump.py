@@ -26,6 +26,7 @@ class Options(common.Options):
     skip_record_metadata: bool
     offsets_decoder: bool
     transaction_log_decoder: bool
+    share_group_state_decoder: bool
     max_bytes: int | None
     verify_index_only: bool
     index_sanity_check: bool
@@ -59,6 +60,7 @@ class Options(common.Options):
 @option("--skip-record-metadata", is_flag=True, help="Show only keys and values.", section="What")
 @option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.", section="What")
 @option("--transaction-log-decoder", is_flag=True, help="Decode records of __transaction_state.", section="What")
+@option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.", section="What")
 @option("--max-bytes", type=INT32, metavar="N", help="Stop after N bytes of a log.", section="What")
 @option("--verify-index-only", is_flag=True, help="Show only where an index disagrees with its log.", section="What")
 @option("--index-sanity-check", is_flag=True, help="Show only whether an index is usable.", section="What")

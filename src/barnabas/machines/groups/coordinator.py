@@ -1,13 +1,14 @@
-"""The coordinator of the groups on one partition of `__consumer_offsets`: one machine made of three sets of rules.
+"""The coordinator of the groups on one partition of `__consumer_offsets`: one machine made of four sets of rules.
 
-Classic groups, whose leader assigns partitions, consumer groups, whose coordinator does, and committed offsets have
-rules of their own (`classic`, `consumer`, `offsets`), which share one table of groups. This module leads a request to
-the rules of the kind that its group is, and a record to the rules that wrote it.
+Classic groups, whose leader assigns partitions, consumer groups, whose coordinator does, share groups, whose members
+share them, and committed offsets have rules of their own (`classic`, `consumer`, `share`, `offsets`) over one table of
+groups. This module leads a request to the rules of the kind that its group is, and a record to those that wrote it.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from barnabas.machines.groups.classic import replies
@@ -18,10 +19,13 @@ from barnabas.machines.groups.consumer.group import ConsumerGroup
 from barnabas.machines.groups.consumer.rules import ConsumerRules
 from barnabas.machines.groups.deletion import DELETE_TIMER, GroupDeletions
 from barnabas.machines.groups.offsets.rules import OffsetRules
+from barnabas.machines.groups.share.describe import list_group as list_share_group
+from barnabas.machines.groups.share.group import ShareGroup
+from barnabas.machines.groups.share.rules import ShareRules
 from barnabas.machines.outcome import Draft, Outcome, answer
 from barnabas.model.errors import GroupIdNotFound, InvalidRecord
 from barnabas.protocol import coordinator_records
-from barnabas.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
+from barnabas.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey, ShareGroupKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -39,12 +43,16 @@ if TYPE_CHECKING:
     from kio.schema.list_groups.v5.response import ListedGroup
     from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
     from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
+    from kio.schema.share_group_describe.v1 import response as share_response
+    from kio.schema.share_group_heartbeat.v1 import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
     from kio.schema.sync_group.v5.request import SyncGroupRequest
     from kio.schema.sync_group.v5.response import SyncGroupResponse
     from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
     from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
 
+    from barnabas.machines.controller.image import TopicImage
     from barnabas.machines.groups.offsets.rules import GroupOffsets
+    from barnabas.machines.groups.share.offsets import DeleteStates
     from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable, TimerKey
     from barnabas.machines.outcome import Asker
     from barnabas.model.errors import ErrorCode
@@ -62,8 +70,11 @@ class GroupCoordinator:
         self.table = table
         self._classic = ClassicRules(table)
         self._consumer = ConsumerRules(table)
+        self._share = ShareRules(table)
+        self.shares = self._share.offsets
+        """The states of share groups' partitions."""
         self._offsets = OffsetRules(table)
-        self.deletions = GroupDeletions(table, self._offsets)
+        self.deletions = GroupDeletions(table, self._offsets, self.shares)
 
     # Members
 
@@ -96,6 +107,12 @@ class GroupCoordinator:
     ) -> GroupOutcome:
         """ConsumerGroupHeartbeat; a classic group becomes a consumer group by it, where that is allowed."""
         return self._consumer.heartbeat(request, asker, now_ms)
+
+    def share_group_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, asker: Asker[ShareGroupHeartbeatResponse], now_ms: int
+    ) -> GroupOutcome:
+        """ShareGroupHeartbeat."""
+        return self._share.heartbeat(request, asker, now_ms)
 
     def _is_consumer(self, group_id: str) -> bool:
         return isinstance(self.table.groups.get(group_id), ConsumerGroup)
@@ -183,19 +200,28 @@ class GroupCoordinator:
             return answer(asker, GroupIdNotFound(f"Group {group_id} {reason}"))
         return answer(asker, self._consumer.describe(group))
 
-    def delete_group(self, group_id: str, asker: Asker[ErrorCode], now_ms: int) -> GroupOutcome:
-        """Remove an empty group and its offsets; the answer is an error code."""
-        return self.deletions.delete(group_id, asker, now_ms)
+    def describe_share(self, group_id: str, asker: Asker[share_response.DescribedGroup], now_ms: int) -> GroupOutcome:
+        """A share group; anything else is not found."""
+        return self._share.describe(group_id, asker, now_ms)
+
+    def delete_group(
+        self, group_id: str, asker: Asker[ErrorCode | DeleteStates], now_ms: int, *, states_deleted: bool = False
+    ) -> GroupOutcome:
+        """Remove an empty group and its offsets; the answer is an error code, or what else has to be deleted first."""
+        return self.deletions.delete(group_id, asker, now_ms, states_deleted=states_deleted)
 
     # What happens by itself
 
     def topics_changed(self, names: Collection[str], now_ms: int) -> GroupOutcome:
         """These topics came, went or have other partitions; the table has the new image."""
+        self._share.topics_changed(names, now_ms)
         return self._consumer.topics_changed(names, now_ms)
 
-    def topics_deleted(self, names: Collection[str], now_ms: int) -> GroupOutcome:
-        """These topics are gone: so are their offsets."""
-        return self._offsets.topics_deleted(names, now_ms)
+    def topics_deleted(self, topics: Collection[TopicImage], now_ms: int) -> GroupOutcome:
+        """These topics are gone: so are their offsets, and what share groups have of them."""
+        shares = self._share.topics_deleted({topic.topic_id for topic in topics}, now_ms)
+        offsets = self._offsets.topics_deleted({topic.name for topic in topics}, now_ms)
+        return replace(offsets, changes=(*shares.changes, *offsets.changes))
 
     def expire(self, key: TimerKey, now_ms: int) -> GroupOutcome:
         """A timer is due."""
@@ -204,6 +230,8 @@ class GroupCoordinator:
             return self._classic.expire(key, now_ms)
         if rules == "consumer":
             return self._consumer.expire(key, now_ms)
+        if rules == "share":
+            return self._share.expire(key, now_ms)
         if key == DELETE_TIMER:
             return self.deletions.expire(now_ms)
         return self._offsets.expire(key, now_ms)
@@ -211,7 +239,8 @@ class GroupCoordinator:
     def loaded(self, now_ms: int) -> GroupOutcome:
         """Everything was replayed: begin to wait for members and for old offsets."""
         draft: GroupDraft = Draft()
-        for outcome in (self._classic.loaded(now_ms), self._consumer.loaded(now_ms), self._offsets.loaded(now_ms)):
+        for rules in (self._classic, self._consumer, self._share, self._offsets):
+            outcome = rules.loaded(now_ms)
             draft.changes.extend(outcome.changes)
             draft.replies.extend(outcome.replies)
             draft.timers.extend(outcome.timers)
@@ -235,6 +264,8 @@ class GroupCoordinator:
             self._offsets.replay(record)
         elif isinstance(key, GroupMetadataKey):
             self._classic.replay(record)
+        elif isinstance(key, ShareGroupKey):
+            self._share.replay(key, record)
         else:
             self._consumer.replay(record)
 
@@ -264,5 +295,7 @@ class GroupCoordinator:
 def _listed(group: Group) -> ListedGroup:
     if isinstance(group, ClassicGroup):
         return replies.listed(group)
+    if isinstance(group, ShareGroup):
+        return list_share_group(group)
     assert isinstance(group, ConsumerGroup)
     return list_group(group)

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from barnabas.machines.groups.share.group import ShareGroup
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft, Outcome, answer
 from barnabas.model.errors import ApiError, ErrorCode, GroupIdNotFound
 
 if TYPE_CHECKING:
     from barnabas.machines.groups.offsets.rules import OffsetRules
+    from barnabas.machines.groups.share.offsets import DeleteStates, ShareOffsets
     from barnabas.machines.groups.table import Group, GroupDraft, GroupOutcome, GroupTable
     from barnabas.machines.outcome import Asker
     from barnabas.protocol.coordinator_records import CoordinatorRecord
@@ -32,9 +34,10 @@ MOST: Final = 1000
 class GroupDeletions:
     """Deletes groups, and knows which are being deleted."""
 
-    def __init__(self, table: GroupTable, offsets: OffsetRules) -> None:
+    def __init__(self, table: GroupTable, offsets: OffsetRules, shares: ShareOffsets) -> None:
         self._table = table
         self._offsets = offsets
+        self._shares = shares
         self._under_way: dict[str, Asker[ErrorCode]] = {}
         """Who waits for the deletion, by group id; the first comes first."""
 
@@ -45,12 +48,22 @@ class GroupDeletions:
         """Whether a group is being deleted: until that is done, no request of it is decided."""
         return group_id in self._under_way
 
-    def delete(self, group_id: str, asker: Asker[ErrorCode], now_ms: int) -> GroupOutcome:
-        """Remove an empty group and its offsets; the answer is an error code."""
+    def delete(
+        self, group_id: str, asker: Asker[ErrorCode | DeleteStates], now_ms: int, *, states_deleted: bool = False
+    ) -> GroupOutcome:
+        """Remove an empty group and its offsets; the answer is an error code.
+
+        What a share coordinator keeps for a share group has to go first: then the answer says what that is, and the
+        group is to be deleted again with `states_deleted`.
+        """
         try:
             group = self._check(group_id)
         except ApiError as error:
             return answer(asker, error.code)
+        if isinstance(group, ShareGroup) and not states_deleted:
+            begun = self._shares.give_all_up(group, asker)
+            if begun is not None:
+                return begun
         offsets = self._offsets.tombstones(group_id, FEW + 1)
         if len(offsets) <= FEW:
             changes = (*offsets, *group.tombstones())

@@ -12,15 +12,16 @@ from barnabas.machines.groups.consumer.states import (
     ConsumerGroupState,
     MemberState,
 )
+from barnabas.machines.groups.share.states import SHARE_TRANSITIONS, ShareGroupState
 from barnabas.machines.state_page import section
 
 INTRODUCTION = """\
 # States of a group
 
 A group is of one kind at a time: *classic*, where members join in rounds and one of them, the leader, assigns the
-partitions; or *consumer*, the new protocol (KIP-848), where the broker assigns them and moves each member to its
-assignment step by step. `barnabas groups --list --state --type` shows both, and [Groups](groups.md) says what they are
-for.
+partitions; *consumer*, the new protocol (KIP-848), where the broker assigns them and moves each member to its
+assignment step by step; or *share* (KIP-932), where the broker assigns them too, and members share them.
+`barnabas groups --list --state --type` shows all of them, and [Groups](groups.md) says what they are for.
 
 The pictures are drawn from tables in the broker's source, and what binds each table stands above its picture. The
 numbers at the arrows are those of the causes below it.
@@ -48,6 +49,12 @@ The state is stored with what the member has, and every step towards a target is
 such a step is not drawn: a member that leaves is gone; one that comes, in place of a static member or from the classic
 protocol too, begins with what it is given.
 """
+SHARE = """\
+Members of a share group do not own partitions, so there is nothing that one has to give back before another may have
+it. A group with members is stable, whatever its members have.
+
+Of such a group, too, the state is computed. The table says what one event may do, and the tests hold the rules to it.
+"""
 
 
 def page() -> str:
@@ -57,6 +64,7 @@ def page() -> str:
             *section("A classic group", CLASSIC, ClassicGroupState, CLASSIC_TRANSITIONS),
             *section("A consumer group", CONSUMER, ConsumerGroupState, GROUP_TRANSITIONS),
             *section("A member of a consumer group", MEMBER, MemberState, MEMBER_TRANSITIONS),
+            *section("A share group", SHARE, ShareGroupState, SHARE_TRANSITIONS),
         )
     )
 

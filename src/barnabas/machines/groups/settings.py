@@ -41,6 +41,12 @@ class GroupSettings:
     consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     consumer_assignment_interval_ms: int = 1_000
     consumer_regex_refresh_interval_ms: int = 600_000
+    share_session_timeout_ms: int = 45_000
+    share_heartbeat_interval_ms: int = 5_000
+    share_max_size: int = 200
+    share_assignors: tuple[str, ...] = ("simple",)
+    share_assignment_interval_ms: int = 1_000
+    share_initialize_retry_interval_ms: int = 30_000
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_ms: int = 10_080 * 60_000
     offsets_retention_check_interval_ms: int = 600_000

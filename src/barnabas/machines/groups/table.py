@@ -1,8 +1,8 @@
 """What all rules of one coordinator share: its groups, the cluster's image and the settings.
 
 One coordinator has the groups of one partition of `__consumer_offsets`: those whose id hashes to it. A group is of
-one kind at a time, classic or consumer; the rules of each kind live in a module of their own and find each other's
-groups here.
+one kind at a time, classic, consumer or share; the rules of each kind live in a module of their own and find each
+other's groups here.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Group(Protocol):
     """What is asked of a group whatever its kind."""
 
     group_id: str
+    may_expire: bool
+    """Whether it goes by itself when it has neither members nor offsets."""
 
     @property
     def is_empty(self) -> bool:

@@ -6,6 +6,7 @@ are read: what is out of bounds then is taken as the bound.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.config.keys.all_keys import GROUP_KEYS
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from barnabas.model.config.values import Values
 
 _KINDS: Final = ("consumer", "share", "streams")
+_DURATION: Final = re.compile(r"\+?P(?:\+?(\d+)D)?(?:T(?:\+?(\d+)H)?(?:\+?(\d+)M)?(?:\+?(\d+(?:[.,]\d*)?)S)?)?")
 
 
 def check_settings(settings: Mapping[str, str], broker: Values) -> None:
@@ -59,3 +61,15 @@ def number(name: str, settings: Mapping[str, str], broker: Values) -> int:
         return found
     least, most = BOUNDS[name]
     return min(max(found, found if least is None else broker.number(least)), broker.number(most))
+
+
+def duration_ms(text: str) -> int:
+    """The milliseconds of a duration as `share.auto.offset.reset` has it after "by_duration:".
+
+    >>> duration_ms("P1DT2H3M4.5S")
+    93784500
+    """
+    found = _DURATION.fullmatch(text.upper())
+    assert found is not None, "it was checked when it was set"
+    days, hours, minutes, seconds = (float((part or "0").replace(",", ".")) for part in found.groups())
+    return int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000)

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` and `__transaction_state` as the JSON that Kafka's DumpLogSegments prints.
+"""The records of coordinators as the JSON that Kafka's DumpLogSegments prints.
 
 Names and order are those of Kafka's schemas. What the record's version did not have yet is left out, and so are tagged
 fields with their default; ids of topics are in Kafka's form, bytes in base64. What members of a classic consumer group
@@ -22,6 +22,7 @@ from barnabas.protocol.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
     schemas,
+    share_state,
     transaction_state,
 )
 from barnabas.protocol.wire import bounds
@@ -41,6 +42,8 @@ _NESTED: Final = (
     schemas.CLASSIC_MEMBER_METADATA,
     schemas.TARGET_TOPIC_PARTITIONS,
     schemas.CURRENT_TOPIC_PARTITIONS,
+    schemas.TOPIC_PARTITIONS_INFO,
+    schemas.TOPIC_INFO,
 )
 _SCHEMAS: Final[dict[type, Schema]] = {
     schema.of: schema
@@ -48,6 +51,7 @@ _SCHEMAS: Final[dict[type, Schema]] = {
         *_NESTED,
         *(part for record_type in schemas.RECORD_TYPES for part in (record_type.key, record_type.value)),
         *transaction_state.SCHEMAS,
+        *share_state.SCHEMAS,
     )
 }
 _OFFSET_SINCE: Final = {"leader_epoch": 3, "topic_id": 4}
@@ -64,6 +68,11 @@ def offsets_record(key: bytes, value: bytes | None) -> tuple[str, str] | None:
 def transaction_record(key: bytes, value: bytes | None) -> tuple[str, str] | None:
     """Key and value of a record of `__transaction_state`; None if its type is not known. Raises InvalidRecord."""
     return _shown(transaction_state.decode, key, value)
+
+
+def share_record(key: bytes, value: bytes | None) -> tuple[str, str] | None:
+    """Key and value of a record of `__share_group_state`; None if its type is not known. Raises InvalidRecord."""
+    return _shown(share_state.decode, key, value)
 
 
 def _shown(decode: Callable[[bytes, bytes | None], Any], key: bytes, value: bytes | None) -> tuple[str, str] | None:

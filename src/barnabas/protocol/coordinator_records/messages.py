@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from barnabas.protocol.coordinator_records.share_messages import ShareGroupKey, ShareGroupValue
+
 if TYPE_CHECKING:
     from uuid import UUID
 
@@ -246,6 +248,7 @@ Key = (
     | ConsumerGroupTargetAssignmentMemberKey
     | ConsumerGroupCurrentMemberAssignmentKey
     | ConsumerGroupRegularExpressionKey
+    | ShareGroupKey
 )
 Value = (
     OffsetCommitValue
@@ -257,6 +260,7 @@ Value = (
     | ConsumerGroupTargetAssignmentMemberValue
     | ConsumerGroupCurrentMemberAssignmentValue
     | ConsumerGroupRegularExpressionValue
+    | ShareGroupValue
 )
 
 

@@ -44,6 +44,22 @@ from barnabas.protocol.coordinator_records.messages import (
     TargetTopicPartitions,
     TopicMetadata,
 )
+from barnabas.protocol.coordinator_records.share_messages import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    ShareTopicInfo,
+    ShareTopicPartitionsInfo,
+)
 
 
 class RecordType(NamedTuple):
@@ -99,6 +115,10 @@ CURRENT_TOPIC_PARTITIONS: Final = Schema(
         Item("assignment_epochs", array(INT32, nullable=True), tag=0),
     ),
 )
+TOPIC_PARTITIONS_INFO: Final = Schema(
+    ShareTopicPartitionsInfo, (Item("topic_id", UUID_), Item("topic_name", STRING), Item("partitions", array(INT32)))
+)
+TOPIC_INFO: Final = Schema(ShareTopicInfo, (Item("topic_id", UUID_), Item("topic_name", STRING)))
 
 
 def _key(of: type, items: tuple[Item, ...]) -> Schema:
@@ -179,6 +199,65 @@ RECORD_TYPES: Final = (
                 Item("state", INT8),
                 Item("assigned_partitions", array(CURRENT_TOPIC_PARTITIONS.type)),
                 Item("partitions_pending_revocation", array(CURRENT_TOPIC_PARTITIONS.type)),
+            ),
+        ),
+    ),
+    RecordType(
+        10,
+        _key(ShareGroupMemberMetadataKey, GROUP_AND_MEMBER_ID),
+        Schema(
+            ShareGroupMemberMetadataValue,
+            (
+                Item("rack_id", NULLABLE_STRING),
+                Item("client_id", STRING),
+                Item("client_host", STRING),
+                Item("subscribed_topic_names", array(STRING)),
+            ),
+        ),
+    ),
+    RecordType(
+        11,
+        _key(ShareGroupMetadataKey, GROUP_ID),
+        Schema(ShareGroupMetadataValue, (Item("epoch", INT32), Item("metadata_hash", INT64))),
+    ),
+    RecordType(
+        12,
+        _key(ShareGroupTargetAssignmentMetadataKey, GROUP_ID),
+        Schema(
+            ShareGroupTargetAssignmentMetadataValue,
+            (Item("assignment_epoch", INT32), Item("assignment_timestamp", INT64, tag=0, default=0)),
+        ),
+    ),
+    RecordType(
+        13,
+        _key(ShareGroupTargetAssignmentMemberKey, GROUP_AND_MEMBER_ID),
+        Schema(
+            ShareGroupTargetAssignmentMemberValue,
+            (Item("topic_partitions", array(TARGET_TOPIC_PARTITIONS.type)),),
+        ),
+    ),
+    RecordType(
+        14,
+        _key(ShareGroupCurrentMemberAssignmentKey, GROUP_AND_MEMBER_ID),
+        Schema(
+            ShareGroupCurrentMemberAssignmentValue,
+            (
+                Item("member_epoch", INT32),
+                Item("previous_member_epoch", INT32),
+                Item("state", INT8),
+                Item("assigned_partitions", array(TARGET_TOPIC_PARTITIONS.type)),
+            ),
+        ),
+    ),
+    RecordType(
+        15,
+        _key(ShareGroupStatePartitionMetadataKey, GROUP_ID),
+        Schema(
+            ShareGroupStatePartitionMetadataValue,
+            (
+                Item("initializing_topics", array(TOPIC_PARTITIONS_INFO.type)),
+                Item("initialized_topics", array(TOPIC_PARTITIONS_INFO.type)),
+                Item("deleting_topics", array(TOPIC_INFO.type)),
             ),
         ),
     ),

@@ -79,6 +79,7 @@ class ApiFormat(NamedTuple):
 _TOP: Final = AtTop()
 _TOPICS: Final = Each("topics", "topics")
 _PARTITIONS: Final = Each("topics", "topics", inside=Each("partitions", "partitions"))
+_SHARE_STATES: Final = Each("topics", "results", inside=Each("partitions", "partitions"))
 _INDEXES: Final = Each("partition_indexes", "partitions", name="partition_index")
 
 API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
@@ -213,6 +214,18 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),
     ApiKey.LIST_CONFIG_RESOURCES: ApiFormat(0, _TOP, up="wire.shapes:list_config_resources_up"),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ApiFormat(0, _TOPICS),
+    ApiKey.SHARE_FETCH: ApiFormat(0, _TOP),
+    ApiKey.SHARE_ACKNOWLEDGE: ApiFormat(0, _TOP),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.READ_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.WRITE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.DELETE_SHARE_GROUP_STATE: ApiFormat(0, _SHARE_STATES),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: ApiFormat(0, _SHARE_STATES),
+    ApiKey.SHARE_GROUP_HEARTBEAT: ApiFormat(0, _TOP, pack="messages.consumer_group_heartbeat:pack"),
+    ApiKey.SHARE_GROUP_DESCRIBE: ApiFormat(0, Each("group_ids", "groups", name="group_id")),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: ApiFormat(0, Each("groups", "groups")),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: ApiFormat(0, _TOP),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: ApiFormat(0, _TOP),
     ApiKey.PROBE: ApiFormat(0, _TOP, inter_broker=True),
     ApiKey.FAILED_REPLICAS: ApiFormat(0, _TOP, inter_broker=True),
     ApiKey.BROKER_HELLO: ApiFormat(0, _TOP, inter_broker=True),

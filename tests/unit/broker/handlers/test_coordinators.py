@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
 
 
-async def ask(broker: BrokerContext, kind: int, *keys: str) -> Any:
-    answer = find_coordinator(broker, zero(FindCoordinatorRequest, key_type=kind, coordinator_keys=keys), CALLER)
+async def ask(broker: BrokerContext, kind: int, *keys: str, version: int = 6) -> Any:
+    request = zero(FindCoordinatorRequest, key_type=kind, coordinator_keys=keys)
+    answer = find_coordinator(broker, request, CALLER, version)
     return await answer if asyncio.iscoroutine(answer) else answer
 
 
 async def test_other_kinds_are_not_known(tmp_path: Path) -> None:
     async with running_parts(tmp_path) as broker:
-        response = await ask(broker, 2, "g", "h")
+        response = await ask(broker, 3, "g", "h")
     assert [(one.key, one.node_id, one.host, one.port) for one in response.coordinators] == [
         ("g", -1, "", -1),
         ("h", -1, "", -1),
     ]
     for one in response.coordinators:
         assert one.error_code is ErrorCode.invalid_request
-        assert "key type 2" in (one.error_message or "")
+        assert "key type 3" in (one.error_message or "")
 
 
 async def test_transactional_ids_have_a_topic_of_their_own(tmp_path: Path) -> None:
@@ -48,6 +49,22 @@ async def test_transactional_ids_have_a_topic_of_their_own(tmp_path: Path) -> No
         assert len(topic.partitions) == 2
         assert broker.replicas.find("__transaction_state", 0).log.config.min_insync_replicas == 1
         assert broker.metadata.topic(CONSUMER_OFFSETS) is None
+
+
+async def test_share_partitions_have_coordinators_from_version_6_on(tmp_path: Path) -> None:
+    good, key = "a:group:AAAAAAAAAAAAAAAAAAAAAQ:3", "__share_group_state"
+    bad = ["", "g", ":AAAAAAAAAAAAAAAAAAAAAQ:3", "g:AAAAAAAAAAAAAAAAAAAAAQ:x", "g:not-an-id:3"]
+    async with running_parts(tmp_path, {"share.coordinator.state.topic.num.partitions": "2"}) as broker:
+        (early,) = (await ask(broker, 2, good, version=5)).coordinators
+        assert early.error_code is ErrorCode.invalid_request
+        assert broker.metadata.topic(key) is None
+        first, *others = (await ask(broker, 2, good, *bad)).coordinators
+        assert (first.error_code, first.node_id) == (ErrorCode.none, broker.broker_id)
+        assert {other.error_code for other in others} == {ErrorCode.invalid_request}
+        assert len(broker.metadata.image.topics[key].partitions) == 2
+        configs = broker.metadata.topic_config(key)
+    assert configs["cleanup.policy"] == "delete"
+    assert (configs["retention.ms"], configs["min.insync.replicas"]) == ("-1", "1")
 
 
 async def test_the_topic_is_made_and_its_leader_named(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.machines.groups.share.offsets import DeleteStates
 
 pytestmark = pytest.mark.slow
 
@@ -539,7 +540,7 @@ class TestDeletedGroups:
         async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
             machine = fill_groups(broker, 1)
             fill_offsets(machine, "group-0", 3 * MOST)
-            asked = broker.groups.ask(
+            asked: ErrorCode | DeleteStates | asyncio.Future[ErrorCode | DeleteStates] = broker.groups.ask(
                 "group-0",
                 lambda machine, call, now_ms: machine.delete_group("group-0", call, now_ms),
                 CALLER,

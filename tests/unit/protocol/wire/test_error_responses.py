@@ -37,6 +37,8 @@ VALUES: dict[ApiKey, dict[str, Any]] = {
     ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
     ApiKey.DELETE_GROUPS: {"groups_names": ["g"]},
     ApiKey.CONSUMER_GROUP_DESCRIBE: {"group_ids": ["g"]},
+    ApiKey.SHARE_GROUP_DESCRIBE: {"group_ids": ["g"]},
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: {"groups": [{"group_id": "g", "topics": None}]},
     ApiKey.CREATE_TOPICS: {"topics": [{"name": "t", "num_partitions": 4, "configs": [{"name": "a", "value": "b"}]}]},
     ApiKey.CREATE_PARTITIONS: {"topics": [{"name": "t", "count": 3}]},
     ApiKey.DELETE_TOPICS: {"topics": [{"name": "t", "topic_id": None}], "topic_names": ["t"]},

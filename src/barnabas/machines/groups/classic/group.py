@@ -55,6 +55,8 @@ class InitialDelay:
 class ClassicGroup:
     """One classic group; also the shape of groups that only commit offsets, which have no protocol type."""
 
+    may_expire = True
+
     __slots__ = (
         "_joined",
         "_speakers",

@@ -33,10 +33,10 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
     """Refuse a request that contradicts itself, whatever group it is for."""
     epoch = request.member_epoch
     if version >= MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
-        _check_not_blank(request.member_id, "MemberId")
-    _check_not_blank(request.group_id, "GroupId")
-    _check_not_blank(request.instance_id, "InstanceId")
-    _check_not_blank(request.rack_id, "RackId")
+        check_not_blank(request.member_id, "MemberId")
+    check_not_blank(request.group_id, "GroupId")
+    check_not_blank(request.instance_id, "InstanceId")
+    check_not_blank(request.rack_id, "RackId")
     if epoch == JOIN_EPOCH:
         if request.rebalance_timeout == NOT_GIVEN:
             raise InvalidRequest("RebalanceTimeoutMs must be provided in first request.")
@@ -100,7 +100,8 @@ def holder_of(group: ConsumerGroup, instance_id: str, member_id: str) -> Member:
     return holder
 
 
-def _check_not_blank(text: str | None, name: str) -> None:
+def check_not_blank(text: str | None, name: str) -> None:
+    """Refuse a text that is there and has nothing in it."""
     if text is not None and not text.strip():
         raise InvalidRequest(f"{name} can't be empty.")
 

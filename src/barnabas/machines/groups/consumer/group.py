@@ -61,6 +61,8 @@ class ResolvedRegex(NamedTuple):
 class ConsumerGroup:
     """A consumer group."""
 
+    may_expire = True
+
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH

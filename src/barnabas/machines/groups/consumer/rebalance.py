@@ -120,7 +120,7 @@ class ConsumerRebalance:
         """What the member is to have: by a new target assignment if the epoch was raised and it is time for one."""
         settings = self._table.settings_of(group.group_id)
         if group.assignment_epoch >= change.epoch or not may_assign(
-            group, settings.consumer_assignment_interval_ms, now_ms
+            group.assignment_timestamp, settings.consumer_assignment_interval_ms, now_ms
         ):
             return self.last_target(group, new)
         assignor = group.preferred_assignor(old, new)

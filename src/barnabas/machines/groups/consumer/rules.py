@@ -55,7 +55,12 @@ from barnabas.machines.groups.migration.conversion import Conversion
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft, Outcome
 from barnabas.model.errors import ApiError, GroupIdNotFound
-from barnabas.protocol.coordinator_records import ConsumerGroupMetadataKey, GroupMetadataKey, OffsetCommitKey
+from barnabas.protocol.coordinator_records import (
+    ConsumerGroupMetadataKey,
+    GroupMetadataKey,
+    OffsetCommitKey,
+    ShareGroupKey,
+)
 from barnabas.protocol.wire.durations import MILLISECOND, NO_TIME
 
 if TYPE_CHECKING:
@@ -146,7 +151,7 @@ class ConsumerRules:
     def replay(self, record: CoordinatorRecord) -> None:
         """Take over a record of a consumer group; the tombstone of the group's own key removes it."""
         key, value = record
-        if isinstance(key, OffsetCommitKey | GroupMetadataKey):
+        if isinstance(key, OffsetCommitKey | GroupMetadataKey | ShareGroupKey):
             return
         group_id = key.group_id
         group = self._table.groups.get(group_id)
@@ -259,6 +264,8 @@ class ConsumerRules:
             raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
         if isinstance(found, ClassicGroup):
             return self._conversion.upgraded(found, draft, now_ms)
+        if found is not None:
+            raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
         return ConsumerGroup(group_id)
 
     def _member_of(

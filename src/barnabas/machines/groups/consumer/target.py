@@ -60,9 +60,8 @@ class Subscriptions:
         return found
 
 
-def may_assign(group: ConsumerGroup, interval_ms: int, now_ms: int) -> bool:
+def may_assign(last_ms: int, interval_ms: int, now_ms: int) -> bool:
     """Whether the last assignment is old enough for the next; always if it is not known or no interval is set."""
-    last_ms = group.assignment_timestamp
     return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
 
 

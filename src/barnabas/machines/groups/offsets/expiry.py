@@ -84,7 +84,7 @@ class OffsetExpiry:
                     one_pass.remove(key)
                     if one_pass.is_full:
                         return False
-        if not used and group.is_empty:
+        if not used and group.is_empty and group.may_expire:
             one_pass.draft.changes += group.tombstones()
         one_pass.looked_at += 1
         return True

@@ -1,7 +1,7 @@
 """The keys of groups of Apache Kafka, the broker key behind each, and the broker keys that bound it.
 
-Same columns as `broker_keys`; every key of a group may change at any time. Share groups and streams groups do not exist
-here: their keys are taken, checked and shown, as those of a cluster that may have been Kafka's before.
+Same columns as `broker_keys`; every key of a group may change at any time. Streams groups do not exist here: their keys
+are taken, checked and shown, as those of a cluster that may have been Kafka's before.
 """
 
 from __future__ import annotations
@@ -45,6 +45,17 @@ SENTENCES: Final = {
     "consumer.assignment.interval.ms": "The minimum time between two assignments of the group.",
     "consumer.heartbeat.interval.ms": "The heartbeat interval that the broker gives to the members of the group.",
     "consumer.session.timeout.ms": "The coordinator removes a member that sent no heartbeat for this long.",
+    "share.auto.offset.reset": (
+        "Where the share group begins to read a partition: earliest, latest, or by_duration: and how long ago."
+    ),
+    "share.delivery.count.limit": "How often a record is delivered to the share group at most; then it is archived.",
+    "share.isolation.level": "Whether the share group sees records of open and aborted transactions.",
+    "share.partition.max.record.locks": "How many records of a partition may be in flight in the share group.",
+    "share.record.lock.duration.ms": "How long a member has for a record before it is delivered again.",
+    "share.renew.acknowledge.enable": "Whether members of the share group may renew their locks (KIP-1222).",
+    "share.assignment.interval.ms": "The minimum time between two assignments of the share group.",
+    "share.heartbeat.interval.ms": "The heartbeat interval that the broker gives to members of the share group.",
+    "share.session.timeout.ms": "The coordinator removes a member of the share group that is silent for this long.",
 }
 """Keys that have an effect."""
 

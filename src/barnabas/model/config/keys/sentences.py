@@ -102,6 +102,46 @@ BROKER: Final[dict[str, str]] = {
     "group.max.session.timeout.ms": "The maximum session timeout that a member of a classic group may ask for.",
     "group.max.size": "The maximum number of members in one classic group.",
     "group.min.session.timeout.ms": "The minimum session timeout that a member of a classic group may ask for.",
+    "group.share.assignment.interval.ms": (
+        "The minimum time between two assignments of a share group; later changes are put together in the next one."
+    ),
+    "group.share.assignors": "The assignor of share groups: simple, the only one there is.",
+    "group.share.delivery.count.limit": (
+        "How often a record is delivered to a share group at most; then it is archived."
+    ),
+    "group.share.heartbeat.interval.ms": "The heartbeat interval that the broker gives to members of share groups.",
+    "group.share.initialize.retry.interval.ms": (
+        "How long the coordinator of a share group waits for the state of a partition before it asks for it again."
+    ),
+    "group.share.max.assignment.interval.ms": "The maximum value of share.assignment.interval.ms for a group.",
+    "group.share.max.delivery.count.limit": "The highest value that share.delivery.count.limit of a group may have.",
+    "group.share.max.heartbeat.interval.ms": "The maximum value of share.heartbeat.interval.ms for a group.",
+    "group.share.max.partition.max.record.locks": (
+        "The highest value that share.partition.max.record.locks of a group may have."
+    ),
+    "group.share.max.record.lock.duration.ms": (
+        "The highest value that share.record.lock.duration.ms of a group may have."
+    ),
+    "group.share.max.session.timeout.ms": "The maximum value of share.session.timeout.ms for a group.",
+    "group.share.max.share.sessions": "How many members of share groups may fetch from this broker at the same time.",
+    "group.share.max.size": "The maximum number of members in one share group.",
+    "group.share.min.assignment.interval.ms": "The minimum value of share.assignment.interval.ms for a group.",
+    "group.share.min.delivery.count.limit": "The lowest value that share.delivery.count.limit of a group may have.",
+    "group.share.min.heartbeat.interval.ms": "The minimum value of share.heartbeat.interval.ms for a group.",
+    "group.share.min.partition.max.record.locks": (
+        "The lowest value that share.partition.max.record.locks of a group may have."
+    ),
+    "group.share.min.record.lock.duration.ms": (
+        "The lowest value that share.record.lock.duration.ms of a group may have."
+    ),
+    "group.share.min.session.timeout.ms": "The minimum value of share.session.timeout.ms for a group.",
+    "group.share.partition.max.record.locks": "How many records of a partition may be in flight in a share group.",
+    "group.share.record.lock.duration.ms": (
+        "How long a member of a share group has for a record before it is delivered again."
+    ),
+    "group.share.session.timeout.ms": (
+        "The coordinator removes a member of a share group that sent no heartbeat for this long."
+    ),
     "inter.broker.listener.name": "The listener that brokers use to talk to each other.",
     "leader.imbalance.check.interval.seconds": (
         "How often the controller checks whether leaders are balanced (auto.leader.rebalance.enable)."
@@ -267,6 +307,32 @@ BROKER: Final[dict[str, str]] = {
         "The length of one sample in which throttled replication rates are measured."
     ),
     "security.inter.broker.protocol": "The security protocol between brokers, if inter.broker.listener.name is unset.",
+    "share.coordinator.cold.partition.snapshot.interval.ms": (
+        "How old the last snapshot of a share partition may become while it does not change."
+    ),
+    "share.coordinator.load.buffer.size": "The bytes that are read at once when the state of share groups is loaded.",
+    "share.coordinator.snapshot.update.records.per.snapshot": (
+        "How many changes of a share partition are stored between two snapshots."
+    ),
+    "share.coordinator.state.topic.compression.codec": (
+        "The number of the compression codec for records of the share-group state topic; 0 is none."
+    ),
+    "share.coordinator.state.topic.min.isr": (
+        "The min.insync.replicas of the share-group state topic when it is created."
+    ),
+    "share.coordinator.state.topic.num.partitions": (
+        "The number of partitions of the share-group state topic when it is created."
+    ),
+    "share.coordinator.state.topic.prune.interval.ms": (
+        "How often records of the share-group state topic are deleted that newer snapshots replace."
+    ),
+    "share.coordinator.state.topic.replication.factor": (
+        "The replication factor of the share-group state topic when it is created. If unset, at most the "
+        "number of brokers."
+    ),
+    "share.coordinator.state.topic.segment.bytes": (
+        "The segment size of the share-group state topic when it is created."
+    ),
     "socket.listen.backlog.size": "The maximum number of connections that wait for the broker to accept them.",
     "sasl.enabled.mechanisms": (
         "The SASL mechanisms that clients may use on SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, "

@@ -57,6 +57,7 @@ class FakeGroup:
     """A group whose checks are taken from a test."""
 
     group_id: str = "g"
+    may_expire: bool = True
     is_empty: bool = False
     refusal: Exception | None = None
     commit_check: CommitCheck | None = None

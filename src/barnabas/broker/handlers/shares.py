@@ -1,0 +1,340 @@
+"""ShareFetch v1–2, ShareAcknowledge v1–2: a member of a share group gets records, and says what has become of them.
+
+- Sessions are those of `machines/shares/sessions`: bound to the connection, and when it ends, what the member has
+  acquired is released. A fetch that begins a session cannot acknowledge; one that ends it does not fetch.
+- Acknowledgements of a ShareFetch are stored before it reads. A partition of the response has two errors: of the fetch,
+  and of the acknowledgement.
+- Long poll: with less than min_bytes to acquire, a fetch waits for appends and released records, at most max_wait_ms.
+  Partitions take turns, and share max_bytes. max_records holds for all of them; batches of the log are not divided,
+  unless the acquire mode (v2+) is record_limit.
+- v2+: a request with is_renew_ack may renew locks (KIP-1222), and fetches nothing.
+- The response to an incremental request has only partitions with something to tell.
+- With an authorizer, Read of the group, and of each topic: another one has TOPIC_AUTHORIZATION_FAILED.
+
+Not implemented: dead letters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from kio.schema.share_acknowledge.v2 import response as acknowledging
+from kio.schema.share_fetch.v2 import response as fetching
+from kio.schema.types import BrokerId
+from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
+
+from barnabas.broker.serving.throttle import NO_THROTTLE
+from barnabas.broker.shares.fetching import ShareFetched, ShareFetching, ShareFetchLimits
+from barnabas.machines.security.acls import Operation
+from barnabas.machines.shares.coordinator import ShareKey
+from barnabas.machines.shares.partition import Acknowledgement, AcknowledgementBatch
+from barnabas.machines.shares.sessions import FINAL, INITIAL, TopicIdPartition, check_first
+from barnabas.model.errors import ApiError, ErrorCode, InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
+from barnabas.protocol.wire.durations import MILLISECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
+    from kio.schema.share_fetch.v2.request import ShareFetchRequest
+
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.serving.caller import Caller
+    from barnabas.machines.shares.sessions import ShareSession
+
+    Acknowledged = Mapping[TopicIdPartition, ApiError | None]
+    """What became of the acknowledgements of each partition: None if they are stored."""
+
+NO_TOPIC: Final = UUID(int=0)
+RENEW_SINCE: Final = 2
+RECORD_LIMIT: Final = 1
+"""The acquire mode in which max_records holds for every record."""
+LONGEST_MEMBER_ID: Final = 36
+
+
+@dataclass(frozen=True, slots=True)
+class _Requested:
+    """What a request says, without how it says it."""
+
+    acknowledgements: Mapping[TopicIdPartition, tuple[AcknowledgementBatch, ...]]
+    partitions: tuple[TopicIdPartition, ...]
+    forgotten: tuple[TopicIdPartition, ...] = ()
+
+
+async def share_fetch(
+    broker: BrokerContext, request: ShareFetchRequest, caller: Caller, version: int
+) -> fetching.ShareFetchResponse:
+    """Store what is acknowledged, and give the member more."""
+    broker.groups.check_share_protocol()
+    group_id, member_id = _checked(request)
+    epoch = request.share_session_epoch
+    if version >= RENEW_SINCE and request.is_renew_ack:
+        _check_only_renews(request)
+    asked = _requested(request)
+    shares = broker.shares
+    if epoch == INITIAL:
+        check_first(bool(asked.acknowledgements))
+        session, replaced = shares.sessions.begin(group_id, member_id, caller.session, asked.partitions)
+        shares.bind(caller.session)
+        if replaced is not None:
+            await shares.release(replaced)
+    elif epoch == FINAL:
+        session = shares.sessions.find(group_id, member_id)
+    else:
+        session = shares.sessions.continue_fetching(group_id, member_id, epoch, asked.partitions, asked.forgotten)
+    acknowledged = await _acknowledge(broker, session, asked, caller, may_renew=request.is_renew_ack)
+    if epoch == FINAL:
+        await shares.end_session(session)
+        return _fetch_response(broker, caller, session, {}, acknowledged)
+    refused = _refused(broker, caller, session.partitions)
+    places = [place for place in _in_turn(session) if place not in refused]
+    found: dict[TopicIdPartition, ShareFetched] = {place: ShareFetched(error) for place, error in refused.items()}
+    if not request.is_renew_ack:
+        limits = _limits(broker, request, waits=not refused)
+        found |= await ShareFetching(broker, group_id, member_id, limits).run(places)
+    if epoch != INITIAL:
+        found = {place: one for place, one in found.items() if one.error or one.acquired or place in acknowledged}
+    return _fetch_response(broker, caller, session, found, acknowledged)
+
+
+async def share_acknowledge(
+    broker: BrokerContext, request: ShareAcknowledgeRequest, caller: Caller, version: int
+) -> acknowledging.ShareAcknowledgeResponse:
+    """Store what is acknowledged."""
+    broker.groups.check_share_protocol()
+    group_id, member_id = _checked(request)
+    epoch = request.share_session_epoch
+    asked = _requested(request)
+    session = broker.shares.sessions.acknowledging(group_id, member_id, epoch)
+    acknowledged = await _acknowledge(broker, session, asked, caller, may_renew=request.is_renew_ack)
+    if epoch == FINAL:
+        await broker.shares.end_session(session)
+    topics: dict[UUID, list[Any]] = {}
+    for place, error in acknowledged.items():
+        leader = _leader_hint(broker, place, error)
+        topics.setdefault(place.topic_id, []).append(
+            acknowledging.PartitionData(
+                partition_index=i32(place.partition),
+                error_code=ErrorCode.none if error is None else error.code,
+                error_message=None if error is None else str(error),
+                current_leader=acknowledging.LeaderIdAndEpoch(leader_id=i32(leader[0]), leader_epoch=i32(leader[1])),
+            )
+        )
+    return acknowledging.ShareAcknowledgeResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        error_message=None,
+        acquisition_lock_timeout=_lock_timeout(broker, group_id),
+        responses=tuple(
+            acknowledging.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=tuple(parts))
+            for topic_id, parts in topics.items()
+        ),
+        node_endpoints=tuple(
+            acknowledging.NodeEndpoint(node_id=BrokerId(node), host=host, port=i32(port), rack=rack)
+            for node, host, port, rack in _endpoints(broker, caller, acknowledged)
+        ),
+    )
+
+
+# Requests
+
+
+def _checked(request: ShareFetchRequest | ShareAcknowledgeRequest) -> tuple[str, str]:
+    """The group and the member. Raises InvalidRequest."""
+    if request.group_id is None:
+        raise InvalidRequest("The request names no group.")
+    if not request.member_id or len(request.member_id) > LONGEST_MEMBER_ID:
+        raise InvalidRequest("The member id must have 1 to 36 characters.")
+    return request.group_id, request.member_id
+
+
+def _check_only_renews(request: ShareFetchRequest) -> None:
+    """Refuse a request that renews locks and wants records as well, as Kafka does."""
+    if request.max_bytes or request.min_bytes or request.max_records or request.max_wait:
+        raise InvalidRequest("A request with is_renew_ack fetches nothing: its limits have to be 0.")
+
+
+def _requested(request: Any) -> _Requested:
+    """The partitions of a request, and what it acknowledges."""
+    acknowledgements: dict[TopicIdPartition, tuple[AcknowledgementBatch, ...]] = {}
+    partitions: list[TopicIdPartition] = []
+    for topic in request.topics:
+        for part in topic.partitions:
+            place = TopicIdPartition(topic.topic_id or NO_TOPIC, part.partition_index)
+            partitions.append(place)
+            if part.acknowledgement_batches:
+                acknowledgements[place] = tuple(
+                    AcknowledgementBatch(each.first_offset, each.last_offset, tuple(each.acknowledge_types))
+                    for each in part.acknowledgement_batches
+                )
+    forgotten = tuple(
+        TopicIdPartition(topic.topic_id or NO_TOPIC, index)
+        for topic in getattr(request, "forgotten_topics_data", ())
+        for index in topic.partitions
+    )
+    return _Requested(acknowledgements, tuple(partitions), forgotten)
+
+
+def _limits(broker: BrokerContext, request: ShareFetchRequest, *, waits: bool) -> ShareFetchLimits:
+    return ShareFetchLimits(
+        max_wait_ms=int(request.max_wait / MILLISECOND) if waits else 0,
+        min_bytes=request.min_bytes,
+        max_bytes=min(request.max_bytes, broker.settings.number("fetch.max.bytes")),
+        max_records=request.max_records,
+        batch_size=request.batch_size,
+        strict=request.share_acquire_mode == RECORD_LIMIT,
+    )
+
+
+def _in_turn(session: ShareSession) -> list[TopicIdPartition]:
+    """The partitions of a session, another one first each time, so that none is left out for long."""
+    places = list(session.partitions)
+    if not places:
+        return places
+    first = session.epoch % len(places)
+    return places[first:] + places[:first]
+
+
+def _refused(
+    broker: BrokerContext, caller: Caller, places: Iterable[TopicIdPartition]
+) -> dict[TopicIdPartition, ApiError]:
+    """The partitions of topics that the caller may not read."""
+    if broker.permissions is None:
+        return {}
+    access = broker.permissions.of(caller, "SHARE_FETCH")
+    refused: dict[TopicIdPartition, ApiError] = {}
+    for place in places:
+        topic = broker.metadata.topic_by_id(place.topic_id)
+        if topic is not None and not access.allows_topic(Operation.READ, topic.name):
+            refused[place] = TopicAuthorizationFailed("Topic authorization failed.")
+    return refused
+
+
+# Acknowledgements
+
+
+async def _acknowledge(
+    broker: BrokerContext, session: ShareSession, asked: _Requested, caller: Caller, *, may_renew: bool
+) -> dict[TopicIdPartition, ApiError | None]:
+    """Store the acknowledgements of all partitions beside each other. They are stored even if the client leaves."""
+    if not asked.acknowledgements:
+        return {}
+    refused = _refused(broker, caller, asked.acknowledgements)
+    may_renew = may_renew and broker.shares.may_renew(session.group_id)
+    results: dict[TopicIdPartition, ApiError | None] = {}
+
+    async def store(place: TopicIdPartition, batches: tuple[AcknowledgementBatch, ...]) -> None:
+        try:
+            _check_batches(batches, may_renew=may_renew)
+            hosted = broker.shares.served(ShareKey(session.group_id, *place))
+            await hosted.acknowledge(session.member_id, batches)
+        except ApiError as error:
+            results[place] = error
+        else:
+            results[place] = None
+
+    tasks = []
+    for place, batches in asked.acknowledgements.items():
+        if place in refused:
+            results[place] = refused[place]
+        else:
+            tasks.append(broker.shares.spawn(store(place, batches)))
+    await asyncio.gather(*map(asyncio.shield, tasks))
+    return results
+
+
+def _check_batches(batches: Sequence[AcknowledgementBatch], *, may_renew: bool) -> None:
+    """Refuse what no member can mean. Raises InvalidRequest."""
+    before = -1
+    for first, last, types in batches:
+        if first > last:
+            raise InvalidRequest(f"A batch of acknowledgements goes from {first} to {last}.")
+        if first <= before:
+            raise InvalidRequest("Batches of acknowledgements must not overlap, and have to be in order.")
+        if not types or (len(types) > 1 and len(types) != last - first + 1):
+            raise InvalidRequest(f"{len(types)} acknowledgements were sent for {last - first + 1} records.")
+        if any(not Acknowledgement.GAP <= kind <= Acknowledgement.RENEW for kind in types):
+            raise InvalidRequest("There are acknowledgements from 0 (gap) to 4 (renew).")
+        if not may_renew and Acknowledgement.RENEW in types:
+            raise InvalidRequest("The request, or the group's share.renew.acknowledge.enable, does not allow renewals.")
+        before = last
+
+
+# Responses
+
+
+def _fetch_response(
+    broker: BrokerContext,
+    caller: Caller,
+    session: ShareSession,
+    found: Mapping[TopicIdPartition, ShareFetched],
+    acknowledged: Acknowledged,
+) -> fetching.ShareFetchResponse:
+    topics: dict[UUID, list[fetching.PartitionData]] = {}
+    for place in dict.fromkeys((*found, *acknowledged)):
+        part = _partition_data(broker, place, found.get(place) or ShareFetched(), acknowledged.get(place))
+        topics.setdefault(place.topic_id, []).append(part)
+    errors = {**{place: one.error for place, one in found.items() if one.error}, **acknowledged}
+    return fetching.ShareFetchResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode.none,
+        error_message=None,
+        acquisition_lock_timeout=_lock_timeout(broker, session.group_id),
+        responses=tuple(
+            fetching.ShareFetchableTopicResponse(topic_id=topic_id, partitions=tuple(parts))
+            for topic_id, parts in topics.items()
+        ),
+        node_endpoints=tuple(
+            fetching.NodeEndpoint(node_id=BrokerId(node), host=host, port=i32(port), rack=rack)
+            for node, host, port, rack in _endpoints(broker, caller, errors)
+        ),
+    )
+
+
+def _partition_data(
+    broker: BrokerContext, place: TopicIdPartition, found: ShareFetched, refusal: ApiError | None
+) -> fetching.PartitionData:
+    leader_id, leader_epoch = _leader_hint(broker, place, found.error or refusal)
+    return fetching.PartitionData(
+        partition_index=i32(place.partition),
+        error_code=ErrorCode.none if found.error is None else found.error.code,
+        error_message=None if found.error is None else str(found.error),
+        acknowledge_error_code=i16(0 if refusal is None else refusal.code.value),
+        acknowledge_error_message=None if refusal is None else str(refusal),
+        current_leader=fetching.LeaderIdAndEpoch(leader_id=i32(leader_id), leader_epoch=i32(leader_epoch)),
+        records=Records(found.records),
+        acquired_records=tuple(
+            fetching.AcquiredRecords(
+                first_offset=i64(each.first_offset),
+                last_offset=i64(each.last_offset),
+                delivery_count=i16(each.delivery_count),
+            )
+            for each in found.acquired
+        ),
+    )
+
+
+def _leader_hint(broker: BrokerContext, place: TopicIdPartition, error: ApiError | None) -> tuple[int, int]:
+    """Broker id and epoch of the leader, for a client that has asked the wrong one; otherwise zeros, as in Kafka."""
+    if not isinstance(error, NotLeaderOrFollower):
+        return 0, 0
+    return broker.replicas.current_leader(place.topic_id.bytes, place.partition) or (0, 0)
+
+
+def _endpoints(broker: BrokerContext, caller: Caller, errors: Acknowledged) -> list[tuple[int, str, int, str | None]]:
+    """Where the leaders are that clients are told of."""
+    nodes = {_leader_hint(broker, place, error)[0] for place, error in errors.items() if isinstance(error, ApiError)}
+    found = []
+    for node in sorted(nodes):
+        known = broker.metadata.image.brokers.get(node)
+        endpoint = None if known is None else known.endpoints.get(caller.listener)
+        if known is not None and endpoint is not None:
+            found.append((node, endpoint.host, endpoint.port, known.rack))
+    return found
+
+
+def _lock_timeout(broker: BrokerContext, group_id: str) -> i32Timedelta:
+    return i32Timedelta.parse(broker.shares.settings_of(group_id).lock_ms * MILLISECOND)

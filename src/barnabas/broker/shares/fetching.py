@@ -1,0 +1,235 @@
+"""One ShareFetch while it reads: it waits until there is enough to acquire, then acquires it.
+
+It looks at its partitions and begins to wait in one callback, so it misses no append and no record that is released.
+Nothing is acquired before the answer is due: a lock runs from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.machines.shares.coordinator import ShareKey
+from barnabas.machines.shares.partition import AcquireLimits, LogBatch
+from barnabas.model.errors import ApiError, OffsetOutOfRange
+from barnabas.protocol.records.batch import HEADER_SIZE, read_header
+from barnabas.storage.files import ColdRead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.shares.hosted import HostedSharePartition
+    from barnabas.machines.shares.partition import Acquired
+    from barnabas.machines.shares.sessions import TopicIdPartition
+    from barnabas.storage.segments.segments import ReadResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareFetchLimits:
+    """What a request allows."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    strict: bool
+
+
+@dataclass(slots=True)
+class ShareFetched:
+    """What a partition has for a member."""
+
+    error: ApiError | None = None
+    records: bytes = b""
+    acquired: list[Acquired] = field(default_factory=list)
+
+
+class _Readable(NamedTuple):
+    """What a partition could give now."""
+
+    hosted: HostedSharePartition
+    offset: int
+    read: Callable[[bool], ReadResult]
+    size: int
+
+
+class ShareFetching:
+    """One fetch; a watcher of its partitions while it waits."""
+
+    def __init__(self, broker: BrokerContext, group_id: str, member_id: str, limits: ShareFetchLimits) -> None:
+        self._broker = broker
+        self._group_id = group_id
+        self._member_id = member_id
+        self._limits = limits
+        self._committed = broker.shares.reads_committed(group_id)
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look again."""
+        self._woken.set()
+
+    async def run(self, places: Sequence[TopicIdPartition]) -> dict[TopicIdPartition, ShareFetched]:
+        """What each partition has, as soon as there is enough or the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limits.max_wait_ms / 1000
+        while True:
+            await self._open_logs(places)
+            self._woken.clear()
+            watched: list[HostedSharePartition | LeaderPartition] = []
+            try:
+                results, readable = self._look(places, watched)
+                due = loop.time() >= deadline or not places
+                failed = any(result.error is not None for result in results.values())
+                if due or failed or sum(each.size for each in readable.values()) >= max(1, self._limits.min_bytes):
+                    moved = await self._acquire(readable, results)
+                    if due or failed or any(result.acquired for result in results.values()):
+                        return results
+                    if moved:
+                        continue
+                await self._wait(deadline - loop.time())
+            finally:
+                self._unwatch(watched)
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), max(seconds, 0))
+        except TimeoutError:
+            return
+
+    def _unwatch(self, watched: Sequence[HostedSharePartition | LeaderPartition]) -> None:
+        for each in watched:
+            if hasattr(each, "unwatch"):
+                each.unwatch(self)
+            else:
+                each.remove_watcher(self)
+
+    async def _open_logs(self, places: Sequence[TopicIdPartition]) -> None:
+        for topic_id, index in places:
+            partition = self._broker.replicas.led(topic_id.bytes, index)
+            if partition is not None and not partition.log.is_open:
+                await asyncio.get_running_loop().run_in_executor(self._broker.executor, partition.log.open)
+
+    def _look(
+        self, places: Sequence[TopicIdPartition], watched: list[HostedSharePartition | LeaderPartition]
+    ) -> tuple[dict[TopicIdPartition, ShareFetched], dict[TopicIdPartition, _Readable]]:
+        """What could be acquired now, and the errors of partitions; begins to watch all of them."""
+        results = {place: ShareFetched() for place in places}
+        readable: dict[TopicIdPartition, _Readable] = {}
+        share = max(1, self._limits.max_bytes // max(1, len(places)))
+        for place in places:
+            try:
+                hosted = self._broker.shares.find(ShareKey(self._group_id, *place))
+                watched += (hosted, hosted.partition)
+                hosted.watch(self)
+                hosted.partition.add_watcher(self)
+                found = self._readable(hosted, share)
+            except ApiError as error:
+                results[place].error = error
+                continue
+            if found is not None:
+                readable[place] = found
+        return results, readable
+
+    def _readable(self, hosted: HostedSharePartition, max_bytes: int) -> _Readable | None:
+        machine, partition = hosted.machine, hosted.partition
+        if machine is None or self._limits.max_records <= 0:
+            return None
+        log, end = partition.log, partition.leader.high_watermark
+        if self._committed:
+            end = log.last_stable_offset(end)
+        machine.log_start_moved(log.log_start_offset)
+        if not machine.can_acquire():
+            return None
+        offset = machine.next_fetch_offset()
+        if offset >= end:
+            return None
+
+        def read(may_block: bool) -> ReadResult:
+            return log.read(offset, max_bytes, end, True, may_block=may_block, committed=self._committed)
+
+        try:
+            size = read(False).size
+        except ColdRead:
+            size = max_bytes
+        except OffsetOutOfRange:
+            return None
+        return _Readable(hosted, offset, read, size) if size else None
+
+    async def _acquire(
+        self, readable: dict[TopicIdPartition, _Readable], results: dict[TopicIdPartition, ShareFetched]
+    ) -> bool:
+        """Read and acquire; returns whether a fetch that got nothing should look again at once."""
+        left = self._limits.max_records
+        moved = False
+        for place, found in readable.items():
+            if left <= 0:
+                break
+            try:
+                data, batches = await self._read(found)
+            except ApiError as error:
+                results[place].error = error
+                continue
+            machine = found.hosted.machine
+            if machine is None:
+                moved = True
+                continue
+            limits = AcquireLimits(left, max(1, self._limits.batch_size), self._limits.strict)
+            acquired = found.hosted.acquire(self._member_id, batches, limits, found.offset)
+            moved = moved or machine.next_fetch_offset() != found.offset
+            if acquired:
+                left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
+                results[place].acquired = acquired
+                results[place].records = _cut(data, acquired[0].first_offset, acquired[-1].last_offset)
+        return moved
+
+    async def _read(self, found: _Readable) -> tuple[bytes, list[LogBatch]]:
+        """The bytes of whole batches, and what they are: at once if they are in memory."""
+
+        def read(may_block: bool) -> tuple[bytes, list[LogBatch]]:
+            result = found.read(may_block)
+            data = b"".join(
+                (piece.file.read if may_block else piece.file.read_cached)(piece.length, piece.position)
+                for piece in result.slices
+            )
+            return _batches(data, result)
+
+        try:
+            return read(False)
+        except ColdRead:
+            return await asyncio.get_running_loop().run_in_executor(self._broker.executor, read, True)
+
+
+def _batches(data: bytes, result: ReadResult) -> tuple[bytes, list[LogBatch]]:
+    """The whole batches at the beginning of what was read."""
+    aborted = result.aborted
+    batches: list[LogBatch] = []
+    position = 0
+    while position + HEADER_SIZE <= len(data):
+        header = read_header(data, position)
+        if position + header.size > len(data):
+            break
+        is_aborted = bool(aborted) and header.is_transactional and not header.is_control
+        is_aborted = is_aborted and any(
+            each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+            for each in aborted
+        )
+        batches.append(LogBatch(header.base_offset, header.last_offset, is_aborted))
+        position += header.size
+    return data[:position], batches
+
+
+def _cut(data: bytes, first: int, last: int) -> bytes:
+    """The batches that have records of these offsets."""
+    begin = position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        if header.base_offset > last:
+            break
+        position += header.size
+        if header.last_offset < first:
+            begin = position
+    return data[begin:position]

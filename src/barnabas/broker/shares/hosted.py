@@ -1,0 +1,217 @@
+"""One share partition on the broker that leads its partition: the machine, and what makes its decisions durable.
+
+    loading    the state is read from the share coordinator, in the leader epoch of the partition; fetches wait for it
+    active     fetches acquire records, acknowledgements are stored and then answered
+    over       this broker leads no more, or another leader or another state has fenced it: the next request loads anew
+
+Everything happens on the event loop, so a fetch looks at the log, acquires and answers without anybody in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.coordinators.timers import Timers
+from barnabas.machines.shares.coordinator import UNINITIALIZED, StateUpdate
+from barnabas.machines.shares.partition import SharePartition, SharePartitionSettings
+from barnabas.model.errors import (
+    ApiError,
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    FencedLeaderEpoch,
+    FencedStateEpoch,
+    InvalidRequest,
+    NotCoordinator,
+    NotLeaderOrFollower,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.replication.wakeups import Watcher
+    from barnabas.broker.shares.partitions import SharePartitions
+    from barnabas.machines.outcome import Outcome
+    from barnabas.machines.shares.coordinator import ShareKey, StoredState
+    from barnabas.machines.shares.partition import AcknowledgementBatch, Acquired, AcquireLimits, LogBatch
+    from barnabas.protocol.coordinator_records.share_state import StateBatch
+
+logger = logging.getLogger(__name__)
+
+AGAIN: Final = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, InvalidRequest)
+"""Errors of a coordinator that moves or loads, or of a state that the group coordinator is about to initialize."""
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 1.0
+"""Seconds before a state is read again; each pause is twice as long as the last."""
+
+
+class HostedSharePartition:
+    """One share partition that this broker serves, in one leader epoch."""
+
+    def __init__(self, host: SharePartitions, key: ShareKey, partition: LeaderPartition) -> None:
+        self.key = key
+        self.partition = partition
+        self.machine: SharePartition | None = None
+        """None while the state is loaded, and when this object is over."""
+        self.failure: ApiError | None = None
+        """Why it is over."""
+        self._host = host
+        self._clock = host.clock
+        self._state_epoch = 0
+        self._timers = Timers(host.clock, self._expire)
+        self._watchers: dict[Watcher, None] = {}
+        """Fetches that wait for records to be available."""
+
+    # Loading
+
+    async def load(self) -> None:
+        """Read the state, as long as somebody may want it."""
+        pause = FIRST_PAUSE
+        while self.failure is None:
+            answer = await self._host.persister.read(self.key, self.partition.leader.leader_epoch)
+            if not isinstance(answer, ApiError):
+                await self._begin(answer)
+                return
+            if not isinstance(answer, AGAIN):
+                self.end(_told(answer))
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _begin(self, state: StoredState) -> None:
+        start = state.start_offset
+        try:
+            if start == UNINITIALIZED:
+                start = await self._host.initial_offset(self.key.group_id, self.partition)
+        except ApiError as error:
+            self.end(error)
+            return
+        if self.failure is not None:
+            return
+        machine = SharePartition(self.settings())
+        machine.load(state, start)
+        self._state_epoch = state.state_epoch
+        self.machine = machine
+        self.wake()
+
+    def settings(self) -> SharePartitionSettings:
+        """What holds for it now."""
+        return self._host.settings_of(self.key.group_id)
+
+    def end(self, error: ApiError) -> None:
+        """Serve no more: fetches that wait look again, and find another object or the error."""
+        if self.failure is not None:
+            return
+        self.failure, self.machine = error, None
+        self._timers.clear()
+        self._host.forget(self)
+        self.wake()
+
+    # Fetches
+
+    def watch(self, watcher: Watcher) -> None:
+        """Wake a fetch when there may be more to acquire."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Wake it no more."""
+        self._watchers.pop(watcher, None)
+
+    def wake(self) -> None:
+        """Wake the fetches that wait."""
+        for watcher in list(self._watchers):
+            watcher.wake()
+
+    def acquire(
+        self, member: str, found: Sequence[LogBatch], limits: AcquireLimits, fetch_offset: int
+    ) -> list[Acquired]:
+        """Lock records of batches that were just read."""
+        assert self.machine is not None
+        self.machine.settings = self.settings()
+        acquired, outcome = self.machine.acquire(member, found, limits, fetch_offset, self._clock.now_ms())
+        self._set_timers(outcome)
+        return acquired
+
+    # Decisions
+
+    async def acknowledge(self, member: str, batches: Sequence[AcknowledgementBatch]) -> None:
+        """Do what a member says, and return when it is stored. Raises ApiError."""
+        machine = self._active()
+        machine.settings = self.settings()
+        await self._store(machine, machine.acknowledge(member, batches, self._clock.now_ms()))
+
+    async def release(self, member: str) -> None:
+        """Take back everything that a member has acquired. Raises ApiError."""
+        if self.machine is not None:
+            await self._store(self.machine, self.machine.release(member))
+
+    def _active(self) -> SharePartition:
+        if self.machine is None:
+            raise self.failure or NotLeaderOrFollower(f"The state of {self.key.text} is being loaded. Try again.")
+        return self.machine
+
+    async def _store(self, machine: SharePartition, outcome: Outcome[StateBatch, object, object]) -> None:
+        self._set_timers(outcome)
+        if not outcome.changes:
+            return
+        (write,) = outcome.sends
+        assert isinstance(write, int)
+        error = await self._write(machine, outcome.changes)
+        if machine is not self.machine:
+            raise self.failure or NotLeaderOrFollower(f"{self.key.text} was loaded anew.")
+        if error is not None:
+            self._set_timers(machine.refused(write))
+            raise error
+        machine.stored(write)
+        self._set_timers(machine.refused(0))  # the next lock may be another one now
+        self.wake()
+
+    async def _write(self, machine: SharePartition, batches: tuple[StateBatch, ...]) -> ApiError | None:
+        update = StateUpdate(
+            self._state_epoch,
+            self.partition.leader.leader_epoch,
+            machine.start_offset,
+            batches,
+            machine.complete_count,
+        )
+        answer = await self._host.persister.write(self.key, update)
+        if not isinstance(answer, ApiError):
+            return None
+        if isinstance(answer, FencedLeaderEpoch | FencedStateEpoch):
+            logger.info("%s is fenced, and is loaded again when it is asked for: %s", self.key.text, answer)
+            self.end(_told(answer))
+        return _told(answer)
+
+    # Locks
+
+    def _set_timers(self, outcome: Outcome[StateBatch, object, object]) -> None:
+        for timer in outcome.timers:
+            if timer.at_ms is None:
+                self._timers.cancel(timer.key)
+            else:
+                self._timers.set(timer.key, timer.at_ms)
+
+    def _expire(self, key: Hashable) -> None:
+        machine = self.machine
+        if machine is None:
+            return
+        outcome = machine.expire(key, self._clock.now_ms())
+        self._set_timers(outcome)
+        if outcome.changes:
+            self._host.spawn(self._store_released(machine, outcome.changes))
+            self.wake()
+
+    async def _store_released(self, machine: SharePartition, changes: tuple[StateBatch, ...]) -> None:
+        """Store what timed out. If that fails, the next leader delivers these records as if that had not been."""
+        error = await self._write(machine, changes)
+        if error is not None:
+            logger.warning("Could not store that locks of %s have ended: %s", self.key.text, error)
+
+
+def _told(error: ApiError) -> ApiError:
+    """What a client is told of an error of the coordinator."""
+    if isinstance(error, FencedLeaderEpoch | FencedStateEpoch | NotCoordinator):
+        return NotLeaderOrFollower(str(error))
+    return error

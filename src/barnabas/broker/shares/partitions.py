@@ -1,0 +1,204 @@
+"""The share partitions that this broker serves, and the sessions of their members.
+
+A share partition is loaded when a member first fetches from it, and goes when this broker leads its partition no more
+or in another leader epoch. A session ends with its connection; what its member has acquired is released then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.tasks import TaskSet
+from barnabas.machines.controller.image import ConfigResource
+from barnabas.model.config import group as group_config
+from barnabas.model.errors import ApiError, NotLeaderOrFollower, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from barnabas.broker.context import BrokerContext
+    from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.serving.caller import Session
+    from barnabas.broker.shares.hosted import HostedSharePartition
+    from barnabas.broker.shares.persister import ShareStates
+    from barnabas.machines.shares.coordinator import ShareKey
+    from barnabas.machines.shares.partition import SharePartitionSettings
+    from barnabas.machines.shares.sessions import ShareSession, ShareSessions
+    from barnabas.model.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS: Final = 3.0
+"""How long a stop waits for what is being stored."""
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+DURATION: Final = "by_duration:"
+
+
+class SharePartitions:
+    """All share partitions that this broker serves."""
+
+    def __init__(self, find_broker: Callable[[], BrokerContext]) -> None:
+        """`find_broker` gives the broker that this is a part of, once it is put together."""
+        self._find_broker = find_broker
+        self._hosted: dict[ShareKey, HostedSharePartition] = {}
+        self._tasks = TaskSet()
+        self._settings: dict[str, tuple[Mapping[str, str], SharePartitionSettings]] = {}
+
+    @property
+    def _broker(self) -> BrokerContext:
+        return self._find_broker()
+
+    @property
+    def clock(self) -> Clock:
+        """The broker's clock."""
+        return self._broker.clock
+
+    @cached_property
+    def persister(self) -> ShareStates:
+        """Where states are kept; made when the first is read, as a broker without share groups has no use for it."""
+        from barnabas.broker.shares.persister import ShareStates
+
+        return ShareStates(self._broker)
+
+    @cached_property
+    def sessions(self) -> ShareSessions:
+        """The sessions of members."""
+        from barnabas.machines.shares.sessions import ShareSessions
+
+        return ShareSessions(self._broker.settings.number("group.share.max.share.sessions"))
+
+    async def stop(self) -> None:
+        """Finish what is being stored."""
+        for hosted in list(self._hosted.values()):
+            hosted.end(NotLeaderOrFollower("This broker stops."))
+        await self._tasks.finish(STOP_SECONDS)
+        if "persister" in vars(self):
+            await self.persister.stop()
+
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """Run work that goes on if nobody waits for it any more."""
+        return self._tasks.spawn(work)
+
+    # Share partitions
+
+    def find(self, key: ShareKey) -> HostedSharePartition:
+        """A share partition of which this broker leads the partition; loaded from now on if it was not."""
+        partition, hosted = self._led(key)
+        if hosted is not None:
+            return hosted
+        from barnabas.broker.shares.hosted import HostedSharePartition
+
+        hosted = self._hosted[key] = HostedSharePartition(self, key, partition)
+        self.spawn(hosted.load())
+        return hosted
+
+    def _led(self, key: ShareKey) -> tuple[LeaderPartition, HostedSharePartition | None]:
+        """The partition, and what is served of it in its present leader epoch. Raises ApiError if it is not led."""
+        hosted = self._hosted.get(key)
+        try:
+            partition = self._broker.replicas.find(key.topic_id.bytes, key.partition)
+        except ApiError as error:
+            if hosted is not None:
+                hosted.end(error)
+            raise
+        if hosted is not None and hosted.partition is not partition:
+            hosted.end(NotLeaderOrFollower(f"{partition.tp} is led in another leader epoch."))
+            hosted = None
+        return partition, hosted
+
+    def served(self, key: ShareKey) -> HostedSharePartition:
+        """A share partition that members have fetched from. Raises ApiError where there is none."""
+        partition, hosted = self._led(key)
+        if hosted is None:
+            raise UnknownTopicOrPartition(f"Nothing of {partition.tp} was delivered here to group {key.group_id}.")
+        return hosted
+
+    def forget(self, hosted: HostedSharePartition) -> None:
+        """A share partition is over."""
+        if self._hosted.get(hosted.key) is hosted:
+            del self._hosted[hosted.key]
+
+    def settings_of(self, group_id: str) -> SharePartitionSettings:
+        """What holds for the share partitions of a group."""
+        from barnabas.machines.shares.partition import SharePartitionSettings
+
+        own = self.config_of(group_id)
+        known = self._settings.get(group_id)
+        if known is None or known[0] is not own:
+            broker = self._broker.settings
+            settings = SharePartitionSettings(
+                lock_ms=broker.number("group.share.record.lock.duration.ms"),
+                max_deliveries=broker.number("group.share.delivery.count.limit"),
+                max_locks=broker.number("group.share.partition.max.record.locks"),
+            )
+            if own:
+                settings = SharePartitionSettings(
+                    lock_ms=group_config.number("share.record.lock.duration.ms", own, broker),
+                    max_deliveries=group_config.number("share.delivery.count.limit", own, broker),
+                    max_locks=group_config.number("share.partition.max.record.locks", own, broker),
+                )
+            known = own, settings
+            self._settings[group_id] = known
+        return known[1]
+
+    def config_of(self, group_id: str) -> Mapping[str, str]:
+        """The settings that a group has of its own."""
+        return self._broker.metadata.image.config(ConfigResource("groups", group_id))
+
+    def reads_committed(self, group_id: str) -> bool:
+        """Whether a group sees only records of committed transactions."""
+        level = group_config.value("share.isolation.level", self.config_of(group_id), self._broker.settings)
+        return level == "read_committed"
+
+    def may_renew(self, group_id: str) -> bool:
+        """Whether members of a group may renew their locks."""
+        own = self.config_of(group_id)
+        return bool(group_config.value("share.renew.acknowledge.enable", own, self._broker.settings))
+
+    async def initial_offset(self, group_id: str, partition: LeaderPartition) -> int:
+        """Where a group begins to read a partition, by share.auto.offset.reset."""
+        reset = str(group_config.value("share.auto.offset.reset", self.config_of(group_id), self._broker.settings))
+        log = partition.log
+        if not log.is_open:
+            await asyncio.get_running_loop().run_in_executor(self._broker.executor, log.open)
+        if reset == EARLIEST:
+            return log.log_start_offset
+        if reset == LATEST:
+            return partition.leader.high_watermark
+        since = self.clock.now_ms() - group_config.duration_ms(reset.removeprefix(DURATION))
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._broker.executor, lambda: log.offset_for_time(since, up_to=partition.leader.high_watermark)
+        )
+        return partition.leader.high_watermark if found is None else found.offset
+
+    # Sessions
+
+    def bind(self, connection: Session) -> None:
+        """End the share sessions of a connection when it ends."""
+        connection.on_end = lambda: self._connection_ended(connection)
+
+    def _connection_ended(self, connection: Session) -> None:
+        for session in self.sessions.connection_ended(connection):
+            self.spawn(self.release(session))
+
+    async def end_session(self, session: ShareSession) -> None:
+        """A member is done: release what it has acquired."""
+        self.sessions.end(session)
+        await self.release(session)
+
+    async def release(self, session: ShareSession) -> None:
+        """Release everything that the member of a session has acquired. A failure leaves it to the locks."""
+        from barnabas.machines.shares.coordinator import ShareKey
+
+        for place in list(session.partitions):
+            hosted = self._hosted.get(ShareKey(session.group_id, *place))
+            if hosted is None:
+                continue
+            try:
+                await hosted.release(session.member_id)
+            except ApiError as error:
+                logger.warning("Could not release what %s had acquired of %s: %s", session.member_id, hosted.key, error)

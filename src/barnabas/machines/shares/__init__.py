@@ -1,0 +1,1 @@
+"""Share groups' data: the share coordinator, which keeps their state, and the share partition, which changes it."""

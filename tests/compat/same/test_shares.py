@@ -1,0 +1,317 @@
+"""Share partitions and their states: the same stories end the same way on Barnabas and on Apache Kafka 4.3.0.
+
+Which records are delivered, how often, and with which errors is compared; in how many batches a broker tells that is
+its own affair.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+import pytest
+
+from barnabas.model.ids import uuid_to_text
+from tests.compat.same.play import Play, Story, play, show
+from tests.compat.same.scene import FIND_COORDINATOR, INCREMENTAL_ALTER_CONFIGS, PRODUCE
+from tests.compat.same.test_groups_share import GROUP_RESOURCE, SET, enter
+from tests.support.group_wire import (
+    DELETE_SHARE_GROUP_STATE,
+    INITIALIZE_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE,
+    READ_SHARE_GROUP_STATE_SUMMARY,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    WRITE_SHARE_GROUP_STATE,
+)
+from tests.support.waiting import wait_until
+from tests.support.wire import batch
+
+if TYPE_CHECKING:
+    from tests.compat.same.scene import Scene
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+NOWHERE: Final = UUID(int=99)
+
+
+# States
+
+
+class States:
+    """The states of one topic for the group of a play."""
+
+    def __init__(self, p: Play) -> None:
+        self.play = p
+        self.topic_id = p.scene.topic(f"states-{p.group}", 2)["topic_id"]
+
+    def ready(self) -> States:
+        """The coordinators are there: their topic is made for the first who looks for them."""
+        keys = [f"{self.play.group}:{uuid_to_text(self.topic_id)}:{index}" for index in range(2)]
+
+        def found() -> bool:
+            asked = {"key_type": 2, "coordinator_keys": keys}
+            answer = self.play.scene.connection.ask(FIND_COORDINATOR, 6, asked)
+            if any(one.error_code for one in answer.coordinators):
+                return False
+            parts = [{"partition": index, "leader_epoch": -1} for index in range(2)]
+            body = {"group_id": self.play.group, "topics": [{"topic_id": self.topic_id, "partitions": parts}]}
+            [topic] = self.play.scene.connection.ask(READ_SHARE_GROUP_STATE_SUMMARY, 1, body).results
+            return all(part.error_code == 0 for part in topic.partitions)
+
+        wait_until(found, "share coordinators")
+        return self
+
+    def ask(self, key: int, *parts: dict[str, Any], topic_id: Any = None, group: str | None = None) -> None:
+        topics = [{"topic_id": topic_id or self.topic_id, "partitions": [{"partition": 0, **part} for part in parts]}]
+        self.play.ask("broker", key, {"group_id": self.play.group if group is None else group, "topics": topics})
+
+    def initialize(self, epoch: int = 0, start: int = 0, **part: Any) -> None:
+        self.ask(INITIALIZE_SHARE_GROUP_STATE, {"state_epoch": epoch, "start_offset": start, **part})
+
+    def write(self, *batches: tuple[int, int, int, int], start: int = -1, **part: Any) -> None:
+        named = [
+            {"first_offset": first, "last_offset": last, "delivery_state": state, "delivery_count": count}
+            for first, last, state, count in batches
+        ]
+        fields = {"start_offset": start, "state_batches": named, "delivery_complete_count": 3, **part}
+        self.ask(WRITE_SHARE_GROUP_STATE, fields)
+
+    def look(self, leader_epoch: int = 0, **part: Any) -> None:
+        self.ask(READ_SHARE_GROUP_STATE, {"leader_epoch": leader_epoch, **part})
+        self.ask(READ_SHARE_GROUP_STATE_SUMMARY, {"leader_epoch": leader_epoch, **part})
+
+
+def a_state_that_is_written(p: Play) -> None:
+    states = States(p).ready()
+    states.look()
+    states.write((0, 4, 2, 1))
+    states.initialize(start=0)
+    states.look()
+    states.write((0, 4, 2, 1), (5, 9, 0, 1), (12, 14, 4, 5))
+    states.look()
+    states.write((5, 6, 2, 2), (8, 8, 4, 3), start=3)
+    states.look()
+    states.write((6, 13, 0, 2), start=5)
+    states.write((0, 20, 2, 1))
+    states.look()
+    states.initialize(epoch=1, start=-1)
+    states.look()
+    states.ask(DELETE_SHARE_GROUP_STATE, {})
+    states.look()
+    states.ask(DELETE_SHARE_GROUP_STATE, {})
+
+
+def epochs_that_fence(p: Play) -> None:
+    states = States(p).ready()
+    states.initialize(epoch=3, start=7)
+    states.look(leader_epoch=2)
+    states.look(leader_epoch=1)
+    for leader_epoch, state_epoch in ((1, 3), (2, 2), (2, 3), (-1, 3), (2, -1), (4, 3), (3, 3)):
+        states.write((7, 7, 2, 1), leader_epoch=leader_epoch, state_epoch=state_epoch)
+    states.look(leader_epoch=4)
+    states.look(leader_epoch=-1)
+    states.initialize(epoch=2, start=0)
+    states.initialize(epoch=3, start=1)
+    states.look(leader_epoch=5)
+
+
+def states_that_cannot_be(p: Play) -> None:
+    states = States(p).ready()
+    for key in (INITIALIZE_SHARE_GROUP_STATE, DELETE_SHARE_GROUP_STATE, READ_SHARE_GROUP_STATE_SUMMARY):
+        states.ask(key, {"partition": -1})
+        states.ask(key, {}, group="")
+    states.ask(WRITE_SHARE_GROUP_STATE, {"partition": -1})
+    states.ask(READ_SHARE_GROUP_STATE, {"partition": -1})
+    keys = ["", "g", "g:x:0", f"{p.group}:{uuid_to_text(states.topic_id)}:x", f":{uuid_to_text(states.topic_id)}:0"]
+    for key_text in keys:
+        answer = p.scene.connection.ask(FIND_COORDINATOR, 6, {"key_type": 2, "coordinator_keys": [key_text]})
+        p.answers.append(["find", [one.error_code for one in answer.coordinators]])
+
+
+# Deliveries
+
+
+class Worker:
+    """A member of a share group that fetches from one partition."""
+
+    def __init__(self, p: Play, name: str, topic: dict[str, Any]) -> None:
+        self.play = p
+        self.name = name
+        self.topic = topic
+        self.epoch = 0
+        self.member, _ = enter(p, name, count=1, topic=topic)
+
+    def _body(self, acknowledges: tuple[tuple[int, ...], ...], **other: Any) -> dict[str, Any]:
+        batches = [
+            {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
+            for first, last, *types in acknowledges
+        ]
+        part = {"partition_index": 0, "acknowledgement_batches": batches}
+        topics = [{"topic_id": self.topic["topic_id"], "partitions": [part]}]
+        body = {"group_id": self.play.group, "member_id": self.member, "share_session_epoch": self.epoch}
+        return {**body, "topics": topics, **other}
+
+    def fetch(self, *acknowledges: tuple[int, ...], wait_ms: int = 0, noted: bool = True, **other: Any) -> Any:
+        """The offsets that were acquired, with their delivery counts."""
+        limits = {"max_wait": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
+        body = self._body(acknowledges, **{**limits, **other})
+        answer = self.play.ask(self.name, SHARE_FETCH, body, noted=False)
+        if answer.error_code == 0:
+            self.epoch += 1
+        told: list[Any] = [self.name, "fetched", answer.error_code, answer.acquisition_lock_timeout]
+        counts: dict[int, int] = {}
+        for topic in answer.responses:
+            for part in topic.partitions:
+                told += [part.error_code, part.acknowledge_error_code, bool(part.records)]
+                for run in part.acquired_records:
+                    counts |= dict.fromkeys(range(run.first_offset, run.last_offset + 1), run.delivery_count)
+        told.append(counts)
+        if noted:
+            self.play.answers.append(told)
+        return counts
+
+    def first(self, **other: Any) -> None:
+        """Fetch until there is something: a share partition is loaded, or records are released, meanwhile."""
+        got = wait_until(lambda: self.fetch(wait_ms=500, noted=False, **other), f"records for {self.name}")
+        self.play.answers.append([self.name, "fetched at last", got])
+
+    def acknowledge(self, *acknowledges: tuple[int, ...], **other: Any) -> None:
+        answer = self.play.ask(self.name, SHARE_ACKNOWLEDGE, self._body(acknowledges, **other))
+        if answer.error_code == 0:
+            self.epoch += 1
+
+
+def work(p: Play, *sizes: int) -> dict[str, Any]:
+    """A topic with batches of so many records, which the group reads from the beginning."""
+    change = {"name": "share.auto.offset.reset", "config_operation": SET, "value": "earliest"}
+    resource = {"resource_type": GROUP_RESOURCE, "resource_name": p.group, "configs": [change]}
+    p.scene.connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
+    topic = p.scene.topic(f"work-{p.group}")
+    send(p, topic, *sizes)
+    return topic
+
+
+def send(p: Play, topic: dict[str, Any], *sizes: int) -> None:
+    for size in sizes:
+        records = batch([b"job %d" % number for number in range(size)])
+        data = [{**topic, "partition_data": [{"index": 0, "records": records}]}]
+        p.scene.connection.ask(PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": data})
+
+
+def records_that_go_to_one_worker(p: Play) -> None:
+    topic = work(p, 3, 4)
+    a, b = Worker(p, "A", topic), Worker(p, "B", topic)
+    a.first()
+    b.fetch()
+    b.acknowledge((0, 0, ACCEPT))
+    a.acknowledge((0, 0, ACCEPT), (1, 2, RELEASE), (3, 3, REJECT))
+    a.acknowledge((0, 0, ACCEPT))
+    b.fetch()
+    a.fetch((4, 6, ACCEPT, RELEASE, GAP), max_records=0)
+    a.fetch()
+    b.fetch((1, 2, RELEASE), max_records=0)
+    b.fetch()
+    send(p, topic, 2)
+    b.fetch(wait_ms=5000)
+    b.acknowledge((7, 8, ACCEPT))
+    a.fetch()
+
+
+def acknowledgements_that_are_refused(p: Play) -> None:
+    topic = work(p, 5)
+    a = Worker(p, "A", topic)
+    a.acknowledge((0, 0, ACCEPT))
+    a.first()
+    for bad in ((3, 1, ACCEPT), (0, 2, ACCEPT, ACCEPT), (0, 0, 9), (0, 5, ACCEPT), (7, 8, ACCEPT), (0, 0)):
+        a.acknowledge(bad)
+    a.acknowledge((2, 3, ACCEPT), (1, 1, ACCEPT))
+    a.acknowledge((0, 1, ACCEPT))
+    a.acknowledge((1, 2, ACCEPT))
+    a.acknowledge((3, 3, ACCEPT))
+    a.acknowledge((3, 3, ACCEPT))
+    a.fetch((4, 4, 9))
+    a.fetch((2, 2, RENEW))
+
+
+def sessions_that_begin_and_end(p: Play) -> None:
+    topic = work(p, 2)
+    a = Worker(p, "A", topic)
+    a.fetch((0, 0, ACCEPT))
+    a.epoch = 5
+    a.fetch()
+    a.epoch = -1
+    a.fetch()
+    a.epoch = 0
+    a.first()
+    a.epoch += 1
+    a.fetch()
+    a.acknowledge((0, 0, ACCEPT))
+    a.epoch -= 1
+    a.acknowledge((0, 0, ACCEPT))
+    a.epoch = -1
+    a.acknowledge((1, 1, RELEASE))
+    a.epoch = 1
+    a.fetch()
+    a.epoch = 0
+    a.fetch(wait_ms=1000)
+    a.epoch = -1
+    a.fetch()
+    a.epoch = 0
+    a.fetch(wait_ms=1000)
+    for lacking in ({"group_id": None}, {"member_id": ""}, {"member_id": None}, {"member_id": "m" * 37}):
+        a.fetch(**lacking)
+        a.acknowledge((0, 0, ACCEPT), **lacking)
+
+
+def a_worker_that_is_lost(p: Play) -> None:
+    topic = work(p, 3)
+    a, b = Worker(p, "A", topic), Worker(p, "B", topic)
+    a.first()
+    b.fetch()
+    p.hang_up("A")
+    b.first()
+
+
+def limits_that_are_strict(p: Play) -> None:
+    topic = work(p, 10, 10)
+    a, b = Worker(p, "A", topic), Worker(p, "B", topic)
+    a.first(max_records=4, share_acquire_mode=1)
+    b.fetch(max_records=3, share_acquire_mode=1)
+    a.fetch((0, 3, RELEASE), max_records=0)
+    b.fetch(max_records=2, share_acquire_mode=1)
+
+
+def locks_that_are_renewed(p: Play) -> None:
+    topic = work(p, 3)
+    a = Worker(p, "A", topic)
+    a.first()
+    nothing: dict[str, Any] = {"max_wait": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
+    a.acknowledge((0, 1, RENEW))
+    a.acknowledge((0, 1, RENEW), is_renew_ack=True)
+    a.fetch((0, 0, RENEW), is_renew_ack=True)
+    a.fetch((0, 0, RENEW), (1, 1, ACCEPT), is_renew_ack=True, **nothing)
+    a.acknowledge((1, 1, RENEW), is_renew_ack=True)
+    a.acknowledge((0, 0, ACCEPT), (2, 2, ACCEPT))
+
+
+STORIES: Final = {
+    "a state that is written": Story(
+        a_state_that_is_written, (WRITE_SHARE_GROUP_STATE, READ_SHARE_GROUP_STATE_SUMMARY)
+    ),
+    "epochs that fence": Story(epochs_that_fence, (WRITE_SHARE_GROUP_STATE,)),
+    "states that cannot be": Story(states_that_cannot_be, (WRITE_SHARE_GROUP_STATE,)),
+    "records that go to one worker": Story(records_that_go_to_one_worker, (SHARE_FETCH, SHARE_ACKNOWLEDGE)),
+    "acknowledgements that are refused": Story(acknowledgements_that_are_refused, (SHARE_ACKNOWLEDGE,)),
+    "sessions that begin and end": Story(sessions_that_begin_and_end, (SHARE_FETCH,)),
+    "a worker that is lost": Story(a_worker_that_is_lost, (SHARE_FETCH,), {SHARE_FETCH: 2}),
+    "limits that are strict": Story(limits_that_are_strict, (SHARE_FETCH,), {SHARE_FETCH: 2}),
+    "locks that are renewed": Story(
+        locks_that_are_renewed, (SHARE_FETCH, SHARE_ACKNOWLEDGE), {SHARE_FETCH: 2, SHARE_ACKNOWLEDGE: 2}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_of_share_partitions_ends_the_same(scenes: tuple[Scene, Scene], name: str) -> None:
+    differences = play(scenes, STORIES[name])
+    assert not differences, show(differences)

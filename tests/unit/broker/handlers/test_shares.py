@@ -1,0 +1,251 @@
+"""ShareFetch and ShareAcknowledge on one broker: what members get, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
+from kio.schema.share_fetch.v2.request import ShareFetchRequest
+
+from barnabas.broker.coordinators import internal_topics
+from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
+from barnabas.broker.serving.caller import Session
+from barnabas.machines.shares.coordinator import Initialization, ShareKey
+from barnabas.machines.shares.partition import Acknowledgement
+from barnabas.model.clock import ManualClock
+from barnabas.model.errors import (
+    ErrorCode,
+    InvalidRequest,
+    InvalidShareSessionEpoch,
+    ShareSessionLimitReached,
+    ShareSessionNotFound,
+)
+from barnabas.model.internal_topics import SHARE_GROUP_STATE
+from tests.support.images import CALLER
+from tests.support.parts import append, make_topic, running_parts
+from tests.support.wire import build
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from uuid import UUID
+
+    from barnabas.broker.context import BrokerContext
+
+FEW = {"share.coordinator.state.topic.num.partitions": "3"}
+GROUP = "workers"
+GAP, ACCEPT, RELEASE, REJECT, RENEW = map(int, Acknowledgement)
+
+
+class Member:
+    """A member of the group, with a connection and a session."""
+
+    def __init__(self, broker: BrokerContext, topic_id: UUID, name: str) -> None:
+        self.broker = broker
+        self.topic_id = topic_id
+        self.name = name
+        self.caller = replace(CALLER, session=Session())
+        self.epoch = 0
+
+    def _body(self, acknowledges: list[tuple[Any, ...]], **fields: Any) -> dict[str, Any]:
+        batches = [
+            {"first_offset": first, "last_offset": last, "acknowledge_types": list(types)}
+            for first, last, *types in acknowledges
+        ]
+        part = {"partition_index": 0, "acknowledgement_batches": batches}
+        topics = [{"topic_id": self.topic_id, "partitions": [part]}]
+        body = {"group_id": GROUP, "member_id": self.name, "share_session_epoch": self.epoch, "topics": topics}
+        return {**body, **fields}
+
+    async def fetch(self, *acknowledges: tuple[Any, ...], wait_ms: int = 0, **fields: Any) -> Any:
+        """The one partition of a response, or None."""
+        limits = {"max_wait": wait_ms, "min_bytes": 1, "max_bytes": 1 << 20, "max_records": 500, "batch_size": 500}
+        body = self._body(list(acknowledges), **{**limits, **fields})
+        response = await share_fetch(self.broker, build(ShareFetchRequest, body), self.caller, 2)
+        self.epoch += 1
+        return response.responses[0].partitions[0] if response.responses else None
+
+    async def acknowledge(self, *acknowledges: tuple[Any, ...], **fields: Any) -> Any:
+        body = self._body(list(acknowledges), **fields)
+        response = await share_acknowledge(self.broker, build(ShareAcknowledgeRequest, body), self.caller, 2)
+        self.epoch += 1
+        return response.responses[0].partitions[0].error_code if response.responses else None
+
+    def hang_up(self) -> None:
+        assert self.caller.session.on_end is not None
+        self.caller.session.on_end()
+
+
+@asynccontextmanager
+async def queue(directory: Path, **settings: str) -> AsyncIterator[tuple[BrokerContext, UUID]]:
+    """A broker with the topic `jobs`, of which the group has read nothing."""
+    properties = {**FEW, **{name.replace("_", "."): text for name, text in settings.items()}}
+    async with running_parts(directory, properties) as broker:
+        await internal_topics.make(broker, SHARE_GROUP_STATE)
+        topic_id = (await make_topic(broker, "jobs")).topic_id
+        key = ShareKey(GROUP, topic_id, 0)
+        await broker.share_coordinators.runtime.loaded()
+        answer = broker.share_coordinators.ask(
+            key, lambda machine, call, now_ms: machine.initialize(key, Initialization(0, 0), call, now_ms)
+        )
+        if asyncio.isfuture(answer):
+            await answer
+        yield broker, topic_id
+
+
+def send(broker: BrokerContext, count: int = 1) -> None:
+    append(broker.replicas.find("jobs", 0), [1_700_000_000_000] * count)
+
+
+async def later(broker: BrokerContext, ms: int) -> None:
+    """Let time pass, and locks end."""
+    assert isinstance(broker.clock, ManualClock)
+    broker.clock.advance(ms)
+    for hosted in list(broker.shares._hosted.values()):
+        hosted._timers.run_due()
+    await asyncio.sleep(0.01)
+
+
+def acquired(partition: Any) -> list[tuple[int, int, int]]:
+    assert partition.error_code is ErrorCode.none
+    return [(each.first_offset, each.last_offset, each.delivery_count) for each in partition.acquired_records]
+
+
+async def test_each_record_goes_to_one_member_until_it_is_released(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 3)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 2, 1)]
+        assert acquired(await bela.fetch()) == []
+        assert await anna.acknowledge((0, 0, ACCEPT), (1, 1, RELEASE), (2, 2, REJECT)) is ErrorCode.none
+        got = await bela.fetch()
+        assert acquired(got) == [(1, 1, 2)]
+        assert len(got.records) > 0
+        assert await bela.acknowledge((0, 1, ACCEPT)) is ErrorCode.none, "what is before the start is passed over"
+        assert await bela.fetch() is None
+
+
+async def test_a_fetch_waits_for_records_and_for_released_ones(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        first = asyncio.create_task(anna.fetch(wait_ms=20_000))
+        await asyncio.sleep(0.05)
+        assert not first.done()
+        send(broker)
+        assert acquired(await asyncio.wait_for(first, 5)) == [(0, 0, 1)]
+        second = asyncio.create_task(bela.fetch(wait_ms=20_000))
+        await asyncio.sleep(0.05)
+        assert not second.done()
+        assert (await anna.fetch((0, 0, RELEASE), max_records=0)).acknowledge_error_code == 0
+        assert acquired(await asyncio.wait_for(second, 5)) == [(0, 0, 2)]
+
+
+async def test_a_lock_ends_and_deliveries_run_out_after_five(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker)
+        anna = Member(broker, topic_id, "anna")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 0, 1)]
+        for delivery in range(2, 6):
+            await later(broker, 30_001)
+            assert acquired(await anna.fetch()) == [(0, 0, delivery)]
+        await later(broker, 30_001)
+        assert await anna.fetch() is None
+        assert await anna.acknowledge((0, 0, ACCEPT)) is ErrorCode.none, "it is before the start now"
+        state = broker.share_coordinators.runtime.find(ShareKey(GROUP, topic_id, 0).text).machine
+        assert state is not None
+        (stored,) = state.states.values()
+        assert (stored.start_offset, stored.batches) == (1, ())
+
+
+async def test_a_renewed_lock_ends_later(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker)
+        anna = Member(broker, topic_id, "anna")
+        await anna.fetch(wait_ms=5000)
+        await later(broker, 20_000)
+        assert await anna.acknowledge((0, 0, RENEW), is_renew_ack=True) is ErrorCode.none
+        assert await anna.acknowledge((0, 0, RENEW)) is ErrorCode.invalid_request
+        await later(broker, 20_000)
+        assert await anna.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
+
+
+async def test_what_a_lost_connection_had_acquired_is_delivered_again_at_once(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 2)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 1, 1)]
+        waiting = asyncio.create_task(bela.fetch(wait_ms=20_000))
+        await asyncio.sleep(0.05)
+        anna.hang_up()
+        assert acquired(await asyncio.wait_for(waiting, 5)) == [(0, 1, 2)]
+        with pytest.raises(ShareSessionNotFound):
+            await anna.acknowledge((0, 0, ACCEPT))
+
+
+async def test_the_state_goes_on_after_a_restart_with_the_gap_delivered_again(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 5)
+        anna = Member(broker, topic_id, "anna")
+        await anna.fetch(wait_ms=5000)
+        assert await anna.acknowledge((0, 0, ACCEPT), (3, 3, ACCEPT)) is ErrorCode.none
+    async with running_parts(tmp_path, FEW) as broker:
+        bela = Member(broker, topic_id, "bela")
+        assert acquired(await bela.fetch(wait_ms=5000)) == [(1, 2, 1), (4, 4, 1)]
+
+
+async def test_no_more_records_are_in_flight_than_allowed(tmp_path: Path) -> None:
+    limits = {"group_share_partition_max_record_locks": "100", "group_share_min_partition_max_record_locks": "100"}
+    async with queue(tmp_path, **limits) as (broker, topic_id):
+        for _ in range(30):
+            send(broker, 10)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 99, 1)]
+        assert acquired(await bela.fetch()) == []
+        assert await anna.acknowledge((0, 9, ACCEPT)) is ErrorCode.none
+        assert acquired(await bela.fetch()) == [(100, 109, 1)]
+
+
+async def test_a_strict_limit_divides_batches_and_the_usual_one_does_not(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 10)
+        anna = Member(broker, topic_id, "anna")
+        assert acquired(await anna.fetch(wait_ms=5000, max_records=4, share_acquire_mode=1)) == [(0, 3, 1)]
+        assert acquired(await anna.fetch(max_records=4)) == [(4, 9, 1)]
+
+
+async def test_sessions_have_epochs_and_a_limit(tmp_path: Path) -> None:
+    async with queue(tmp_path, group_share_max_share_sessions="1") as (broker, topic_id):
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        with pytest.raises(InvalidShareSessionEpoch):
+            await anna.acknowledge((0, 0, ACCEPT))
+        with pytest.raises(InvalidRequest):
+            await anna.fetch((0, 0, ACCEPT))
+        await anna.fetch()
+        with pytest.raises(ShareSessionLimitReached):
+            await bela.fetch()
+        anna.epoch = 7
+        with pytest.raises(InvalidShareSessionEpoch):
+            await anna.fetch()
+        anna.epoch = -1
+        assert await anna.fetch() is None
+        await bela.fetch()
+        anna.epoch = 1
+        with pytest.raises(ShareSessionNotFound):
+            await anna.fetch()
+
+
+@pytest.mark.parametrize(
+    "bad", [(3, 1, ACCEPT), (0, 2, ACCEPT, ACCEPT), (0, 0), (0, 0, 9)], ids=["backwards", "too few", "none", "unknown"]
+)
+async def test_acknowledgements_that_make_no_sense_are_refused(tmp_path: Path, bad: tuple[int, ...]) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 3)
+        anna = Member(broker, topic_id, "anna")
+        await anna.fetch(wait_ms=5000)
+        assert await anna.acknowledge(bad) is ErrorCode.invalid_request
+        assert await anna.acknowledge((0, 5, ACCEPT)) is ErrorCode.invalid_request
+        assert await anna.acknowledge((0, 2, ACCEPT)) is ErrorCode.none
