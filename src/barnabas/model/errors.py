@@ -428,3 +428,7 @@ class DelegationTokenExpired(ApiError, code=ErrorCode.delegation_token_expired):
 
 class InvalidPrincipalType(ApiError, code=ErrorCode.invalid_principal_type):
     """Only users own and renew delegation tokens."""
+
+
+class ThrottlingQuotaExceeded(ApiError, code=ErrorCode.throttling_quota_exceeded):
+    """The client has changed so many topics that it has to wait."""
