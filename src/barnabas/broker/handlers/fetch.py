@@ -19,8 +19,8 @@
 - With an authorizer, each topic needs Read, and another one has TOPIC_AUTHORIZATION_FAILED; followers need
   ClusterAction. What a session fetches is judged again when the rules have changed, and so is a fetch that waits.
 
-- With client quotas, a consumer that has used up its share gets no records, and is told how long it has to wait. At once
-  it gets no more than it may have in a whole window. What followers fetch does not count.
+- With client quotas, a consumer that has used up its share gets no records, and is told how long it has to wait. It
+  gets no more at once than it may have in a whole window. What followers fetch does not count.
 
 Not implemented: tiered storage.
 """

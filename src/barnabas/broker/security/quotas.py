@@ -5,8 +5,8 @@ for how long the client has to wait, which the response carries, and mutes the c
 brokers send each other is not counted.
 
 Usage of time is the processor time of the threads that read the request, handle it and write its response: the event
-loop's, and those of a pool for what is large. Kafka counts the time of its handlers and network threads, on the clock of
-the wall. A request's time counts against the next one, so that a response can be written with a throttle time in it.
+loop's, and those of a pool for what is large. Kafka counts what passes meanwhile, in its handlers and network threads.
+A request's time counts against the next one, so that a response can be written with a throttle time in it.
 """
 
 from __future__ import annotations

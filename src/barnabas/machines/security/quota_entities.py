@@ -112,7 +112,7 @@ def as_text(key: str, value: float) -> str:
 
 
 def stored_quotas(settings: Mapping[str, str]) -> dict[str, float]:
-    """The quotas among what is stored of a user, a client id or an address; what is no number above zero is no quota."""
+    """The quotas among what is stored of a user, a client id or an address: numbers above zero."""
     found: dict[str, float] = {}
     for key in ALL_KEYS & settings.keys():
         try:
