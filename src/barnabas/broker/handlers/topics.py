@@ -122,7 +122,7 @@ async def _within(
 
     `partitions` says how many each topic would have created, `ask` asks the controller, to do it or to validate it.
     """
-    refused = {name: error for name in partitions if (error := quota.take(partitions[name])) is not None}
+    refused = {name: wait for name in partitions if (wait := quota.take(partitions[name]))}
     allowed = [one for one in wanted if one.name not in refused]
     outcomes: dict[str, TopicImage | ApiError] = {}
     if allowed:
@@ -130,7 +130,8 @@ async def _within(
     quota.give_back(sum(partitions[name] for name, outcome in outcomes.items() if isinstance(outcome, ApiError)))
     if refused:
         validated = await _outcomes(ask([one for one in wanted if one.name in refused], True), refused)
-        outcomes |= {name: one if isinstance(one, ApiError) else refused[name] for name, one in validated.items()}
+        for name, outcome in validated.items():
+            outcomes[name] = outcome if isinstance(outcome, ApiError) else quota.refusal(refused[name])
     return outcomes
 
 
@@ -192,7 +193,9 @@ def _created(topic: TopicImage, overrides: Mapping[str, str], describer: Describ
 
 
 def _not_created(name: TopicName, error: ApiError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, topic_id=None, error_code=error.code, error_message=str(error), configs=())
+    return CreatableTopicResult(
+        name=name, topic_id=None, error_code=error.code, error_message=str(error) or None, configs=()
+    )
 
 
 async def delete_topics(
@@ -212,8 +215,8 @@ async def delete_topics(
             name, topic_id = _find(broker, state, times[state.name, state.topic_id])
             if name in chosen:
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
-            if (exceeded := quota.take(len(broker.metadata.image.topics[name].partitions))) is not None:
-                raise exceeded
+            if wait := quota.take(len(broker.metadata.image.topics[name].partitions)):
+                raise quota.refusal(wait)
             chosen[name] = topic_id
             if state.topic_id is not None:
                 by_id[name] = topic_id
@@ -263,7 +266,7 @@ def _deleted(
                 name=None if name is None else TopicName(name),
                 topic_id=topic_id,
                 error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else str(error),
+                error_message=None if error is None else str(error) or None,
             )
             for name, topic_id, error in results
         ),
@@ -318,5 +321,5 @@ def _extended(name: TopicName, outcome: TopicImage | ApiError) -> CreatePartitio
     return CreatePartitionsTopicResult(
         name=name,
         error_code=ErrorCode.none if error is None else error.code,
-        error_message=None if error is None else str(error),
+        error_message=None if error is None else str(error) or None,
     )

@@ -43,7 +43,6 @@ logger = logging.getLogger(__name__)
 
 KINDS: Final = frozenset({"users", "clients", "ips"})
 """Of settings in the tree, those that hold quotas."""
-EXCEEDED: Final = "The throttling quota has been exceeded."
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -196,21 +195,23 @@ class MutationQuota:
         self.throttle_ms = 0
         """For how long the client has to wait."""
 
-    def take(self, partitions: int) -> ThrottlingQuotaExceeded | None:
-        """Count partitions that are created or deleted, or say why that is refused.
+    def take(self, partitions: int) -> int:
+        """Count partitions that are created or deleted; if that is to be refused, the milliseconds to wait instead.
 
         A client that knows the error is refused what it has no tokens for. Others are served, and have to wait.
         """
         shares, now = self._quotas.shares, self._quotas.clock.monotonic()
-        if self._strict:
-            wait = shares.mutation_wait_ms(self._user, self._client_id, now)
-            if wait:
-                self.throttle_ms = wait
-                return ThrottlingQuotaExceeded(EXCEEDED)
+        if self._strict and (wait := shares.mutation_wait_ms(self._user, self._client_id, now)):
+            return wait
         shares.mutated(self._user, self._client_id, partitions, now)
         if not self._strict:
             self.throttle_ms = shares.mutation_wait_ms(self._user, self._client_id, now)
-        return None
+        return 0
+
+    def refusal(self, wait_ms: int) -> ThrottlingQuotaExceeded:
+        """The error of what was refused, which the client may try again after this time. Kafka has no words for it."""
+        self.throttle_ms = wait_ms
+        return ThrottlingQuotaExceeded("")
 
     def give_back(self, partitions: int) -> None:
         """Partitions that were counted could not be created or deleted."""

@@ -73,9 +73,7 @@ class EntityOptions(ConnectionOptions):
         if IP in named and len(named) > 1:
             raise click.UsageError("A quota of an address is for no user and for no client id.")
         if "" in self.entity_name or "" in (self.user, self.client, self.ip):
-            raise click.UsageError(
-                "A name must not be empty. For the default, give --entity-default or --user-defaults."
-            )
+            raise click.UsageError("A name must not be empty. For the default, give --user-defaults and the like.")
         return named
 
     def _long_form(self) -> dict[str, str | None]:
