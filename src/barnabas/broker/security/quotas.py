@@ -185,15 +185,15 @@ def _call(loop: AbstractEventLoop, function: Callable[[T], None], argument: T) -
 class MutationQuota:
     """What one request may change of topics: as many partitions as its client has tokens for."""
 
-    __slots__ = ("_client_id", "_quotas", "_strict", "_user", "throttle_ms")
+    __slots__ = ("_client_id", "_quotas", "_refused_ms", "_strict", "_taken", "_user")
 
     def __init__(self, quotas: ClientQuotas, user: str, client_id: str, *, strict: bool) -> None:
         self._quotas = quotas
         self._user = user
         self._client_id = client_id
         self._strict = strict
-        self.throttle_ms = 0
-        """For how long the client has to wait."""
+        self._taken = 0
+        self._refused_ms = 0
 
     def take(self, partitions: int) -> int:
         """Count partitions that are created or deleted; if that is to be refused, the milliseconds to wait instead.
@@ -203,24 +203,27 @@ class MutationQuota:
         shares, now = self._quotas.shares, self._quotas.clock.monotonic()
         if self._strict and (wait := shares.mutation_wait_ms(self._user, self._client_id, now)):
             return wait
+        self._taken += partitions
         shares.mutated(self._user, self._client_id, partitions, now)
-        if not self._strict:
-            self.throttle_ms = shares.mutation_wait_ms(self._user, self._client_id, now)
         return 0
 
     def refusal(self, wait_ms: int) -> ThrottlingQuotaExceeded:
         """The error of what was refused, which the client may try again after this time. Kafka has no words for it."""
-        self.throttle_ms = wait_ms
+        self._refused_ms = wait_ms
         return ThrottlingQuotaExceeded("")
 
     def give_back(self, partitions: int) -> None:
         """Partitions that were counted could not be created or deleted."""
+        self._taken -= partitions
         self._quotas.shares.mutated(self._user, self._client_id, -partitions, self._quotas.clock.monotonic())
 
     @property
     def throttle_time(self) -> i32Timedelta:
-        """The same, as a response has it."""
-        return throttle_time(self.throttle_ms)
+        """For how long the client has to wait, as a response has it."""
+        if self._strict or not self._taken:
+            return throttle_time(self._refused_ms)
+        now = self._quotas.clock.monotonic()
+        return throttle_time(self._quotas.shares.mutation_wait_ms(self._user, self._client_id, now))
 
 
 def throttle_time(milliseconds: int) -> i32Timedelta:
