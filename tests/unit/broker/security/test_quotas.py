@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from barnabas.broker.security.quotas import ClientQuotas
 from barnabas.broker.serving.caller import Caller, Session
 from barnabas.broker.serving.dispatch import Dispatcher, KnownClient
 from barnabas.machines.controller.image import ConfigResource
@@ -214,10 +213,8 @@ async def test_the_steps_of_a_coroutine_are_timed_and_it_is_told_of_everything(t
     async with running_parts(tmp_path) as broker:
         client = Client(broker)
         await client.alter({"user": "alice"}, request_percentage=50)
-        quotas: ClientQuotas = broker.quotas
-        meter = quotas.begin(
-            client, Caller(listener="x", address=("", 1), client_id=None, session=client.state.caller.session)
-        )  # type: ignore[arg-type]
+        caller = Caller(listener="x", address=("", 1), client_id=None, session=client.state.caller.session)
+        meter = broker.quotas.begin(client, caller)  # type: ignore[arg-type]
         assert meter is not None
         spent: list[float] = []
         seen: list[str] = []
