@@ -28,7 +28,7 @@ _VALUE: Final = b"x" * 1024
 def set_quota(port: int, bytes_per_second: int) -> None:
     """Let producers of this client id send so much."""
     entity = EntityData(entity_type="client-id", entity_name=CLIENT_ID)
-    op = OpData(key="producer_byte_rate", value=f64(bytes_per_second), remove=False)
+    op = OpData(key="producer_byte_rate", value=f64(float(bytes_per_second)), remove=False)
     request = AlterClientQuotasRequest(entries=(EntryData(entity=(entity,), ops=(op,)),), validate_only=False)
     with wire.connect(port) as connection:
         connection.sendall(wire.frame(request))

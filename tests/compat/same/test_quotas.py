@@ -92,7 +92,7 @@ def quotas_of_the_test(scene: Scene, *components: tuple[str, int, str | None], s
 
 def test_quotas_are_described_alike_by_every_filter(scenes: tuple[Scene, Scene]) -> None:
     for scene in scenes:
-        entities = [
+        entities: list[list[tuple[str, str | None]]] = [
             [("user", f"alice-{scene.tag}")],
             [("user", f"alice-{scene.tag}"), ("client-id", "app")],
             [("user", f"alice-{scene.tag}"), ("client-id", None)],
@@ -157,7 +157,13 @@ def test_a_load_that_is_too_large_has_to_wait_as_long(scenes: tuple[Scene, Scene
         with Connection(scene.bootstrap, client_id=client_id) as producer:
             again = plain(producer.ask(PRODUCE, 9, {"acks": -1, "timeout": 10_000, "topic_data": []}))
         wanted = {"partition": 0, "current_leader_epoch": -1, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
-        body = {"replica_id": -1, "max_wait": 500, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": 0}
+        body: dict[str, Any] = {
+            "replica_id": -1,
+            "max_wait": 500,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "session_epoch": 0,
+        }
         with Connection(scene.bootstrap, client_id=client_id) as consumer:
             body |= {"topics": [{**topic, "partitions": [wanted]}], "forgotten_topics_data": []}
             fetched = plain(consumer.ask(FETCH, 11, body))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
+from barnabas.cli.main import cli as commands
 from tests.support import java
 from tests.support.brokers import Barnabas
 from tests.support.quotas import set_quotas
@@ -130,8 +130,9 @@ def test_javas_producer_is_slowed_down_and_says_so(broker: Barnabas) -> None:
 
 
 def cli(bootstrap: str, *words: str) -> str:
-    command = [sys.executable, "-m", "barnabas.cli.main", *words, "--bootstrap-server", bootstrap]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    done = CliRunner().invoke(commands, [*words, "--bootstrap-server", bootstrap])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def test_kafka_configs_sets_and_shows_quotas_as_our_own_command_does(broker: Barnabas) -> None:

@@ -40,9 +40,9 @@ class MutingRig(Rig):
 
     @property
     def only(self) -> Connection:
-        [connection] = self.server.connections
-        assert isinstance(connection, object)
-        return connection  # type: ignore[no-any-return]
+        (connection,) = self.server.connections
+        found: Connection = connection
+        return found
 
 
 async def test_a_muted_client_is_answered_at_once_and_its_next_request_waits(executor: ThreadPoolExecutor) -> None:

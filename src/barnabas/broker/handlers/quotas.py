@@ -80,7 +80,7 @@ def _described(found: tuple[QuotaEntity, Mapping[str, float]]) -> EntryData:
     )
 
 
-class Alteration(NamedTuple):
+class QuotaAlteration(NamedTuple):
     """What a request changes of one entity; None as a value removes a quota."""
 
     changes: dict[str, float | None]
@@ -94,7 +94,7 @@ async def alter_client_quotas(
     """Set and remove quotas."""
     named = [_parts(entry.entity) for entry in request.entries]
     times = Counter(named)
-    alterations: dict[Parts, Alteration] = {}
+    alterations: dict[Parts, QuotaAlteration] = {}
     for parts, entry in zip(named, request.entries, strict=True):
         alterations.setdefault(parts, _alteration(entry.ops))
     errors: dict[Parts, ApiError | None] = {}
@@ -131,9 +131,9 @@ def _parts(entity: Sequence[RequestedEntity]) -> Parts:
     return tuple(sorted(named.items(), key=lambda item: (item[0] == IP, item[0])))
 
 
-def _alteration(ops: Sequence[OpData]) -> Alteration:
+def _alteration(ops: Sequence[OpData]) -> QuotaAlteration:
     changes = {op.key: None if op.remove else float(op.value) for op in ops}
-    return Alteration(changes, len(changes) == len(ops))
+    return QuotaAlteration(changes, len(changes) == len(ops))
 
 
 def _repeated(parts: Parts) -> InvalidRequest:

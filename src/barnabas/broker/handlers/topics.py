@@ -193,9 +193,7 @@ def _created(topic: TopicImage, overrides: Mapping[str, str], describer: Describ
 
 
 def _not_created(name: TopicName, error: ApiError) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name, topic_id=None, error_code=error.code, error_message=str(error) or None, configs=()
-    )
+    return CreatableTopicResult(name=name, topic_id=None, error_code=error.code, error_message=str(error), configs=())
 
 
 async def delete_topics(
@@ -266,7 +264,7 @@ def _deleted(
                 name=None if name is None else TopicName(name),
                 topic_id=topic_id,
                 error_code=ErrorCode.none if error is None else error.code,
-                error_message=None if error is None else str(error) or None,
+                error_message=None if error is None else str(error),
             )
             for name, topic_id, error in results
         ),
@@ -321,5 +319,5 @@ def _extended(name: TopicName, outcome: TopicImage | ApiError) -> CreatePartitio
     return CreatePartitionsTopicResult(
         name=name,
         error_code=ErrorCode.none if error is None else error.code,
-        error_message=None if error is None else str(error) or None,
+        error_message=None if error is None else str(error),
     )

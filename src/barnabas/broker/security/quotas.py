@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 from kio.static.primitive import i32Timedelta
 
 from barnabas.machines.security.quota_entities import CLIENT_KEYS, QuotaEntity, stored_quotas
-from barnabas.machines.security.quotas import ClientShares, QuotaLimits, Window
+from barnabas.machines.security.quotas import ClientShares, QuotaLimits, QuotaWindow
 from barnabas.model.errors import ThrottlingQuotaExceeded
 from barnabas.protocol.wire.durations import MILLISECOND
 
@@ -75,8 +75,8 @@ class ClientQuotas:
     def __init__(self, values: Values, clock: Clock, executor: Executor) -> None:
         number = values.number
         self.shares = ClientShares(
-            Window(number("quota.window.num"), number("quota.window.size.seconds")),
-            Window(number("controller.quota.window.num"), number("controller.quota.window.size.seconds")),
+            QuotaWindow(number("quota.window.num"), number("quota.window.size.seconds")),
+            QuotaWindow(number("controller.quota.window.num"), number("controller.quota.window.size.seconds")),
         )
         self.is_on = False
         """Whether there is any quota for users or client ids, so that requests have to be counted."""
@@ -208,9 +208,9 @@ class MutationQuota:
         return 0
 
     def refusal(self, wait_ms: int) -> ThrottlingQuotaExceeded:
-        """The error of what was refused, which the client may try again after this time. Kafka has no words for it."""
+        """The error of what was refused, which the client may try again after this time."""
         self._refused_ms = wait_ms
-        return ThrottlingQuotaExceeded("")
+        return ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
 
     def give_back(self, partitions: int) -> None:
         """Partitions that were counted could not be created or deleted."""

@@ -44,7 +44,7 @@ Owner: TypeAlias = "tuple[str, str | None, str | None]"
 """Who shares a usage: the quota's key, a user and a client id; None for any."""
 
 
-class Window(NamedTuple):
+class QuotaWindow(NamedTuple):
     """Over which time usage is measured."""
 
     samples: int = 11
@@ -67,7 +67,7 @@ class Rate:
         """When each began, when it was added to last, and what was used in it."""
         self.last_used = 0.0
 
-    def record(self, amount: float, now: float, window: Window) -> None:
+    def record(self, amount: float, now: float, window: QuotaWindow) -> None:
         """So much was used; less than nothing takes back what was recorded at the same time."""
         samples = self._samples
         if samples and now - samples[-1][0] < window.seconds:
@@ -78,7 +78,7 @@ class Rate:
             if len(samples) > window.samples:
                 samples.popleft()
 
-    def measure(self, now: float, window: Window) -> tuple[float, float]:
+    def measure(self, now: float, window: QuotaWindow) -> tuple[float, float]:
         """The average per second, and the seconds over which it was taken."""
         samples = self._samples
         while samples and now - samples[0][1] >= window.samples * window.seconds:
@@ -88,7 +88,7 @@ class Rate:
         seconds = max(elapsed + max(lacking, 0) * window.seconds, 0.001)
         return sum(total for _, _, total in samples) / seconds, seconds
 
-    def wait_ms(self, quota: float, now: float, window: Window) -> int:
+    def wait_ms(self, quota: float, now: float, window: QuotaWindow) -> int:
         """For how many milliseconds nothing may be used; 0 if the quota is kept."""
         rate, seconds = self.measure(now, window)
         if rate <= quota:
@@ -106,7 +106,7 @@ class TokenBucket:
         self._at = 0.0
         self.last_used = 0.0
 
-    def wait_ms(self, quota: float, now: float, window: Window) -> int:
+    def wait_ms(self, quota: float, now: float, window: QuotaWindow) -> int:
         """For how many milliseconds there are less than no tokens; 0 if there are some, or none."""
         burst = window.samples * window.seconds * quota
         self._tokens = min(burst, self._tokens + max(now - self._at, 0.0) * quota)
@@ -184,7 +184,7 @@ U = TypeVar("U", Rate, TokenBucket)
 class ClientShares:
     """What clients have used lately, and what the quotas of the moment make of it."""
 
-    def __init__(self, window: Window, mutation_window: Window, most: int = MOST_REMEMBERED) -> None:
+    def __init__(self, window: QuotaWindow, mutation_window: QuotaWindow, most: int = MOST_REMEMBERED) -> None:
         self.limits = QuotaLimits({})
         """Replaced when quotas change; what was used stays."""
         self._window = window

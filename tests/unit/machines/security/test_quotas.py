@@ -14,12 +14,12 @@ from barnabas.machines.security.quotas import (
     LONGEST_MS,
     ClientShares,
     QuotaLimits,
+    QuotaWindow,
     Rate,
     TokenBucket,
-    Window,
 )
 
-WINDOW = Window(11, 1.0)
+WINDOW = QuotaWindow(11, 1.0)
 
 
 class PlainRate:
@@ -64,7 +64,7 @@ class PlainRate:
 def test_a_rate_and_its_throttle_time_are_kafkas(
     uses: list[tuple[int, int]], quota: int, samples: int, length_ms: int
 ) -> None:
-    ours, plain, window, now = Rate(), PlainRate(samples, length_ms), Window(samples, length_ms / 1000), 1000
+    ours, plain, window, now = Rate(), PlainRate(samples, length_ms), QuotaWindow(samples, length_ms / 1000), 1000
     for pause, amount in uses:
         now += pause
         ours.record(amount, now / 1000, window)
