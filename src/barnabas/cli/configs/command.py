@@ -6,8 +6,6 @@ table. Passwords of users are not set here, where every user of the machine can 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from barnabas.cli.common.connection import connection_options
@@ -19,9 +17,6 @@ from barnabas.cli.configs.alter import additions, alter, parse_deletions
 from barnabas.cli.configs.describe import describe
 from barnabas.cli.configs.options import ALL_TYPES, Options
 from barnabas.cli.quotas.entity import entity_options
-
-if TYPE_CHECKING:
-    from barnabas.clients.admin.cluster_admin import ClusterAdmin
 
 
 @click.command(
@@ -106,20 +101,23 @@ def command(options: Options) -> None:
 
     Quotas of users, client ids and addresses, too.
     """
+    if options.quota_types:
+        _quotas(options)
+        return
     with options.connect() as cluster:
-        if options.quota_types:
-            _quotas(cluster, options)
-        elif options.alter:
+        if options.alter:
             alter(cluster, options)
         else:
             describe(cluster, options)
 
 
-def _quotas(cluster: ClusterAdmin, options: Options) -> None:
-    from barnabas.cli.quotas.showing import change, show
+def _quotas(options: Options) -> None:
+    from barnabas.cli.quotas.showing import change, parse_changes, show
 
     entity = options.quota_entity()
-    if options.alter:
-        change(cluster, entity, additions(options), parse_deletions(options.delete_config), as_json=options.as_json)
-    else:
-        show(cluster.quotas.describe(entity), as_json=options.as_json)
+    changes = parse_changes(additions(options), parse_deletions(options.delete_config))
+    with options.connect() as cluster:
+        if options.alter:
+            change(cluster, entity, changes, as_json=options.as_json)
+        else:
+            show(cluster.quotas.describe(entity), as_json=options.as_json)

@@ -96,7 +96,7 @@ class Options(EntityOptions):
         """Refuse what does not go together where quotas are meant."""
         if self.short_forms:
             raise click.UsageError(f"{flag(self.short_forms[0])} has no quotas: leave it out.")
-        self.quota_entity()
+        self.check_named(self.quota_entity(), self.alter)
         at_most_one(self, "add_config", "add_config_file")
         needs(self, "alter", *CHANGES)
 

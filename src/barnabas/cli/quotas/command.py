@@ -38,8 +38,10 @@ class Options(EntityOptions):
     def check(self) -> None:
         """Refuse what does not go together."""
         ACTIONS.check(self)
-        if not self.list_quotas and not self.quota_entity():
+        entity = self.quota_entity()
+        if not self.list_quotas and not entity:
             raise click.UsageError("Give --user, --client or --ip, or their defaults, or --entity-type.")
+        self.check_named(entity, self.alter)
         needs(self, "alter", "add_config", "delete_config")
 
 
@@ -96,12 +98,13 @@ class Options(EntityOptions):
 def command(options: Options) -> None:
     """Show and change how much users, client ids and addresses may use. A quota holds on each broker for itself."""
     from barnabas.cli.configs.alter import parse_additions, parse_deletions
-    from barnabas.cli.quotas.showing import change, show
+    from barnabas.cli.quotas.showing import change, parse_changes, show
 
+    entity = options.quota_entity()
+    added = parse_additions(options.add_config) if options.add_config is not None else {}
+    changes = parse_changes(added, parse_deletions(options.delete_config))
     with options.connect() as cluster:
         if options.alter:
-            added = parse_additions(options.add_config) if options.add_config is not None else {}
-            deleted = parse_deletions(options.delete_config)
-            change(cluster, options.quota_entity(), added, deleted, as_json=options.as_json)
+            change(cluster, entity, changes, as_json=options.as_json)
         else:
-            show(cluster.quotas.describe(options.quota_entity()), as_json=options.as_json)
+            show(cluster.quotas.describe(entity), as_json=options.as_json)

@@ -76,6 +76,12 @@ class EntityOptions(ConnectionOptions):
             raise click.UsageError("A name must not be empty. For the default, give --user-defaults and the like.")
         return named
 
+    @staticmethod
+    def check_named(entity: dict[str, str | None], alter: bool) -> None:
+        """Refuse to change what is named by its type alone."""
+        if alter and None in entity.values():
+            raise click.UsageError("--alter needs a name for each type of entity, or its default.")
+
     def _long_form(self) -> dict[str, str | None]:
         if len(set(self.entity_type)) < len(self.entity_type) or not set(self.entity_type) <= TYPES.keys():
             raise click.UsageError("Give --entity-type once, or twice for users and clients.")

@@ -54,25 +54,22 @@ def _listed(values: Mapping[str, float]) -> str:
     return ", ".join(f"{key}={value}" for key, value in values.items())
 
 
+def parse_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, float | None]:
+    """What is to be set, and with None what is to be removed. Raises UsageError."""
+    return {key: _number(key, text) for key, text in added.items()} | {_known(key): None for key in deleted}
+
+
 def change(
-    cluster: ClusterAdmin,
-    entity: Mapping[str, str | None],
-    added: Mapping[str, str],
-    deleted: Sequence[str],
-    *,
-    as_json: bool,
+    cluster: ClusterAdmin, entity: Mapping[str, str | None], changes: Mapping[str, float | None], *, as_json: bool
 ) -> None:
     """Set and remove quotas of one entity."""
-    if None in entity.values():
-        raise click.UsageError("--alter needs a name for each type of entity, or its default.")
-    changes: dict[str, float | None] = {key: _number(key, text) for key, text in added.items()}
-    changes |= {_known(key): None for key in deleted}
-    cluster.quotas.alter({kind: name or None for kind, name in entity.items()}, changes)
+    named = {kind: name or None for kind, name in entity.items()}
+    cluster.quotas.alter(named, changes)
     if as_json:
-        print_json({"entity": {kind: name or None for kind, name in entity.items()}, "quotas": changes})
+        print_json({"entity": named, "quotas": dict(changes)})
         return
-    kind, name = next(iter(entity.items()))
-    if name:
+    kind, name = next(iter(named.items()))
+    if name is not None:
         click.echo(f"Completed updating config for {SINGULAR[kind]} {name}.")
     else:
         click.echo(f"Completed updating default config for {SINGULAR[kind]}s in the cluster.")
