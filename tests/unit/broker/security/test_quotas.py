@@ -244,7 +244,7 @@ async def test_the_steps_of_a_coroutine_are_timed_and_it_is_told_of_everything(t
             for _ in range(3):
                 await asyncio.sleep(0)
             task.cancel()
-            (result,) = await asyncio.gather(task, return_exceptions=True)
+            result: Any = (await asyncio.gather(task, return_exceptions=True))[0]
         finally:
             type(meter).took = original  # type: ignore[method-assign]
         assert seen == ["cancelled"]

@@ -60,7 +60,7 @@ class PlainRate:
     st.integers(2, 12),
     st.sampled_from([500, 1000, 2000]),
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_a_rate_and_its_throttle_time_are_kafkas(
     uses: list[tuple[int, int]], quota: int, samples: int, length_ms: int
 ) -> None:
