@@ -13,6 +13,7 @@ from bench.rows.growth import GROWTH
 from bench.rows.latency import END_TO_END
 from bench.rows.pipelines import PIPELINES
 from bench.rows.produce import PRODUCE, UNBATCHED
+from bench.rows.quotas import GREEDY_NEIGHBOUR
 from bench.rows.start import EMPTY, MANY_PARTITIONS
 from bench.rows.tools import PERF, TOPICS_LIST
 from bench.rows.transactions import TRANSACTIONS
@@ -25,6 +26,7 @@ ROWS: Final[tuple[Row, ...]] = (
     *CONSUME,
     TOGETHER,
     END_TO_END,
+    GREEDY_NEIGHBOUR,
     UNBATCHED,
     SINGLE_RECORDS,
     SLOW_CONNECTIONS,

@@ -1,4 +1,4 @@
-"""Permissions in a cluster: rules reach every broker, and a forwarded request is judged in the client's name.
+"""Permissions and quotas in a cluster: they reach every broker, and a forwarded request counts in the client's name.
 
 The administrator and the brokers come from 127.0.0.1, the client that is judged from 127.0.0.2.
 """
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.support.clusters import Cluster
+from tests.support.quotas import describe, set_quotas
 from tests.support.waiting import wait_until
-from tests.support.wire import Connection
+from tests.support.wire import Connection, read_response, request
 from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ LITERAL, ALLOW, ALL, READ, WRITE, DESCRIBE = 3, 3, 2, 3, 4, 8
 CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS = 30, 31, 29
 CREATE_TOPICS, DELETE_TOPICS, INCREMENTAL_ALTER_CONFIGS, METADATA = 19, 20, 44, 3
 TOPIC_DENIED: Final = 29
+THROTTLED: Final = 89
 WITHIN: Final = 1.0
 """Seconds in which a rule is in force on every broker."""
 
@@ -164,3 +166,52 @@ def test_rules_outlive_a_restart_of_every_broker(judging: Judging) -> None:
         with Connection(address) as admin, Connection(address, source=STRANGER) as stranger:
             assert judging.known(admin) == known
             assert not may_describe(stranger, "t")
+
+
+def known_quotas(connection: Connection) -> dict[tuple[str | None, ...], dict[str, float]]:
+    entries = describe(connection, strict=False)["entries"]
+    return {
+        tuple(part["entity_name"] for part in one["entity"]): {each["key"]: each["value"] for each in one["values"]}
+        for one in entries
+    }
+
+
+def test_a_quota_is_in_force_on_every_broker_within_a_second(judging: Judging) -> None:
+    for number, address in enumerate(judging.addresses):  # two of them forward it to the controller
+        began = time.monotonic()
+        set_quotas(address, {"user": "ANONYMOUS", "client-id": "odd/ name"}, producer_byte_rate=100.0 + number)
+        expected = {"producer_byte_rate": 100.0 + number}
+        wait_until(
+            lambda: all(known_quotas(each).get(("odd/ name", "ANONYMOUS")) == expected for each in judging.admins),  # noqa: B023
+            "the quota on every broker",
+            every=0.02,
+        )
+        assert time.monotonic() - began < WITHIN
+    body = {"acks": 1, "timeout": 10_000, "topic_data": []}
+    for address in judging.addresses:
+        with Connection(address, client_id="odd/ name") as greedy:
+            greedy.send_frame(request(0, 9, 1, body, "odd/ name") + bytes(2000))
+            frame = greedy.receive_frame()
+            assert frame is not None
+            assert read_response(0, 9, frame, 1).throttle_time.total_seconds() > 5
+
+
+def test_a_forwarded_change_of_topics_counts_in_the_clients_name(judging: Judging) -> None:
+    """The controller counts it, and the broker that forwarded it mutes its client."""
+    set_quotas(judging.addresses[0], {"client-id": "maker"}, controller_mutation_rate=0.5)
+    wait_until(lambda: all(("maker",) in known_quotas(each) for each in judging.admins), "the quota on every broker")
+    makers = [Connection(address, client_id="maker") for address in judging.addresses]
+    for number, maker in enumerate(makers):
+        wanted = {"name": f"made-{number}", "num_partitions": 10, "replication_factor": 1}
+        made = maker.ask(CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000})
+        assert made.topics[0].error_code == (0 if number == 0 else THROTTLED)
+        assert (made.throttle_time.total_seconds() > 0) is (number > 0)
+    for maker in makers[1:]:
+        maker.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            maker.ask(METADATA, 9, {"topics": []})
+    for maker in makers:
+        maker.socket.close()
+    with Connection(judging.addresses[1], client_id="another") as other:
+        wanted = {"name": "made-by-another", "num_partitions": 7, "replication_factor": 1}
+        assert other.ask(CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000}).topics[0].error_code == 0

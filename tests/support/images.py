@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.security.quotas import ClientQuotas
 from barnabas.broker.serving.caller import Caller, Session
 from barnabas.broker.serving.certificates import Certificates
 from barnabas.broker.serving.long_answers import LongAnswers
@@ -73,5 +75,6 @@ def telling_broker(cluster: ClusterOf, /, properties: Mapping[str, str] | None =
     settings = Settings(BrokerConfig.load({"log.dirs": "/nowhere", **(properties or {})}), cache)
     given: dict[str, Any] = dict.fromkeys(BrokerContext.__dataclass_fields__)
     given |= {"broker_id": 1, "settings": settings, "clock": ManualClock(), "metadata": cache}
-    given |= {"certificates": Certificates(settings), "long_answers": LongAnswers()} | parts
+    given |= {"certificates": Certificates(settings), "long_answers": LongAnswers()}
+    given |= {"quotas": ClientQuotas(settings, given["clock"], ThreadPoolExecutor(1))} | parts
     return BrokerContext(**given)

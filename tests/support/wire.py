@@ -26,10 +26,11 @@ from kio.serial import entity_reader, entity_writer
 class Connection:
     """A connection to a broker; requests are answered in their order."""
 
-    def __init__(self, bootstrap: str, seconds: float = 60, source: str = "") -> None:
+    def __init__(self, bootstrap: str, seconds: float = 60, source: str = "", client_id: str = "wire") -> None:
         host, _, port = bootstrap.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=seconds, source_address=(source, 0))
         self._correlation_id = 0
+        self._client_id = client_id
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +58,7 @@ class Connection:
     def ask(self, key: int, version: int, values: dict[str, Any]) -> Any:
         """Send a request of this API and version and return kio's response object."""
         self._correlation_id += 1
-        self.send_frame(request(key, version, self._correlation_id, values))
+        self.send_frame(request(key, version, self._correlation_id, values, self._client_id))
         answer = self.receive_frame()
         assert answer is not None, f"the connection was closed at API {key} version {version}"
         return read_response(key, version, answer, self._correlation_id)
@@ -73,11 +74,13 @@ class Connection:
         return b"".join(chunks)
 
 
-def request(key: int, version: int, correlation_id: int, values: dict[str, Any]) -> bytes:
+def request(
+    key: int, version: int, correlation_id: int, values: dict[str, Any], client_id: str | None = "wire"
+) -> bytes:
     """The bytes of a request, header included, without the frame's length."""
     schema: Any = load_request_schema(key, version)
     header = schema.__header_schema__(
-        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id="wire"
+        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
     buffer = BytesIO()
     entity_writer(type(header))(buffer, header)

@@ -95,6 +95,8 @@ class App:
         for listener in config.listeners:
             if listener.uses_sasl:
                 self._server.greet(listener.name, assembly.logins.begin)
+        self._server.delay_connection = broker.quotas.delay_connection
+        broker.quotas.subscribe(self._server.unmute_all)
         image = await broker.membership.open()
         await self._load_logs(image)
         broker.settings.subscribe(self._on_settings)

@@ -47,6 +47,7 @@ from barnabas.broker.replication.strays import Strays
 from barnabas.broker.replication.throttle import ReplicationThrottle
 from barnabas.broker.security.delegation_tokens import DelegationTokens
 from barnabas.broker.security.mechanisms import Mechanisms
+from barnabas.broker.security.quotas import ClientQuotas
 from barnabas.broker.serving.certificates import Certificates
 from barnabas.broker.serving.dispatch import Dispatcher
 from barnabas.broker.serving.login import Logins
@@ -243,6 +244,7 @@ def assemble(
     producer_ids = ProducerIdSource(membership.allocate_producer_ids)
     parts = CoordinatorParts(replicas, metadata, clock, executor)
     groups = GroupCoordinators(parts, settings)
+    quotas = ClientQuotas(settings, clock, executor)
     tokens = DelegationTokens(settings, lambda: membership.store, clock)
     broker = BrokerContext(
         broker_id=broker_id,
@@ -266,6 +268,7 @@ def assemble(
             new_id=options.make_fetch_session_id,
         ),
         tokens=tokens,
+        quotas=quotas,
         groups=groups,
         transactions=TransactionCoordinators(
             broker_id, parts, settings, groups=groups, peers=peers, producer_ids=producer_ids
@@ -282,6 +285,7 @@ def assemble(
     membership.fence.subscribe(replicas)
     replicas.on_failure(membership.fence.part_failed)
     metadata.subscribe(replicas.on_change)
+    metadata.subscribe(quotas.on_change)
     if acls is not None:
         metadata.subscribe(acls.on_change)
     settings.subscribe(replicas.on_settings)

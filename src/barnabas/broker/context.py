@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.replicas import ReplicaManager
     from barnabas.broker.replication.throttle import ReplicationThrottle
     from barnabas.broker.security.delegation_tokens import DelegationTokens
+    from barnabas.broker.security.quotas import ClientQuotas
     from barnabas.broker.serving.certificates import Certificates
     from barnabas.broker.serving.validation_pool import ValidationPool
     from barnabas.broker.settings import Settings
@@ -59,6 +60,8 @@ class BrokerContext:
     certificates: Certificates
     producer_ids: ProducerIdSource
     tokens: DelegationTokens
+    quotas: ClientQuotas
+    """How much clients may use, and what they have used lately."""
     groups: GroupCoordinators
     transactions: TransactionCoordinators
     share_coordinators: ShareCoordinators

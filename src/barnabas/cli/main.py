@@ -75,6 +75,7 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
             "barnabas.cli.delegation_tokens", "Make, renew, end and list delegation tokens."
         ),
         "acls": LazyCommand("barnabas.cli.acls.command", "List, add and remove ACLs."),
+        "quotas": LazyCommand("barnabas.cli.quotas.command", "Show and change client quotas."),
         "users": LazyCommand("barnabas.cli.users.command", "List, add and delete users of SCRAM."),
     },
     "Files": {

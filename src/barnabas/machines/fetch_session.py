@@ -151,6 +151,10 @@ class FetchContext:
         """Say what to send; call once, with the results of all partitions."""
         return FetchAnswer(NO_SESSION, self.error, results)
 
+    def hold_back(self) -> tuple[int, ErrorCode]:
+        """Send no partition, and change nothing: the client has used up its quota. Gives the session and the error."""
+        return NO_SESSION, self.error
+
 
 class FullFetch(FetchContext):
     """A full fetch: responds with all partitions, and opens a session if there is room."""
@@ -213,6 +217,11 @@ class IncrementalFetch(FetchContext):
             if has_changed or result.preferred_read_replica != UNKNOWN or result.diverging_epoch is not None:
                 changed.append(result)
         return FetchAnswer(session.id, ErrorCode.none, changed)
+
+    def hold_back(self) -> tuple[int, ErrorCode]:
+        """The session goes on."""
+        is_over = self._session.epoch != self._epoch
+        return self._session.id, ErrorCode.invalid_fetch_session_epoch if is_over else ErrorCode.none
 
 
 class FetchSession:

@@ -342,11 +342,20 @@ class ConfigNode:
 
     _ALL = "<default>"
 
+    _QUOTED = frozenset({"groups", "users", "clients"})
+    """Kinds whose names may be any text."""
+
     @staticmethod
     def path(resource: ConfigResource) -> str:
-        """Below the folder of the resource's kind; names of groups and users, which may be any text, are quoted."""
-        name = _quoted(resource.name) if resource.kind in ("groups", "users") else resource.name
-        return f"{ConfigsNode.path}/{resource.kind}/{name or ConfigNode._ALL}"
+        """Below the folder of the resource's kind; names that may be any text are quoted."""
+        path = f"{ConfigsNode.path}/{resource.kind}/{ConfigNode._part(resource.kind, resource.name)}"
+        if resource.client_id is None:
+            return path
+        return f"{path}/clients/{ConfigNode._part('clients', resource.client_id)}"
+
+    @staticmethod
+    def _part(kind: str, name: str) -> str:
+        return (_quoted(name) if kind in ConfigNode._QUOTED else name) or ConfigNode._ALL
 
     @staticmethod
     def resource(path: str) -> ConfigResource | None:
@@ -354,12 +363,16 @@ class ConfigNode:
         match path.removeprefix(f"{ConfigsNode.path}/").split("/"):
             case ["topics", name]:
                 return ConfigResource("topics", name)
-            case ["brokers", name]:
-                return ConfigResource("brokers", "" if name == ConfigNode._ALL else name)
-            case [("groups" | "users") as kind, name] if name != ConfigNode._ALL:
-                from urllib.parse import unquote
-
-                return ConfigResource("users" if kind == "users" else "groups", unquote(name))
+            case [("brokers" | "ips") as kind, name]:
+                return ConfigResource(
+                    "brokers" if kind == "brokers" else "ips", "" if name == ConfigNode._ALL else name
+                )
+            case ["groups", name] if name != ConfigNode._ALL:
+                return ConfigResource("groups", _unquoted(name))
+            case [("users" | "clients") as kind, name]:
+                return ConfigResource("users" if kind == "users" else "clients", _unquoted(name))
+            case ["users", name, "clients", client_id]:
+                return ConfigResource("users", _unquoted(name), _unquoted(client_id))
         return None
 
     @staticmethod
@@ -384,6 +397,13 @@ def _quoted(name: str) -> str:
 
     text = quote(name, safe="").replace("~", "%7E")
     return text.replace(".", "%2E") if text in (".", "..") else text
+
+
+def _unquoted(name: str) -> str:
+    """The name that a part of a path stands for; "" for the default."""
+    from urllib.parse import unquote
+
+    return "" if name == "<default>" else unquote(name)
 
 
 class ConfigChangesNode:

@@ -448,3 +448,7 @@ class InvalidShareSessionEpoch(ApiError, code=ErrorCode.invalid_share_session_ep
 
 class ShareSessionLimitReached(ApiError, code=ErrorCode.share_session_limit_reached):
     """The broker has no room for another share session."""
+
+
+class ThrottlingQuotaExceeded(ApiError, code=ErrorCode.throttling_quota_exceeded):
+    """The client has changed so many topics that it has to wait."""

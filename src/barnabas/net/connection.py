@@ -14,6 +14,10 @@ let them if it had asked one by one.
 Answers are sent when the turn of the event loop is over: those of one connection go out together, and clients are
 woken after the broker's work and not in the middle of it.
 
+A client that has used more than its quota is muted for a while: it is answered, but nothing more of it is read or
+served until then. What it has sent meanwhile stays with the system, but for what came with the last request; where
+memory is short, a muted connection is closed first. That the client has left is noticed all the same.
+
 Before a client has logged in, its connection is restricted (`restrict`): other frames, another server of them, and a
 share of memory of its own, so that nobody who has proved nothing takes the memory of those who have.
 """
@@ -32,6 +36,7 @@ from barnabas.net.reply import HANG_UP, Answer, Parked
 from barnabas.protocol.wire.framing import HEADER, LENGTH, frame_size
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
     from concurrent.futures import Future
 
@@ -64,6 +69,7 @@ class Connection:
         "_inbox",
         "_is_gone",
         "_leaving",
+        "_muted",
         "_outbox",
         "_parked",
         "_reading",
@@ -113,6 +119,8 @@ class Connection:
         """Whether it did so ABANDON_SECONDS seconds ago: nothing is answered any more."""
         self._giving_way = False
         """Whether requests that have arrived wait for the next turn."""
+        self._muted: asyncio.TimerHandle | None = None
+        """What ends the time in which it is not read."""
         self._warming = False
         self._reading = False
         self._serving = False
@@ -154,6 +162,35 @@ class Connection:
         self.serve = serve
         self.change_frames(self.server.frames)
         self._inbox.charge(self.server.budget, self.server.loop.time(), self._evict)
+
+    # Muting
+
+    def mute(self, seconds: float) -> None:
+        """Read and serve nothing more for a while; what is under way is answered. A longer time counts."""
+        if self._closed:
+            return
+        until = self.server.loop.time() + seconds
+        if self._muted is not None:
+            if self._muted.when() >= until:
+                return
+            self._muted.cancel()
+        self._busy = True
+        self._muted = self.server.loop.call_at(until, self.unmute)
+        self.server.muted.add(self)
+
+    def unmute(self) -> None:
+        """Go on with what has waited."""
+        if self._stop_muting():
+            self._go_on()
+
+    def _stop_muting(self) -> bool:
+        """Whether it was muted."""
+        if self._muted is None:
+            return False
+        self._muted.cancel()
+        self._muted = None
+        self.server.muted.discard(self)
+        return True
 
     # Receiving
 
@@ -267,8 +304,16 @@ class Connection:
         self._go_on()
 
     def _evict(self) -> None:
-        """Others need the memory that an unfinished request takes."""
-        if not self._busy:
+        """Others need the memory that an unfinished request takes, or one that waits because its client is muted."""
+        if self._muted is not None and not self._parked:
+            logger.warning(
+                "Closed the connection of %s:%d on %s: it is throttled by a quota, and queued.max.request.bytes is "
+                "used up.",
+                *self.address[:2],
+                self.listener,
+            )
+            self.close()
+        elif not self._busy:
             logger.warning(
                 "Closed the connection of %s:%d on %s: its request of %d bytes did not arrive in time, and "
                 "queued.max.request.bytes is used up.",
@@ -411,7 +456,7 @@ class Connection:
 
     def _go_on(self) -> None:
         """Serve what waited, unless something else must be finished first."""
-        if self._closed or self._giving_way or self._writing or self._warming:
+        if self._closed or self._giving_way or self._writing or self._warming or self._muted is not None:
             return
         if self._parked and not (self._parked[-1].overtakable or self._parked[-1].resolved):
             return
@@ -493,6 +538,7 @@ class Connection:
         if self._closed:
             return
         self._closed = self._busy = True
+        self._stop_muting()
         self._read_off()
         if self._writing:
             self.server.loop.remove_writer(self._sock)

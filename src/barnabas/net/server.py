@@ -50,6 +50,8 @@ MOST_LOGIN_BYTES: Final = 64 * 1024 * 1024
 """And no more than that: messages of a login are small, and almost always come whole, without taking any of it."""
 WARN_SECONDS: Final = 10.0
 """How often it is said that a listener is full."""
+MOST_REFUSED: Final = 256
+"""Connections of addresses that opened too many, which are kept for a moment before they are closed."""
 NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """A name may have an address of a family that this machine does not use."""
 
@@ -67,6 +69,10 @@ class Limits:
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
     idle_ms: int = 600_000
     """Below zero: for ever."""
+
+
+def _no_delay(ip: str) -> float:
+    return 0.0
 
 
 class Server:
@@ -92,6 +98,13 @@ class Server:
         self.departures = Departures(self.loop)
         self.connections: dict[Connection, None] = {}
         """In the order in which they came; they are closed in this order."""
+        self.muted: set[Connection] = set()
+        """Connections that are not read for a while, because their clients have used more than their quotas."""
+        self.delay_connection: Callable[[str], float] = _no_delay
+        """Gives the seconds after which a new connection of an address is closed, because there are too many; 0 if it
+        may come in."""
+        self._refused: set[socket.socket] = set()
+        """Connections that are about to be closed."""
         self._to_flush: list[Connection] = []
         """Connections that have something to send at the end of this turn."""
         self.closing = False
@@ -237,6 +250,9 @@ class Server:
             logger.warning("Refused a connection from %s: max.connections.per.ip is reached.", ip)
             sock.close()
             return
+        if (delay := self.delay_connection(ip)) > 0:
+            self._refuse_later(sock, delay)
+            return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # as Kafka does: a machine may vanish without a word
@@ -249,6 +265,23 @@ class Server:
             self._handshakes.begin(sock, self._tls[listener](), listener, address)
         else:
             self._greet(Connection(self, sock, listener, address))
+
+    def _refuse_later(self, sock: socket.socket, delay: float) -> None:
+        """Close a connection after a while, so that its client does not come again at once."""
+        if len(self._refused) >= MOST_REFUSED:
+            sock.close()
+            return
+        self._refused.add(sock)
+        self.loop.call_later(delay, self._refuse, sock)
+
+    def _refuse(self, sock: socket.socket) -> None:
+        self._refused.discard(sock)
+        sock.close()
+
+    def unmute_all(self) -> None:
+        """Read from all muted connections again: quotas have changed."""
+        for connection in list(self.muted):
+            connection.unmute()
 
     def _on_handshake(self, sock: socket.socket, pipe: TlsPipe, listener: str, address: tuple[str, int]) -> None:
         self._greet(TlsConnection(self, sock, pipe, listener, address))
@@ -319,8 +352,11 @@ class Server:
         if self._sweep is not None:
             self._sweep.cancel()
         self.closing = True
+        for sock in list(self._refused):
+            self._refuse(sock)
         if self._handshakes is not None:
             self._handshakes.close()
+        self.unmute_all()
         for connection in [one for one in self.connections if one.idle]:
             connection.close()
         if self.connections:

@@ -61,7 +61,7 @@ def test_what_was_set_for_the_entity_itself(source: ConfigSource, kind: EntityTy
         ("--describe --topic t --group g", "Give --entity-type, or one of --topic"),
         ("--describe --topic t --entity-type topics", "Give --entity-type, or one of --topic"),
         ("--describe --topic t --entity-name u", "--topic names the entity: leave out --entity-..."),
-        ("--describe --entity-type users", "'users' is not one of"),
+        ("--describe --entity-type user", "'user' is not one of"),
         ("--describe --entity-type topics --entity-default", "There are no defaults for topics"),
         ("--describe --entity-type brokers --entity-name 1 --entity-default", "Give --entity-name or --entity-default"),
         ("--describe --entity-type broker-loggers", "broker-loggers needs --entity-name, the id of a broker."),

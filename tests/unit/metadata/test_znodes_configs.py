@@ -21,6 +21,15 @@ from barnabas.metadata.znodes import ConfigNode
         (ConfigResource("groups", "100%"), "/config/groups/100%25"),
         (ConfigResource.user("CN=a b,O=c"), "/config/users/CN%3Da%20b%2CO%3Dc"),
         (ConfigResource.user("<default>"), "/config/users/%3Cdefault%3E"),
+        (ConfigResource.user(""), "/config/users/<default>"),
+        (ConfigResource("clients", "a/b"), "/config/clients/a%2Fb"),
+        (ConfigResource("clients", ""), "/config/clients/<default>"),
+        (ConfigResource("users", "a/clients", "c d"), "/config/users/a%2Fclients/clients/c%20d"),
+        (ConfigResource("users", "", ""), "/config/users/<default>/clients/<default>"),
+        (ConfigResource("users", "clients", "<default>"), "/config/users/clients/clients/%3Cdefault%3E"),
+        (ConfigResource("ips", "10.0.0.1"), "/config/ips/10.0.0.1"),
+        (ConfigResource("ips", "2001:db8::1"), "/config/ips/2001:db8::1"),
+        (ConfigResource("ips", ""), "/config/ips/<default>"),
     ],
 )
 def test_paths(resource: ConfigResource, path: str) -> None:
@@ -29,6 +38,7 @@ def test_paths(resource: ConfigResource, path: str) -> None:
 
 
 def test_other_kinds_are_left_alone() -> None:
-    assert ConfigNode.resource("/config/clients/app") is None
-    assert ConfigNode.resource("/config/users/<default>") is None
-    assert ConfigNode.resource("/config/users/alice/clients/app") is None
+    assert ConfigNode.resource("/config/client-metrics/app") is None
+    assert ConfigNode.resource("/config/groups/<default>") is None
+    assert ConfigNode.resource("/config/users/alice/clients") is None
+    assert ConfigNode.resource("/config/clients/app/users/alice") is None

@@ -19,7 +19,10 @@
 - With an authorizer, each topic needs Read, and another one has TOPIC_AUTHORIZATION_FAILED; followers need
   ClusterAction. What a session fetches is judged again when the rules have changed, and so is a fetch that waits.
 
-Not implemented: client quotas, tiered storage.
+- With client quotas, a consumer that has used up its share gets no records, and is told how long it has to wait. It
+  gets no more at once than it may have in a whole window. What followers fetch does not count.
+
+Not implemented: tiered storage.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from barnabas.broker.permissions.access import Access, Permissions
     from barnabas.broker.replication.follower_partition import FollowerPartition
     from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.security.quotas import Meter
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.fetch_session import FetchContext, SessionPartition
     from barnabas.storage.log.log import Log
@@ -93,7 +97,12 @@ def fetch(
             request.replica_id,
         )
         return Fetch(broker, caller, request, without_session(request.partitions), version, correlation_id).refuse()
-    context = broker.fetch_sessions.begin(
+    return Fetch(broker, caller, request, _context(broker, request, version), version, correlation_id).start()
+
+
+def _context(broker: BrokerContext, request: FetchRequest, version: int) -> FetchContext:
+    """What is fetched, by the session or without one."""
+    return broker.fetch_sessions.begin(
         request.session_id,
         request.session_epoch,
         request.partitions,
@@ -102,7 +111,23 @@ def fetch(
         follower=request.replica_id >= 0,
         now_ms=broker.clock.now_ms(),
     )
-    return Fetch(broker, caller, request, context, version, correlation_id).start()
+
+
+def fetch_metered(
+    broker: BrokerContext,
+    caller: Caller,
+    version: int,
+    correlation_id: int,
+    frame: memoryview,
+    body: int,
+    meter: Meter,
+) -> Answer | Parked:
+    """Answer a consumer as far as its quotas allow."""
+    request = unpack(frame, body, version)
+    if request.replica_id >= 0:  # it is no broker, which would not be metered, and is refused
+        return fetch(broker, caller, version, correlation_id, frame, body)
+    context = _context(broker, request, version)
+    return MeteredFetch(broker, caller, request, context, version, correlation_id, meter).start()
 
 
 class Fetch:
@@ -484,6 +509,42 @@ class Fetch:
             len(results),
         )
         return left
+
+
+class MeteredFetch(Fetch):
+    """One fetch of a consumer, while there are quotas."""
+
+    __slots__ = ("_meter",)
+
+    def __init__(
+        self,
+        broker: BrokerContext,
+        caller: Caller,
+        request: FetchRequest,
+        context: FetchContext,
+        version: int,
+        correlation_id: int,
+        meter: Meter,
+    ) -> None:
+        super().__init__(broker, caller, request, context, version, correlation_id)
+        self._meter = meter
+        self._limit = min(self._limit, meter.most_fetched)
+        self._request = request._replace(min_bytes=min(request.min_bytes, self._limit))
+
+    def start(self) -> Answer | Parked:
+        """Read for the first time, unless the client has to wait for what it did before."""
+        self._meter.check_time()
+        return self._hold_back() if self._meter.throttle_ms else super().start()
+
+    def _answer(self, results: list[Fetched]) -> Answer:
+        if self._meter.fetched(sum(one.size for one in results)):
+            return super()._answer(results)
+        return self._hold_back()
+
+    def _hold_back(self) -> Answer:
+        """Send no records; the client asks for them again when it has waited."""
+        session_id, error = self._context.hold_back()
+        return wire.pack(self._correlation_id, self._version, error, session_id, (), self._meter.throttle_ms)
 
 
 def _leased(result: Fetched) -> bool:

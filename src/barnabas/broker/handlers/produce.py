@@ -17,8 +17,8 @@
   by this request (v12+), or before, which is verified. The connection waits meanwhile.
 - With an authorizer, each topic needs Write; another one has TOPIC_AUTHORIZATION_FAILED. A request with a transactional
   id needs Write on that, too, or all of it has TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
-
-Not implemented: client quotas.
+- With client quotas, the response has the time that the client has to wait. A request counts when it comes, with all of
+  its bytes, whatever becomes of it.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from barnabas.broker.coordinators.verification import Verification
     from barnabas.broker.permissions.access import Permissions
     from barnabas.broker.replication.leader_partition import LeaderPartition
+    from barnabas.broker.security.quotas import Meter
     from barnabas.broker.serving.caller import Caller
     from barnabas.storage.log.log import AppendInfo
 
@@ -114,6 +115,23 @@ def produce(
     return Produce(broker, caller, version, correlation_id, wire.unpack(frame, body, version)).run()
 
 
+def produce_metered(
+    broker: BrokerContext,
+    caller: Caller,
+    version: int,
+    correlation_id: int,
+    frame: memoryview,
+    body: int,
+    meter: Meter,
+) -> Answer | Parked:
+    """Store the request's batches, while there are quotas."""
+    request = wire.unpack(frame, body, version)
+    meter.produced(len(frame))
+    if request.acks != 0:
+        meter.check_time()
+    return Produce(broker, caller, version, correlation_id, request, meter).run()
+
+
 def _store(
     partition: LeaderPartition,
     acks: int,
@@ -153,6 +171,7 @@ class Produce:
         "_caller",
         "_correlation_id",
         "_denied",
+        "_meter",
         "_parked",
         "_request",
         "_results",
@@ -164,7 +183,13 @@ class Produce:
     )
 
     def __init__(
-        self, broker: BrokerContext, caller: Caller, version: int, correlation_id: int, request: wire.ProduceRequest
+        self,
+        broker: BrokerContext,
+        caller: Caller,
+        version: int,
+        correlation_id: int,
+        request: wire.ProduceRequest,
+        meter: Meter | None = None,
     ) -> None:
         self._broker = broker
         self._caller = caller
@@ -172,6 +197,8 @@ class Produce:
         self._version = version
         self._correlation_id = correlation_id
         self._request = request
+        self._meter = meter
+        """Counts the request against its client's quotas, if there are any."""
         self._results: list[wire.Result] = []
         self._denied: list[wire.Result] = []
         """Results of what the caller may not write; they come after the others."""
@@ -350,7 +377,7 @@ class Produce:
         if self._request.acks == 0:
             return HANG_UP if self._denied or any(result[2] for result in self._results) else None
         if not self._waiting:
-            return wire.pack(self._correlation_id, self._version, self._results + self._denied)
+            return self._packed()
         self._request = self._request._replace(partitions=[])  # they are views of a buffer that others need now
         self._parked = Parked(overtakable=True, on_abandon=self._abandoned)
         self._timer = asyncio.get_running_loop().call_later(self._request.timeout_ms / 1000, self._timed_out)
@@ -401,7 +428,8 @@ class Produce:
                 self._results.append(self._append_opened(topic, index, records, outcome))
             return self._respond()
 
-        running = self._broker.validation_pool.start(size, open_all)
+        job = open_all if self._meter is None else self._meter.timed(open_all)
+        running = self._broker.validation_pool.start(size, job)
         if running is None:
             logger.warning(
                 "Closed the connection of a PRODUCE of %d bytes: too many batches wait to be validated.", size
@@ -495,4 +523,8 @@ class Produce:
         if self._timer is not None:
             self._timer.cancel()
         if self._parked is not None:
-            self._parked.resolve(wire.pack(self._correlation_id, self._version, self._results + self._denied))
+            self._parked.resolve(self._packed())
+
+    def _packed(self) -> bytes:
+        throttle_ms = 0 if self._meter is None else self._meter.throttle_ms
+        return wire.pack(self._correlation_id, self._version, self._results + self._denied, throttle_ms)

@@ -15,8 +15,11 @@ CreatePartitions
   allows more, and looks at another partition for old offsets after its next start.)
 
 A response is sent when the change is written and applied by this broker, so the timeouts in requests are not used.
+With a quota of controller mutations, each partition that is created or deleted counts (KIP-599). What there are no
+tokens for is refused with THROTTLING_QUOTA_EXCEEDED, from CreateTopics v6, DeleteTopics v5 and CreatePartitions v3 on;
+older clients are served, and have to wait afterwards. What is refused for another reason does not count.
 
-Not implemented: mutation quotas, topic policies.
+Not implemented: topic policies.
 """
 
 from __future__ import annotations
@@ -33,7 +36,6 @@ from kio.static.primitive import i16, i32
 
 from barnabas.broker.serving.config_entries import Describer
 from barnabas.broker.serving.long_answers import portions
-from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.machines.controller.requests import NewPartitions, TopicToCreate
 from barnabas.machines.controller.topics import MAX_PARTITIONS_PER_REQUEST, TopicDefaults, requested_partitions
 from barnabas.model.errors import (
@@ -46,7 +48,7 @@ from barnabas.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kio.schema.create_partitions.v3.request import CreatePartitionsRequest
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.security.quotas import MutationQuota
     from barnabas.broker.serving.caller import Caller
     from barnabas.machines.controller.image import TopicImage
 
@@ -65,8 +68,11 @@ ENTRIES: Final = 50
 """About as many keys has a topic."""
 
 
-async def create_topics(broker: BrokerContext, request: CreateTopicsRequest, caller: Caller) -> CreateTopicsResponse:
+async def create_topics(
+    broker: BrokerContext, request: CreateTopicsRequest, caller: Caller, version: int
+) -> CreateTopicsResponse:
     """Create topics."""
+    quota = broker.quotas.mutations(caller, strict=version >= 6)
     topics = await broker.long_answers.each(
         request.topics, lambda topic: _new_topic(broker, topic), lambda topic: 5 + 5 * len(topic.configs)
     )
@@ -74,8 +80,13 @@ async def create_topics(broker: BrokerContext, request: CreateTopicsRequest, cal
     counts = [requested_partitions(topic, defaults) for topic in topics]
     outcomes: dict[str, TopicImage | ApiError] = {}
     for some in _decisions(topics, counts, validate_only=request.validate_only):
-        creating = broker.controller.create_topics(some, validate_only=request.validate_only)
-        outcomes |= await _outcomes(creating, [topic.name for topic in some])
+        outcomes |= await _within(
+            quota,
+            {topic.name: requested_partitions(topic, defaults) for topic in some},
+            some,
+            lambda these, only: broker.controller.create_topics(these, validate_only=only),
+            validate_only=request.validate_only,
+        )
         await broker.replicas.settled()
     overrides = {topic.name: topic.configs for topic in topics}
     describer = Describer(broker, with_synonyms=False, with_documentation=False)
@@ -96,7 +107,32 @@ async def create_topics(broker: BrokerContext, request: CreateTopicsRequest, cal
     results = await broker.long_answers.each(
         dict.fromkeys(topic.name for topic in request.topics), creation_result, lambda _: ENTRIES
     )
-    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+    return CreateTopicsResponse(throttle_time=quota.throttle_time, topics=tuple(results))
+
+
+async def _within(
+    quota: MutationQuota,
+    partitions: Mapping[str, int],
+    wanted: Sequence[T],
+    ask: Callable[[Sequence[T], bool], Awaitable[Mapping[str, TopicImage | ApiError]]],
+    *,
+    validate_only: bool,
+) -> Mapping[str, TopicImage | ApiError]:
+    """Have the controller do what the quota allows; the rest is only validated, and refused.
+
+    `partitions` says how many each topic would have created, `ask` asks the controller, to do it or to validate it.
+    """
+    refused = {name: wait for name in partitions if (wait := quota.take(partitions[name]))}
+    allowed = [one for one in wanted if one.name not in refused]
+    outcomes: dict[str, TopicImage | ApiError] = {}
+    if allowed:
+        outcomes |= await _outcomes(ask(allowed, validate_only), [one.name for one in allowed])
+    quota.give_back(sum(partitions[name] for name, outcome in outcomes.items() if isinstance(outcome, ApiError)))
+    if refused:
+        validated = await _outcomes(ask([one for one in wanted if one.name in refused], True), refused)
+        for name, outcome in validated.items():
+            outcomes[name] = outcome if isinstance(outcome, ApiError) else quota.refusal(refused[name])
+    return outcomes
 
 
 async def _outcomes(
@@ -160,11 +196,14 @@ def _not_created(name: TopicName, error: ApiError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, topic_id=None, error_code=error.code, error_message=str(error), configs=())
 
 
-async def delete_topics(broker: BrokerContext, request: DeleteTopicsRequest, caller: Caller) -> DeleteTopicsResponse:
+async def delete_topics(
+    broker: BrokerContext, request: DeleteTopicsRequest, caller: Caller, version: int
+) -> DeleteTopicsResponse:
     """Delete topics."""
+    quota = broker.quotas.mutations(caller, strict=version >= 5)
     if not broker.settings.flag("delete.topic.enable"):
         disabled = TopicDeletionDisabled("Topic deletion is disabled.")
-        return _deleted([(state.name, state.topic_id, disabled) for state in request.topics])
+        return _deleted([(state.name, state.topic_id, disabled) for state in request.topics], quota)
     times = Counter((state.name, state.topic_id) for state in request.topics)
     results: list[tuple[str | None, UUID | None, ApiError | None]] = []
     chosen: dict[str, UUID] = {}
@@ -174,6 +213,8 @@ async def delete_topics(broker: BrokerContext, request: DeleteTopicsRequest, cal
             name, topic_id = _find(broker, state, times[state.name, state.topic_id])
             if name in chosen:
                 raise InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+            if wait := quota.take(len(broker.metadata.image.topics[name].partitions)):
+                raise quota.refusal(wait)
             chosen[name] = topic_id
             if state.topic_id is not None:
                 by_id[name] = topic_id
@@ -188,7 +229,7 @@ async def delete_topics(broker: BrokerContext, request: DeleteTopicsRequest, cal
         else:
             results.append((name, outcome.topic_id, None))
             logger.info("Deleted topic %s, as client %s asked.", name, caller.client_id)
-    return _deleted(results)
+    return _deleted(results, quota)
 
 
 def _find(broker: BrokerContext, state: DeleteTopicState, times: int) -> tuple[str, UUID]:
@@ -213,9 +254,11 @@ def _find(broker: BrokerContext, state: DeleteTopicState, times: int) -> tuple[s
     return topic.name, topic.topic_id
 
 
-def _deleted(results: list[tuple[str | None, UUID | None, ApiError | None]]) -> DeleteTopicsResponse:
+def _deleted(
+    results: list[tuple[str | None, UUID | None, ApiError | None]], quota: MutationQuota
+) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
-        throttle_time=NO_THROTTLE,
+        throttle_time=quota.throttle_time,
         responses=tuple(
             DeletableTopicResult(
                 name=None if name is None else TopicName(name),
@@ -229,9 +272,10 @@ def _deleted(results: list[tuple[str | None, UUID | None, ApiError | None]]) -> 
 
 
 async def create_partitions(
-    broker: BrokerContext, request: CreatePartitionsRequest, caller: Caller
+    broker: BrokerContext, request: CreatePartitionsRequest, caller: Caller, version: int
 ) -> CreatePartitionsResponse:
     """Give topics more partitions."""
+    quota = broker.quotas.mutations(caller, strict=version >= 3)
     wanted = [
         NewPartitions(
             topic.name,
@@ -245,8 +289,13 @@ async def create_partitions(
     topics = broker.metadata.image.topics
     counts = [topic.count - len(topics[topic.name].partitions) for topic in wanted if topic.name in topics]
     for more in _decisions(wanted, [count for count in counts if count > 0], validate_only=request.validate_only):
-        extending = broker.controller.create_partitions(more, validate_only=request.validate_only)
-        outcomes |= await _outcomes(extending, [topic.name for topic in more])
+        outcomes |= await _within(
+            quota,
+            {topic.name: max(0, topic.count - _present(topics, topic.name)) for topic in more},
+            more,
+            lambda these, only: broker.controller.create_partitions(these, validate_only=only),
+            validate_only=request.validate_only,
+        )
         await broker.replicas.settled()
     for name, outcome in outcomes.items():
         if not isinstance(outcome, ApiError) and not request.validate_only:
@@ -257,8 +306,12 @@ async def create_partitions(
                 caller.client_id,
             )
     return CreatePartitionsResponse(
-        throttle_time=NO_THROTTLE, results=tuple(_extended(name, outcomes[name]) for name in names)
+        throttle_time=quota.throttle_time, results=tuple(_extended(name, outcomes[name]) for name in names)
     )
+
+
+def _present(topics: Mapping[str, TopicImage], name: str) -> int:
+    return len(topics[name].partitions) if name in topics else 0
 
 
 def _extended(name: TopicName, outcome: TopicImage | ApiError) -> CreatePartitionsTopicResult:

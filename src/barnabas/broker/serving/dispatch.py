@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.handlers.envelope import Forwarded
+    from barnabas.broker.security.quotas import Meter
     from barnabas.broker.serving.registry import Api
     from barnabas.net.connection import Connection
 
@@ -84,7 +85,10 @@ BROKERS_NEED: Final = on_cluster(Operation.CLUSTER_ACTION).load()
 class Route:
     """One version of an API: its handler and its codec, which are loaded when it is first asked for."""
 
-    __slots__ = ("api", "brokers_only", "check", "decode", "encode", "flexible", "handler", "raw", "version")
+    __slots__ = ("api", "brokers_only", "check", "decode", "encode", "flexible", "handler", "metered", "raw", "version")
+
+    meter: Meter | None = None
+    """Counts the request that is served against its client's quotas (`MeteredRoute`)."""
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
@@ -94,12 +98,33 @@ class Route:
         self.raw = api.raw
         self.handler = api.load()
         self.check = api.needs.load()
-        if not api.raw:
+        if api.raw:
+            self.metered = api.load_metered()
+        else:
             self.decode = codec.decoder(api.key, version, api.newest)
             self.encode = codec.encoder(api.key, version)
 
     def __str__(self) -> str:
         return f"{self.api.key.name} v{self.version}"
+
+
+class MeteredRoute(Route):
+    """The same for one request of a client, while there are quotas: its time counts, and its response tells a wait."""
+
+    __slots__ = ("_plain", "meter")
+
+    def __init__(self, plain: Route, meter: Meter) -> None:
+        self._plain = plain
+        self.meter: Meter = meter
+        self.api, self.version, self.flexible = plain.api, plain.version, plain.flexible
+        self.brokers_only, self.raw = plain.brokers_only, plain.raw
+        self.check = None if plain.check is None else meter.timed(plain.check)
+        self.decode = meter.timed(plain.decode)
+        self.handler = meter.timed(plain.handler)
+        self.encode = meter.timed(self._encode)
+
+    def _encode(self, correlation_id: int, response: Any) -> bytes:
+        return self._plain.encode(correlation_id, self.meter.stamp(response))
 
 
 class Dispatcher:
@@ -108,6 +133,7 @@ class Dispatcher:
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._permissions = broker.permissions
+        self._quotas = broker.quotas
         self._routes: dict[int, Route] = {}
         """By API key and version as one number, as far as they were asked for."""
         self._tasks = TaskSet()
@@ -124,9 +150,33 @@ class Dispatcher:
         _, body, caller = known
         if route.flexible:
             body = body + 1 if body < len(frame) and frame[body] == 0 else framing.skip_tags(frame, body)
+        if self._quotas.is_on:
+            return self._serve_metered(connection, route, caller, correlation_id, frame, body)
         if route.raw:
             answer: Answer | Parked = route.handler(self._broker, caller, route.version, correlation_id, frame, body)
             return answer  # what it raises ends the connection, in net/connection
+        return self._serve_decoded(route, caller, correlation_id, frame, body)
+
+    def _serve_metered(
+        self, connection: Connection, route: Route, caller: Caller, correlation_id: int, frame: memoryview, body: int
+    ) -> Answer | Parked:
+        """Serve a request while there are quotas."""
+        meter = self._quotas.begin(connection, caller)
+        if route.raw:
+            args = self._broker, caller, route.version, correlation_id, frame, body
+            answer: Answer | Parked = (
+                route.handler(*args) if meter is None else meter.timed(route.metered)(*args, meter)
+            )
+            return answer
+        if meter is not None:
+            meter.check_time()
+            route = MeteredRoute(route, meter)
+        return self._serve_decoded(route, caller, correlation_id, frame, body)
+
+    def _serve_decoded(
+        self, route: Route, caller: Caller, correlation_id: int, frame: memoryview, body: int
+    ) -> Answer | Parked:
+        """Serve a request whose handler gets a message, unless only brokers may send it."""
         if route.brokers_only and caller.broker_id is None:
             raise InvalidFrame(
                 f"{route.api.key.name} is for brokers of this cluster; this client has not proved to be one"
@@ -414,7 +464,7 @@ class Dispatcher:
     ) -> None:
         """Resolve a parked answer with the response of a handler; a long one is encoded in a thread."""
         try:
-            response = await coroutine
+            response = await (coroutine if route.meter is None else route.meter.watch(coroutine))
             if codec.is_longer(response, LONG_ANSWER):
                 encoding = self._broker.validation_pool.start(0, lambda: route.encode(correlation_id, response))
                 assert encoding is not None  # nothing of a request is held for it
@@ -443,6 +493,8 @@ class Dispatcher:
                 if answer is None:
                     parked.follow(self._handle(route, caller, correlation_id, request))
                 else:
+                    if route.meter is not None:
+                        route.meter.throttle(_throttle_ms(route, answer))
                     parked.resolve(b"".join((framing.LENGTH.pack(len(answer)), answer)))
 
         self._tasks.spawn(forward())
@@ -500,6 +552,12 @@ def _is_for_controller(request: Any) -> bool:
         resource.resource_name and resource.resource_type in BROKER_RESOURCES
         for resource in getattr(request, "resources", ())
     )
+
+
+def _throttle_ms(route: Route, answer: bytes) -> int:
+    """For how long the controller wants a client to wait: in all forwarded APIs that stands first."""
+    milliseconds: int = framing.LENGTH.unpack_from(answer, 5 if route.flexible else 4)[0]
+    return milliseconds
 
 
 def _unsupported(key: int, version: int, correlation_id: int) -> Answer:

@@ -86,7 +86,15 @@ class Api(NamedTuple):
 
     def load(self) -> Callable[..., Any]:
         """The handler itself."""
-        module, function = self.handler.split(":")
+        return self._load(self.handler)
+
+    def load_metered(self) -> Callable[..., Any]:
+        """Of a raw API, what serves it while there are quotas: a function beside the handler."""
+        return self._load(f"{self.handler}_metered")
+
+    @staticmethod
+    def _load(name: str) -> Callable[..., Any]:
+        module, function = name.split(":")
         loaded: Callable[..., Any] = getattr(import_module(f"barnabas.broker.handlers.{module}"), function)
         return loaded
 
@@ -142,8 +150,24 @@ APIS: Final = (
     Api(ApiKey.LIST_GROUPS, 0, 5, "group_admin:list_groups", by("groups:list_groups"), cancelled_on_disconnect=True),
     Api(ApiKey.SASL_HANDSHAKE, 0, 1, "sasl:handshake", NOTHING),
     Api(ApiKey.API_VERSIONS, 0, 4, "api_versions:api_versions", NOTHING),
-    Api(ApiKey.CREATE_TOPICS, 2, 7, "topics:create_topics", by("topics:create_topics"), forwarded=True),
-    Api(ApiKey.DELETE_TOPICS, 1, 6, "topics:delete_topics", by("topics:delete_topics"), forwarded=True),
+    Api(
+        ApiKey.CREATE_TOPICS,
+        2,
+        7,
+        "topics:create_topics",
+        by("topics:create_topics"),
+        forwarded=True,
+        takes_version=True,
+    ),
+    Api(
+        ApiKey.DELETE_TOPICS,
+        1,
+        6,
+        "topics:delete_topics",
+        by("topics:delete_topics"),
+        forwarded=True,
+        takes_version=True,
+    ),
     Api(
         ApiKey.DELETE_RECORDS, 0, 2, "offsets:delete_records", by("topics:delete_records"), cancelled_on_disconnect=True
     ),
@@ -205,7 +229,15 @@ APIS: Final = (
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, "log_dirs:alter_replica_log_dirs", ALTER_CLUSTER),
     Api(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, "log_dirs:describe_log_dirs", DESCRIBE_CLUSTER, cancelled_on_disconnect=True),
     Api(ApiKey.SASL_AUTHENTICATE, 0, 2, "sasl:authenticate", NOTHING),
-    Api(ApiKey.CREATE_PARTITIONS, 0, 3, "topics:create_partitions", by("topics:create_partitions"), forwarded=True),
+    Api(
+        ApiKey.CREATE_PARTITIONS,
+        0,
+        3,
+        "topics:create_partitions",
+        by("topics:create_partitions"),
+        forwarded=True,
+        takes_version=True,
+    ),
     Api(ApiKey.CREATE_DELEGATION_TOKEN, 1, 3, "delegation_tokens:create_delegation_token", NOTHING),
     Api(ApiKey.RENEW_DELEGATION_TOKEN, 1, 2, "delegation_tokens:renew_delegation_token", NOTHING),
     Api(ApiKey.EXPIRE_DELEGATION_TOKEN, 1, 2, "delegation_tokens:expire_delegation_token", NOTHING),
@@ -232,6 +264,22 @@ APIS: Final = (
         forwarded=True,
     ),
     Api(ApiKey.OFFSET_DELETE, 0, 0, "group_offsets:offset_delete", by("groups:offset_delete"), takes_version=True),
+    Api(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        0,
+        1,
+        "quotas:describe_client_quotas",
+        on_cluster(Operation.DESCRIBE_CONFIGS),
+        cancelled_on_disconnect=True,
+    ),
+    Api(
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        0,
+        1,
+        "quotas:alter_client_quotas",
+        on_cluster(Operation.ALTER_CONFIGS),
+        forwarded=True,
+    ),
     Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, "users:describe_user_scram_credentials", DESCRIBE_CLUSTER),
     Api(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, "users:alter_user_scram_credentials", ALTER_CLUSTER, forwarded=True),
     Api(ApiKey.ALTER_PARTITION, 3, 3, "replication:alter_partition", CLUSTER_ACTION, BROKERS),

@@ -7,4 +7,4 @@ from typing import Final
 from barnabas.protocol.wire.durations import NO_TIME
 
 NO_THROTTLE: Final = NO_TIME
-"""Nobody is slowed down: there are no quotas yet."""
+"""What handlers say; where a client has to wait, its meter says so instead (`broker/security/quotas`)."""

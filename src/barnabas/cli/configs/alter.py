@@ -14,6 +14,8 @@ from barnabas.cli.common.values.files import read_properties
 from barnabas.clients.admin.configs import EntityType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from barnabas.cli.configs.options import Options
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
 
@@ -25,7 +27,7 @@ def alter(cluster: ClusterAdmin, options: Options) -> None:
     """Set and delete configs of one entity."""
     assert options.name is not None
     added = additions(options)
-    deleted = [key.strip() for text in options.delete_config for key in text.split(",") if key.strip()]
+    deleted = parse_deletions(options.delete_config)
     of_topic = options.kind is EntityType.TOPICS
     with suggest_config_names((*added, *deleted)) if of_topic else nullcontext():
         cluster.configs.alter(options.kind, options.name, add=added, delete=deleted)
@@ -44,6 +46,11 @@ def additions(options: Options) -> dict[str, str]:
     if options.add_config_file is not None:
         return read_properties(options.add_config_file)
     return parse_additions(options.add_config) if options.add_config is not None else {}
+
+
+def parse_deletions(texts: Iterable[str]) -> list[str]:
+    """`k1,k2`, several times, as names."""
+    return [key.strip() for text in texts for key in text.split(",") if key.strip()]
 
 
 def parse_additions(text: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The command line of `barnabas configs`.
 
 What differs from kafka-configs, on purpose: an entity that is not there makes the exit code 1, and a terminal gets a
-table. Quotas and passwords (users, clients, ips) are not known here.
+table. Passwords of users are not set here, where every user of the machine can read them, but by `barnabas users`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import json_option
 from barnabas.cli.common.values.files import FILE
-from barnabas.cli.configs.alter import alter
+from barnabas.cli.configs.alter import additions, alter, parse_deletions
 from barnabas.cli.configs.describe import describe
-from barnabas.cli.configs.options import ENTITY_TYPES, Options
+from barnabas.cli.configs.options import ALL_TYPES, Options
+from barnabas.cli.quotas.entity import entity_options
 
 
 @click.command(
@@ -45,6 +46,10 @@ from barnabas.cli.configs.options import ENTITY_TYPES, Options
             "barnabas configs --alter --group billing --add-config consumer.session.timeout.ms=60000",
         ),
         (
+            "let a user produce one megabyte a second, on each broker",
+            "barnabas configs --alter --user alice --add-config producer_byte_rate=1048576",
+        ),
+        (
             "use Kafka's long form",
             "barnabas configs --describe --entity-type topics --entity-name orders",
         ),
@@ -57,15 +62,19 @@ from barnabas.cli.configs.options import ENTITY_TYPES, Options
 @option("--broker-defaults", is_flag=True, help="The defaults of all brokers.", section="Entity")
 @option("--broker-logger", metavar="ID", help="The loggers of this broker.", section="Entity")
 @option("--group", metavar="ID", help="The consumer group.", section="Entity")
+@entity_options
 @option("--client-metrics", metavar="NAME", help="The subscription to metrics of clients.", section="Entity")
 @option(
     "--entity-type",
-    type=click.Choice(list(ENTITY_TYPES)),
+    type=click.Choice(list(ALL_TYPES)),
+    multiple=True,
     help="The type of entity, in Kafka's long form.",
     section="Entity",
 )
-@option("--entity-name", metavar="NAME", help="The name of the entity.  [default: all]", section="Entity")
-@option("--entity-default", is_flag=True, help="The defaults of all brokers.", section="Entity")
+@option(
+    "--entity-name", metavar="NAME", multiple=True, help="The name of the entity.  [default: all]", section="Entity"
+)
+@option("--entity-default", is_flag=True, help="The defaults of all brokers, users and the like.", section="Entity")
 @option(
     "--all", is_flag=True, help="Also show configs that come from files and defaults (--describe).", section="Configs"
 )
@@ -88,9 +97,27 @@ from barnabas.cli.configs.options import ENTITY_TYPES, Options
 @json_option
 @takes(Options)
 def command(options: Options) -> None:
-    """Show and change configs of topics, brokers and groups while they run. The flags are those of kafka-configs."""
+    """Show and change configs of topics, brokers and groups while they run. The flags are those of kafka-configs.
+
+    Quotas of users, client ids and addresses, too.
+    """
+    if options.quota_types:
+        _quotas(options)
+        return
     with options.connect() as cluster:
         if options.alter:
             alter(cluster, options)
         else:
             describe(cluster, options)
+
+
+def _quotas(options: Options) -> None:
+    from barnabas.cli.quotas.showing import change, parse_changes, show
+
+    entity = options.quota_entity()
+    changes = parse_changes(additions(options), parse_deletions(options.delete_config))
+    with options.connect() as cluster:
+        if options.alter:
+            change(cluster, entity, changes, as_json=options.as_json)
+        else:
+            show(cluster.quotas.describe(entity), as_json=options.as_json)

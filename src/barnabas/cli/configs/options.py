@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import click
 
 from barnabas.cli.common.combinations import Actions, all_given, at_most_one, flag, needs
-from barnabas.cli.common.connection import ConnectionOptions
+from barnabas.cli.quotas.entity import TYPES, EntityOptions
 from barnabas.clients.admin.configs import DEFAULT_ENTITY, EntityType
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ENTITY_TYPES = {kind.title: kind for kind in EntityType}
+ALL_TYPES = (*ENTITY_TYPES, *TYPES)
+"""With those that have quotas."""
 SHORT_FORMS = {
     "topic": EntityType.TOPICS,
     "broker": EntityType.BROKERS,
@@ -28,15 +30,12 @@ ACTIONS = Actions(("describe", "alter"), goes_with={"all": ("describe",), **dict
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ConnectionOptions):
+class Options(EntityOptions):
     """The options of `barnabas configs`."""
 
     describe: bool
     alter: bool
     all: bool
-    entity_type: str | None
-    entity_name: str | None
-    entity_default: bool
     topic: str | None
     broker: str | None
     broker_defaults: bool
@@ -56,8 +55,8 @@ class Options(ConnectionOptions):
     @property
     def kind(self) -> EntityType:
         """What the settings belong to."""
-        if self.entity_type is not None:
-            return ENTITY_TYPES[self.entity_type]
+        if self.entity_type:
+            return ENTITY_TYPES[self.entity_type[0]]
         return EntityType.BROKERS if self.broker_defaults else SHORT_FORMS[self.short_forms[0]]
 
     @property
@@ -65,8 +64,8 @@ class Options(ConnectionOptions):
         """Which one; None for all of them."""
         if self.entity_default or self.broker_defaults:
             return DEFAULT_ENTITY
-        if self.entity_name is not None:
-            return self.entity_name
+        if self.entity_name:
+            return self.entity_name[0]
         name: str | None = getattr(self, self.short_forms[0]) if self.short_forms else None
         return name
 
@@ -74,9 +73,14 @@ class Options(ConnectionOptions):
         """Refuse options that do not go together, by Kafka's rules."""
         ACTIONS.check(self)
         given = self.short_forms
-        if len(given) + (self.entity_type is not None) != 1:
+        if self.quota_types:
+            self._check_quotas()
+            return
+        if len(given) + len(self.entity_type) != 1:
             raise click.UsageError("Give --entity-type, or one of --topic, --broker, --group and the like.")
-        if given and (self.entity_name is not None or self.entity_default):
+        if len(self.entity_name) > 1:
+            raise click.UsageError("Give --entity-name once.")
+        if given and (self.entity_name or self.entity_default):
             raise click.UsageError(f"{flag(given[0])} names the entity: leave out --entity-...")
         at_most_one(self, "entity_name", "entity_default")
         if self.entity_default and self.kind is not EntityType.BROKERS:
@@ -87,6 +91,14 @@ class Options(ConnectionOptions):
             raise click.UsageError("broker-loggers needs --entity-name, the id of a broker.")
         if self.alter:
             self._check_alter()
+
+    def _check_quotas(self) -> None:
+        """Refuse what does not go together where quotas are meant."""
+        if self.short_forms:
+            raise click.UsageError(f"{flag(self.short_forms[0])} has no quotas: leave it out.")
+        self.check_named(self.quota_entity(), self.alter)
+        at_most_one(self, "add_config", "add_config_file")
+        needs(self, "alter", *CHANGES)
 
     def _check_alter(self) -> None:
         if self.name is None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from barnabas.clients.admin.groups import Groups
     from barnabas.clients.admin.log_dirs import LogDirs
     from barnabas.clients.admin.log_offsets import LogOffsets
+    from barnabas.clients.admin.quotas import Quotas
     from barnabas.clients.admin.replicas import Replicas
     from barnabas.clients.admin.transactions import Transactions
     from barnabas.clients.admin.users import Users
@@ -153,6 +154,13 @@ class ClusterAdmin:
         from barnabas.clients.admin.acls import Acls
 
         return Acls(self.wire)
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """Client quotas: how much users, client ids and addresses may use."""
+        from barnabas.clients.admin.quotas import Quotas
+
+        return Quotas(self.wire)
 
     @cached_property
     def users(self) -> Users:

@@ -88,11 +88,14 @@ class TopicImage:
 class ConfigResource(NamedTuple):
     """What a dynamic configuration belongs to.
 
-    A broker's name is its id in digits; "" stands for all brokers. Of a user, its SCRAM credentials are kept there.
+    A broker's name is its id in digits. "" stands for all brokers, and for the default among users, client ids and
+    addresses. Of a user, its SCRAM credentials and quotas are kept there.
     """
 
-    kind: Literal["topics", "brokers", "groups", "users"]
+    kind: Literal["topics", "brokers", "groups", "users", "clients", "ips"]
     name: str
+    client_id: str | None = None
+    """Of a user, the client id that the settings are for; None if they are for all."""
 
     @staticmethod
     def topic(name: str) -> ConfigResource:

@@ -19,7 +19,7 @@ from barnabas.machines.controller.changes import (
 from barnabas.machines.controller.decision import UNCLEAN, Answer, Decision, Key
 from barnabas.machines.controller.elections import move
 from barnabas.machines.controller.features import new_features, update_features
-from barnabas.machines.controller.image import ClusterImage, ConfigResource, TopicImage
+from barnabas.machines.controller.image import EMPTY, ClusterImage, ConfigResource, TopicImage
 from barnabas.machines.controller.in_sync import alter_isr
 from barnabas.machines.controller.leaders import elect_leaders, elect_where_allowed
 from barnabas.machines.controller.membership import forget, log_dir_failed, registered, shut_down
@@ -225,9 +225,18 @@ class ControllerMachine:
         return _outcome([] if request.validate_only else changes, answers)
 
     def _alter_configs(self, decision: Decision, request: AlterConfigs) -> None:
-        """Settings that allow an unclean election have it held at once."""
+        """Settings that allow an unclean election have it held at once.
+
+        A user comes before what is set for client ids of that user, below it in the tree.
+        """
         changes: list[Change] = []
-        for resource, settings in request.settings.items():
+        missing = {
+            user: EMPTY
+            for one in request.settings
+            if one.client_id is not None and (user := ConfigResource.user(one.name)) not in self._image.configs
+        }
+        wanted = sorted({**missing, **request.settings}.items(), key=lambda item: item[0].client_id is not None)
+        for resource, settings in wanted:
             if resource.kind == "topics" and resource.name not in self._image.topics:
                 decision.answers[resource] = UnknownTopicOrPartition(f"There is no topic '{resource.name}'.")
                 continue

@@ -39,7 +39,7 @@ from barnabas.metadata.znodes import (
 from barnabas.model.ids import NO_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from uuid import UUID
 
     from barnabas.machines.controller.image import PartitionImage, TopicImage
@@ -86,6 +86,7 @@ async def operations(store: MetadataStore, changes: Iterable[Change], controller
             case TopicChanged(before, after) if before is not None and after is not None:
                 await _add(found, _difference(before, after, controller_epoch))
             case ConfigChanged():
+                found += await _folder(store, change, found)
                 found += _config(change)
             case FeaturesChanged(features, epoch):
                 data = FeaturesNode.encode(features)
@@ -146,6 +147,14 @@ def _new_partition(topic: str, partition: PartitionImage, controller_epoch: int)
     yield Create(PartitionNode.path(topic, partition.index))
     if partition.partition_epoch != NO_STATE:
         yield Create(PartitionStateNode.path(topic, partition.index), _encode_state(partition, controller_epoch))
+
+
+async def _folder(store: MetadataStore, change: ConfigChanged, before: Collection[Operation]) -> list[Operation]:
+    """Make the folder for the client ids of a user, where nothing before does so."""
+    if change.resource.client_id is None or change.before is not None:
+        return []
+    create = Create(ConfigNode.path(change.resource).rpartition("/")[0])
+    return [] if create in before or await store.find(create.path) is not None else [create]
 
 
 def _config(change: ConfigChanged) -> Iterator[Operation]:

@@ -79,10 +79,11 @@ def pack(
     error: int,
     session_id: int,
     results: Sequence[FetchedPartition[Wanted, Slice]],
+    throttle_ms: int = 0,
 ) -> list[bytes | Slice]:
     """The whole frame as bytes and file slices, in the order in which they go out.
 
-    Results of one topic that follow each other are put together.
+    Results of one topic that follow each other are put together. A client that has to wait is sent none.
     """
     flexible = version >= FLEXIBLE
     if flexible and len(results) == 1:
@@ -94,7 +95,7 @@ def pack(
     out += INT32.pack(correlation_id)
     if flexible:
         out.append(0)
-    out += SESSION_HEAD.pack(0, error, session_id) if version >= SESSIONS else INT32.pack(0)
+    out += SESSION_HEAD.pack(throttle_ms, error, session_id) if version >= SESSIONS else INT32.pack(throttle_ms)
     topics = _by_topic(results)
     out += uvarint(len(topics) + 1) if flexible else INT32.pack(len(topics))
     sent = 0

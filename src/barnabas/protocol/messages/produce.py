@@ -220,7 +220,7 @@ def _too_many(count: int) -> InvalidFrame:
     return InvalidFrame(f"{count} elements are more than the {MAX_PARTITIONS} that a PRODUCE request may have")
 
 
-def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
+def pack(correlation_id: int, version: int, results: Sequence[Result], throttle_ms: int = 0) -> bytes:
     """The whole frame of the response; results of one topic that follow each other are put together."""
     flexible = version >= FLEXIBLE
     topics: list[bytes] = []
@@ -240,7 +240,7 @@ def pack(correlation_id: int, version: int, results: Sequence[Result]) -> bytes:
     if last is not None:
         topics.append(_pack_topic(last, packed, flexible))
     count = uvarint(len(topics) + 1) if flexible else INT32.pack(len(topics))
-    tail = b"\0\0\0\0\0" if flexible else b"\0\0\0\0"
+    tail = INT32.pack(throttle_ms) + (b"\0" if flexible else b"")
     head = INT32.pack(correlation_id) + (b"\0" if flexible else b"")
     body = b"".join((head, count, *topics, tail))
     return INT32.pack(len(body)) + body

@@ -198,6 +198,8 @@ API_FORMATS: Final[dict[ApiKey, ApiFormat]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ApiFormat(0, _TOP),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ApiFormat(0, _TOP),
     ApiKey.OFFSET_DELETE: ApiFormat(NEVER, _TOP),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: ApiFormat(1, AtTop({"entries": None})),
+    ApiKey.ALTER_CLIENT_QUOTAS: ApiFormat(1, Each("entries", "entries")),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ApiFormat(0, _TOP),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ApiFormat(0, Each("deletions", "results", name="user", also="upsertions")),
     ApiKey.ALTER_PARTITION: ApiFormat(0, _TOP),

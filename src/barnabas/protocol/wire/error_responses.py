@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 IDENTITY: Final = frozenset(
     {
+        "entity",
         "group_id",
         "name",
         "partition",

@@ -291,7 +291,7 @@ async def test_the_topic_of_groups_cannot_be_given_more_partitions(tmp_path: Pat
             CreatePartitionsRequest,
             topics=(zero(CreatePartitionsTopic, name=CONSUMER_OFFSETS, count=9, assignments=None),),
         )
-        (result,) = (await create_partitions(broker, request, CALLER)).results
+        (result,) = (await create_partitions(broker, request, CALLER, 3)).results
         assert result.error_code is ErrorCode.invalid_request
         topic = broker.metadata.topic(CONSUMER_OFFSETS)
         assert topic is not None

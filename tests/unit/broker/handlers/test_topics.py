@@ -65,7 +65,7 @@ async def create(
     broker: BrokerContext, *topics: creating.CreatableTopic, validate_only: bool = False
 ) -> list[CreatableTopicResult]:
     request = zero(creating.CreateTopicsRequest, topics=topics, validate_only=validate_only)
-    return list((await create_topics(broker, request, CALLER)).topics)
+    return list((await create_topics(broker, request, CALLER, 7)).topics)
 
 
 class TestCreateTopics:
@@ -203,7 +203,7 @@ def state(name: str | None = None, topic_id: UUID | None = None) -> deleting.Del
 
 async def delete(broker: BrokerContext, *states: deleting.DeleteTopicState) -> list[DeletableTopicResult]:
     request = zero(deleting.DeleteTopicsRequest, topics=states)
-    return list((await delete_topics(broker, request, CALLER)).responses)
+    return list((await delete_topics(broker, request, CALLER, 6)).responses)
 
 
 class TestDeleteTopics:
@@ -310,7 +310,7 @@ class TestCreatePartitions:
             ),
             validate_only=validate_only,
         )
-        response = await create_partitions(broker, request, CALLER)
+        response = await create_partitions(broker, request, CALLER, 3)
         return [(result.name, result.error_code, result.error_message) for result in response.results]
 
     async def test_a_topic_grows(self, tmp_path: Path) -> None:

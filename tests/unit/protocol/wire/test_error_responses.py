@@ -54,6 +54,7 @@ VALUES: dict[ApiKey, dict[str, Any]] = {
     ApiKey.SASL_AUTHENTICATE: {"auth_bytes": b"x"},
     ApiKey.RENEW_DELEGATION_TOKEN: {"hmac": b"x"},
     ApiKey.EXPIRE_DELEGATION_TOKEN: {"hmac": b"x"},
+    ApiKey.ALTER_CLIENT_QUOTAS: {"entries": [{"entity": [{"entity_type": "user", "entity_name": None}]}]},
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {
         "deletions": [{"name": "u", "mechanism": 1}],
         "upsertions": [{"name": "v", "salt": b"x", "salted_password": b"x"}],
@@ -124,6 +125,8 @@ def test_every_api_tells_the_error_in_every_version(api: Api) -> None:
         (ApiKey.FIND_COORDINATOR, "key", ["g"]),
         (ApiKey.FIND_COORDINATOR, "node_id", [-1]),
         (ApiKey.FIND_COORDINATOR, "error_message", ["why"]),
+        (ApiKey.ALTER_CLIENT_QUOTAS, "entity_type", ["user"]),
+        (ApiKey.ALTER_CLIENT_QUOTAS, "entity_name", [None]),
         (ApiKey.DESCRIBE_GROUPS, "group_id", ["g"]),
         (ApiKey.ALTER_REPLICA_LOG_DIRS, "topic_name", ["t"]),
         (ApiKey.ALTER_REPLICA_LOG_DIRS, "partition_index", [3]),

@@ -42,6 +42,8 @@ BROKER: Final[dict[str, str]] = {
         "The time after which a SASL client must log in again, or the broker closes its connection; 0 for never."
     ),
     "connections.max.idle.ms": "The broker closes a connection that was idle for this long.",
+    "controller.quota.window.num": "The number of samples whose share of controller mutations may be used at once.",
+    "controller.quota.window.size.seconds": "The length of one of these samples.",
     "controlled.shutdown.enable": (
         "Whether a broker that stops moves the leadership of its partitions to other brokers first."
     ),
@@ -302,6 +304,8 @@ BROKER: Final[dict[str, str]] = {
         "`RackAwareReplicaSelector` lets consumers read from an in-sync replica in their own rack."
     ),
     "replica.socket.timeout.ms": "How long a follower waits for the answer of its leader.",
+    "quota.window.num": "The number of samples over which the usage of client quotas is measured.",
+    "quota.window.size.seconds": "The length of one sample in which the usage of client quotas is measured.",
     "replication.quota.window.num": "The number of samples over which throttled replication rates are measured.",
     "replication.quota.window.size.seconds": (
         "The length of one sample in which throttled replication rates are measured."

@@ -1,0 +1,1 @@
+"""`barnabas quotas`: how much users, client ids and addresses may use."""
