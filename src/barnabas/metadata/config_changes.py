@@ -11,11 +11,11 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from barnabas.metadata.images.loading import load_configs
-from barnabas.metadata.stores.store import NoNode
+from barnabas.metadata.stores.store import BadVersion, NodeExists, NoNode
 from barnabas.metadata.znodes import ConfigChangesNode, ConfigNode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.machines.controller.image import ConfigResource
     from barnabas.metadata.images.loading import Configs
@@ -47,6 +47,30 @@ async def write(store: MetadataStore, settings: Mapping[ConfigResource, Mapping[
         except NoNode:
             await store.create(path, data, parents=True)
     await note(store, settings)
+
+
+async def edit(
+    store: MetadataStore, resource: ConfigResource, change: Callable[[dict[str, str]], Mapping[str, str] | None]
+) -> None:
+    """Change the settings of a resource that others may change at the same time, and write a note of that.
+
+    `change` is given the settings as they are, and again if others were faster; None leaves them so.
+    """
+    path = ConfigNode.path(resource)
+    while True:
+        node = await store.find(path)
+        values = change({} if node is None else ConfigNode.decode(path, node.data))
+        if values is None:
+            return
+        try:
+            if node is None:
+                await store.create(path, ConfigNode.encode(values), parents=True)
+            else:
+                await store.set(path, ConfigNode.encode(values), node.version)
+        except (NodeExists, NoNode, BadVersion):
+            continue
+        await note(store, [resource])
+        return
 
 
 class ConfigChanges:

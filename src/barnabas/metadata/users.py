@@ -37,17 +37,19 @@ def _iterations(text: str, mechanism: ScramMechanism) -> int:
 
 
 async def add_user(store: MetadataStore, name: str, mechanism: ScramMechanism, credential: ScramCredential) -> None:
-    """Let a user log in by a mechanism; what else is kept of the user stays."""
-    resource = ConfigResource.user(name)
-    kept = (await load_configs(store, [resource]))[resource] or {}
-    await config_changes.write(store, {resource: {**kept, mechanism.title: credential.encode()}})
+    """Let a user log in by a mechanism; what else is kept of the user stays, whoever else changes it meanwhile."""
+    added = {mechanism.title: credential.encode()}
+    await config_changes.edit(store, ConfigResource.user(name), lambda kept: {**kept, **added})
 
 
 async def delete_user(store: MetadataStore, name: str, mechanisms: Iterable[ScramMechanism]) -> list[ScramMechanism]:
     """Let a user log in by these mechanisms no more; gives those that it could."""
-    resource = ConfigResource.user(name)
-    kept = dict((await load_configs(store, [resource]))[resource] or {})
-    removed = [mechanism for mechanism in mechanisms if kept.pop(mechanism.title, None) is not None]
-    if removed:
-        await config_changes.write(store, {resource: kept})
+    gone = list(mechanisms)
+    removed: list[ScramMechanism] = []
+
+    def remove(kept: dict[str, str]) -> dict[str, str] | None:
+        removed[:] = [mechanism for mechanism in gone if kept.pop(mechanism.title, None) is not None]
+        return kept if removed else None
+
+    await config_changes.edit(store, ConfigResource.user(name), remove)
     return removed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -68,3 +69,16 @@ async def test_a_resource_without_a_node_has_no_settings(tmp_path: Path) -> None
         await changes.skip(store)
         await config_changes.note(store, [TOPIC])
         assert await changes.read(store) == ({TOPIC: None}, False)
+
+
+async def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    """Such as of several programs that add users or quotas to one store."""
+    async with a_store(tmp_path) as store:
+
+        async def add(key: str) -> None:
+            await config_changes.edit(store, TOPIC, lambda kept: {**kept, key: "1"})
+
+        await asyncio.gather(*(add(str(number)) for number in range(8)))
+        await config_changes.edit(store, TOPIC, lambda _: None)
+        configs, _ = await ConfigChanges().read(store)
+        assert configs == {TOPIC: {str(number): "1" for number in range(8)}}
