@@ -36,6 +36,7 @@ class Client:
         self.server = SimpleNamespace(loop=asyncio.get_running_loop())
         self.listener, self.address, self.certificate = "PLAINTEXT", ("127.0.0.1", 1), None
         self.state: Any = Session(principal)
+        self.on_close: Any = None
 
     def mute(self, seconds: float) -> None:
         self.muted.append(seconds)

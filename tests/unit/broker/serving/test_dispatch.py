@@ -72,7 +72,7 @@ def out_of_office(link: Link, properties: Mapping[str, str] | None = None) -> Br
 
 
 def connection(listener: str = "PLAINTEXT") -> Any:
-    return SimpleNamespace(listener=listener, address=("127.0.0.1", 1), state=None, certificate=None)
+    return SimpleNamespace(listener=listener, address=("127.0.0.1", 1), state=None, certificate=None, on_close=None)
 
 
 def test_a_client_is_known_by_its_certificate(tmp_path: Path) -> None:

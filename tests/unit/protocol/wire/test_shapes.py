@@ -70,6 +70,8 @@ def filled(message_class: type) -> Any:
             values[field.name] = (filled(element),) if is_dataclass(element) and isinstance(element, type) else ()
         elif field.metadata.get("kafka_type") == "string":
             values[field.name] = "a"
+        elif field.metadata.get("kafka_type") == "records" and get_origin(field.type) is not UnionType:
+            values[field.name] = b""
     return zero(message_class, **values)
 
 
