@@ -15,7 +15,7 @@ export PIP_RESUME_RETRIES ?= 10
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help start check test docs demo matrix soak simulate fuzz interleave failing-calls bench bench-quick release clean
+.PHONY: help start check test docs demo matrix secure-live soak simulate fuzz interleave failing-calls bench bench-quick release clean
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -69,7 +69,7 @@ failing-calls: .venv/.dev  ## every call to the file system fails once (ARGS="--
 	@$(BIN)/python -m tests.failing_calls $(ARGS)
 
 secure-live: .venv/.dev  ## three brokers under load go from plaintext to TLS, logins and rules without downtime; prints figures
-	.venv/bin/python -m tests.cluster.securing
+	$(BIN)/python -m tests.cluster.securing
 
 bench: .venv/.dev  ## compare with Apache Kafka, side by side on this machine
 	sh scripts/prerequisites.sh

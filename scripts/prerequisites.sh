@@ -17,6 +17,8 @@ kerberos() {
     for program in kinit krb5-config gcc; do
         command -v "$program" >/dev/null || printf '%s ' "$program"
     done
+    headers=$("${PYTHON:-python3}" -c 'import sysconfig; print(sysconfig.get_path("include"))')
+    [ -e "$headers/Python.h" ] || printf 'python-headers '
     # kcat's librdkafka speaks GSSAPI through a plug-in of SASL.
     ls /usr/lib/*/sasl2/libgssapiv2.so /usr/lib*/sasl2/libgssapiv2.so 2>/dev/null | grep -q . || printf 'sasl-gssapi '
 }
@@ -44,12 +46,15 @@ package() {
         apt-kadmin.local) echo krb5-admin-server ;;
         apt-kinit) echo krb5-user ;;
         apt-krb5-config) echo libkrb5-dev ;;
+        apt-gcc) echo gcc libc6-dev ;;
+        apt-python-headers) echo python3-dev ;;
         apt-sasl-gssapi) echo libsasl2-modules-gssapi-mit ;;
         *-krb5kdc | *-kadmin.local) echo krb5-server ;;
         *-kinit) echo krb5-workstation ;;
         *-krb5-config) echo krb5-devel ;;
         *-sasl-gssapi) echo cyrus-sasl-gssapi ;;
         *-gcc) echo gcc ;;
+        *-python-headers) echo python3-devel ;;
         apt-ip) echo iproute2 ;;
         *-ip) echo iproute ;;
     esac
