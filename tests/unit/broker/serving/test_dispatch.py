@@ -23,6 +23,7 @@ from barnabas.protocol.wire import framing
 from tests.support.certificates import Authority
 from tests.support.images import ClusterOf, telling_broker
 from tests.support.parts import answer_of, make_topic, running_parts
+from tests.support.served_connection import served_connection
 from tests.support.wire import read_response, request
 
 if TYPE_CHECKING:
@@ -71,10 +72,6 @@ def out_of_office(link: Link, properties: Mapping[str, str] | None = None) -> Br
     return telling_broker(ClusterOf(), properties, controller=SimpleNamespace(is_active=False), controller_link=link)
 
 
-def connection(listener: str = "PLAINTEXT") -> Any:
-    return SimpleNamespace(listener=listener, address=("127.0.0.1", 1), state=None, certificate=None, on_close=None)
-
-
 def test_a_client_is_known_by_its_certificate(tmp_path: Path) -> None:
     issued = Authority().issue("client", common_name="alice")
     keystore = issued.write(tmp_path / "broker.pem")
@@ -85,14 +82,14 @@ def test_a_client_is_known_by_its_certificate(tmp_path: Path) -> None:
         "ssl.principal.mapping.rules": "RULE:^CN=(alice),.*$/$1/U",
     }
     dispatcher = Loaded(telling_broker(ClusterOf(), tls))
-    one = connection("SSL")
+    one = served_connection("SSL")
     one.certificate = ssl.PEM_cert_to_DER_cert(issued.certificate)
     dispatcher.serve(one, memoryview(request(18, 0, 1, {})))
     assert one.state.caller.principal == "User:ALICE"
-    other = connection("SSL")
+    other = served_connection("SSL")
     dispatcher.serve(other, memoryview(request(18, 0, 1, {})))
     assert other.state.caller.principal == "User:ANONYMOUS"
-    stranger = connection("SSL")
+    stranger = served_connection("SSL")
     stranger.certificate = ssl.PEM_cert_to_DER_cert(Authority().issue("x", common_name="bob").certificate)
     with pytest.raises(InvalidFrame, match="names no principal"):
         dispatcher.serve(stranger, memoryview(request(18, 0, 1, {})))
@@ -109,7 +106,7 @@ def proved(one: Any, broker_id: int, client_id: bytes = b"wire") -> Any:
 
 
 def serve(broker: BrokerContext, frame: bytes, listener: str = "PLAINTEXT") -> Any:
-    return Loaded(broker).serve(connection(listener), memoryview(frame))
+    return Loaded(broker).serve(served_connection(listener), memoryview(frame))
 
 
 async def _refuse(_: object) -> None:
@@ -138,7 +135,7 @@ def test_what_brokers_ask_is_refused_to_anybody_else(listener: str) -> None:
 )
 async def test_who_has_proved_to_be_a_broker_may_ask_it_and_speaks_for_itself(broker_id: int, error: ErrorCode) -> None:
     broker = telling_broker(ClusterOf(), controller=SimpleNamespace(is_active=False, decide=_refuse))
-    dispatcher, proved_one = Loaded(broker), proved(connection(), broker_id)
+    dispatcher, proved_one = Loaded(broker), proved(served_connection(), broker_id)
     frame = memoryview(request(ALTER_PARTITION, 3, 1, NO_CHANGES))
     answer = read_response(ALTER_PARTITION, 3, (await resolved(dispatcher.serve(proved_one, frame)))[4:], 1)
     assert answer.error_code is error
@@ -147,7 +144,7 @@ async def test_who_has_proved_to_be_a_broker_may_ask_it_and_speaks_for_itself(br
 async def test_who_somebody_is_belongs_to_the_connection_and_not_to_the_client_id() -> None:
     broker = telling_broker(ClusterOf(), controller=SimpleNamespace(is_active=True, decide=_refuse))
     other = request(ALTER_PARTITION, 3, 1, NO_CHANGES).replace(b"\0\x04wire", b"\0\x04else")
-    one = proved(connection(), 1)
+    one = proved(served_connection(), 1)
     await resolved(Loaded(broker).serve(one, memoryview(other)))
     assert (one.state.caller.client_id, one.state.caller.broker_id) == ("else", 1)
 
@@ -210,7 +207,7 @@ async def test_the_log_says_what_became_of_a_request_whose_handler_failed(
 def test_a_request_is_handed_on_once_only() -> None:
     broker = out_of_office(link := Link())
     frame = request(CREATE_PARTITIONS, 3, 1, ONE_TOPIC).replace(b"\0\x04wire", b"\0\x12broker-2-forwarded")
-    from_broker = proved(connection(), 2, b"broker-2-forwarded")
+    from_broker = proved(served_connection(), 2, b"broker-2-forwarded")
     assert Loaded(broker).serve(from_broker, memoryview(frame)) is HANG_UP
     assert not link.forwarded
 
@@ -236,7 +233,7 @@ async def test_a_request_that_would_wait_for_weeks_is_ended(
     async with running_parts(tmp_path) as broker:
         await make_topic(broker, "t")
         dispatcher = Dispatcher(broker)
-        parked = dispatcher.serve(connection(), memoryview(frame))
+        parked = dispatcher.serve(served_connection(), memoryview(frame))
         assert isinstance(parked, Parked)
         if abandoned:
             await asyncio.sleep(0)
@@ -254,7 +251,7 @@ async def test_a_request_that_is_abandoned_before_it_began_leaves_no_warning(tmp
         warnings.simplefilter("always")
         async with running_parts(tmp_path) as broker:
             dispatcher = Dispatcher(broker)
-            parked = dispatcher.serve(connection(), memoryview(frame))
+            parked = dispatcher.serve(served_connection(), memoryview(frame))
             assert isinstance(parked, Parked)
             parked.abandon()
             await dispatcher.finish(30)
@@ -275,12 +272,12 @@ async def test_what_serves_an_api_is_loaded_in_a_thread_once(tmp_path: Path, mon
     frame = request(CREATE_PARTITIONS, 3, 1, ONE_TOPIC)
     async with running_parts(tmp_path) as broker:
         dispatcher = Dispatcher(broker)
-        first, second = (dispatcher.serve(connection(), memoryview(bytearray(frame))) for _ in range(2))
+        first, second = (dispatcher.serve(served_connection(), memoryview(bytearray(frame))) for _ in range(2))
         expected = read_response(CREATE_PARTITIONS, 3, (await resolved(first))[4:], 1)
         assert read_response(CREATE_PARTITIONS, 3, (await resolved(second))[4:], 1) == expected
         assert [each.error_code for each in expected.results] == [ErrorCode.unknown_topic_or_partition]
         loaded = len(threads)
-        await resolved(dispatcher.serve(connection(), memoryview(frame)))
+        await resolved(dispatcher.serve(served_connection(), memoryview(frame)))
         await dispatcher.finish(30)
     assert loaded == len(threads) == 2
     assert threading.current_thread().name not in threads
@@ -292,7 +289,7 @@ async def test_a_first_request_that_is_none_ends_its_connection(
     frame = request(CREATE_PARTITIONS, 3, 1, ONE_TOPIC)[:-3]
     async with running_parts(tmp_path) as broker:
         dispatcher = Dispatcher(broker)
-        parked = dispatcher.serve(connection(), memoryview(frame))
+        parked = dispatcher.serve(served_connection(), memoryview(frame))
         await dispatcher.finish(30)
         assert isinstance(parked, Parked)
         assert parked.answer is HANG_UP

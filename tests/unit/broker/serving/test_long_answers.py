@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -39,6 +38,7 @@ from tests.support.images import CALLER, ClusterOf, telling_broker
 from tests.support.logs import read_bytes, split
 from tests.support.parts import answer_of, append, make_topic, running_parts
 from tests.support.producing import NOW, lead_anew
+from tests.support.served_connection import served_connection
 from tests.support.wire import read_response, request
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Turns:
 
 async def ask(broker: BrokerContext, key: int, version: int, values: dict[str, Any]) -> Any:
     """What a client is answered."""
-    connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+    connection = served_connection()
     dispatcher = Dispatcher(broker)
     answer = await answer_of(dispatcher.serve(connection, memoryview(request(key, version, 1, values))))
     assert isinstance(answer, bytes)
@@ -163,7 +163,7 @@ class TestThreads:
     ) -> None:
         frame = bytearray(request(DESCRIBE_GROUPS, 6, 1, {"groups": ["x" * 30] * 500}))
         frame[20:24] = b"\xff\xff\xff\x7f"
-        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        connection = served_connection()
         async with running_parts(tmp_path) as broker:
             parked = Dispatcher(broker).serve(connection, memoryview(frame))
             assert await answer_of(parked) is HANG_UP
@@ -171,7 +171,7 @@ class TestThreads:
 
     async def test_the_broker_waits_for_a_large_request_that_was_read_while_it_stops(self, tmp_path: Path) -> None:
         groups = [f"group-{number}" for number in range(LARGE_FRAME // 8)]
-        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        connection = served_connection()
         async with coordinating(tmp_path) as broker:
             dispatcher = Dispatcher(broker)
             parked: Any = dispatcher.serve(connection, memoryview(request(DESCRIBE_GROUPS, 6, 1, {"groups": groups})))
@@ -193,7 +193,7 @@ class TestThreads:
 
         monkeypatch.setattr(groups, "join_group", join_group)
         protocols = [{"name": f"range-{number}", "metadata": b""} for number in range(topics)]
-        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        connection = served_connection()
         async with running_parts(tmp_path) as broker:
             dispatcher = Dispatcher(broker)
             frame = request(JOIN_GROUP, 9, 1, {"group_id": "g", "protocols": protocols})
@@ -218,7 +218,7 @@ class TestThreads:
             return describe(*arguments)
 
         monkeypatch.setattr(GroupCoordinator, "describe_classic", counted)
-        connection: Any = SimpleNamespace(listener="PLAINTEXT", address=("127.0.0.1", 1), state=None, certificate=None)
+        connection = served_connection()
         frame = request(DESCRIBE_GROUPS, 6, 1, {"groups": [f"group-{number}" for number in range(MANY)]})
         async with coordinating(tmp_path, offsets_topic_num_partitions="1") as broker:
             dispatcher = Dispatcher(broker)
