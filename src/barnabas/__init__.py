@@ -1,7 +1,7 @@
 """Barnabas: a message broker in Python that every Kafka client uses unmodified.
 
-The clients are here too, and are loaded when they are first asked for: `from barnabas import Producer, Consumer, Admin`
-and their twins for asyncio, `AsyncProducer`, `AsyncConsumer`, `AsyncAdmin`.
+The clients are here too, and are loaded when they are first asked for: `from barnabas import Producer, Consumer,
+Queue, Admin` and their twins for asyncio, `AsyncProducer`, `AsyncConsumer`, `AsyncQueue`, `AsyncAdmin`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
         AsyncAdmin,
         AsyncConsumer,
         AsyncProducer,
+        AsyncQueue,
         Consumer,
         ConsumerRecord,
         Producer,
+        Queue,
+        QueueMessage,
         RecordMetadata,
         TopicPartition,
     )
@@ -28,9 +31,12 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncQueue",
     "Consumer",
     "ConsumerRecord",
     "Producer",
+    "Queue",
+    "QueueMessage",
     "RecordMetadata",
     "TopicPartition",
     "__version__",

@@ -1,9 +1,11 @@
-"""Thin Python clients over confluent-kafka (librdkafka): `Producer`, `Consumer`, `Admin`, and twins for asyncio.
+"""Thin Python clients over confluent-kafka (librdkafka): `Producer`, `Consumer`, `Queue`, `Admin`, and twins
+for asyncio.
 
     producer/   records in, futures out             aio/             the same with `await`
     consumer/   topics as an iterator               semantics.py     how often a record is processed
-    admin/      what can be asked of a cluster      serializers.py   keys and values as bytes
-    wire/       Kafka's protocol spoken directly    partitioners.py  which partition a record goes to
+    queue/      a topic as a work queue             serializers.py   keys and values as bytes
+    admin/      what can be asked of a cluster      partitioners.py  which partition a record goes to
+    wire/       Kafka's protocol spoken directly
 
 Names are loaded when they are first asked for: what only administers does not wait for the rest.
 """
@@ -15,10 +17,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from barnabas.clients.admin.admin import Admin, NewTopic
-    from barnabas.clients.aio import AsyncAdmin, AsyncConsumer, AsyncDelivery, AsyncProducer
+    from barnabas.clients.aio import AsyncAdmin, AsyncConsumer, AsyncDelivery, AsyncProducer, AsyncQueue
     from barnabas.clients.consumer.consumer import Consumer
     from barnabas.clients.producer.delivery import Delivery
     from barnabas.clients.producer.producer import Producer
+    from barnabas.clients.queue.message import QueueMessage
+    from barnabas.clients.queue.queue import Queue
     from barnabas.clients.records import ConsumerRecord, RecordMetadata, TopicPartition
     from barnabas.clients.semantics import at_least_once, at_most_once, stored_with_result
     from barnabas.clients.serializers import BYTES, JSON, STRING, Avro, Protobuf
@@ -32,6 +36,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncDelivery",
     "AsyncProducer",
+    "AsyncQueue",
     "Avro",
     "Consumer",
     "ConsumerRecord",
@@ -39,6 +44,8 @@ __all__ = [
     "NewTopic",
     "Producer",
     "Protobuf",
+    "Queue",
+    "QueueMessage",
     "RecordMetadata",
     "TopicPartition",
     "at_least_once",
@@ -48,10 +55,12 @@ __all__ = [
 
 _MODULES = {
     "admin": ("Admin", "NewTopic"),
-    "aio": ("AsyncAdmin", "AsyncConsumer", "AsyncDelivery", "AsyncProducer"),
+    "aio": ("AsyncAdmin", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "AsyncQueue"),
     "consumer": ("Consumer",),
     "producer.delivery": ("Delivery",),
     "producer": ("Producer",),
+    "queue": ("Queue",),
+    "queue.message": ("QueueMessage",),
     "records": ("ConsumerRecord", "RecordMetadata", "TopicPartition"),
     "semantics": ("at_least_once", "at_most_once", "stored_with_result"),
     "serializers": ("BYTES", "JSON", "STRING", "Avro", "Protobuf"),

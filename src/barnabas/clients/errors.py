@@ -15,6 +15,7 @@ BarnabasError
 ├── DeserializationFailed   bytes of a record could not be read; the record's place and bytes are in it
 ├── BufferFull              the producer's buffer had no room in time, or none at all
 ├── NotDelivered            records that were sent did not arrive
+├── NotAcknowledged         a message of a queue was done with too late: its lock was lost, and others get it
 └── TransactionAborted      a transaction was given up; nothing of it is visible to readers of committed data
     └── ProducerFenced      another producer with the same transactional id took over; this one has to close
 """
@@ -46,6 +47,7 @@ __all__ = [
     "InvalidClientConfig",
     "LibraryMissing",
     "LoginFailed",
+    "NotAcknowledged",
     "NotDelivered",
     "ProducerFenced",
     "RequestRefused",
@@ -144,6 +146,10 @@ class NotDelivered(BarnabasError):
         super().__init__(f"{what} not delivered: {'; '.join(reasons[:3])}{more}")
         self.count = count
         self.errors = tuple(errors)
+
+
+class NotAcknowledged(BarnabasError):
+    """What a worker said of a message was not stored: its lock was lost before, so that the message comes again."""
 
 
 class TransactionAborted(BarnabasError):

@@ -17,5 +17,6 @@ from __future__ import annotations
 from barnabas.clients.aio.admin import AsyncAdmin
 from barnabas.clients.aio.consumer import AsyncConsumer
 from barnabas.clients.aio.producer import AsyncDelivery, AsyncProducer
+from barnabas.clients.aio.queue import AsyncQueue
 
-__all__ = ["AsyncAdmin", "AsyncConsumer", "AsyncDelivery", "AsyncProducer"]
+__all__ = ["AsyncAdmin", "AsyncConsumer", "AsyncDelivery", "AsyncProducer", "AsyncQueue"]

@@ -240,6 +240,11 @@ class WireClient:
         with self._translating_errors(at):
             return self._connection(at, deadline).ask(request, deadline, at_least=at_least)
 
+    def highest_version(self, api: int) -> int:
+        """The highest version of an API that the broker speaks which was asked first; -1 if it does not know it."""
+        highest: int = self._connections[None].versions.get(api, (0, -1))[1]
+        return highest
+
     def nodes(self) -> list[Node]:
         """The brokers that are up, by id."""
         from kio.schema.metadata.v13.request import MetadataRequest

@@ -1,0 +1,106 @@
+"""What the parts of a queue share: the messages that wait to be taken, and whether it goes on.
+
+Everything here is guarded by one condition, `changed`, which threads also wait on. The threads are the one of the
+membership, one for each broker that leads an assigned partition, and those of the program.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from barnabas.clients.errors import ClientClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import timedelta
+
+    from barnabas.clients.queue.leader import HeldRecord
+    from barnabas.clients.wire.connection import WireClient
+    from barnabas.model.base_error import BarnabasError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What a queue was opened with."""
+
+    bootstrap_servers: str
+    properties: Mapping[str, str]
+    topics: tuple[str, ...]
+    group_id: str
+    member_id: str
+    prefetch: int
+    longest_work: float
+    max_wait: timedelta
+    max_bytes: int
+    request_timeout: float
+
+    def connect(self, bootstrap_servers: str | None = None) -> WireClient:
+        """A connection of its own to the cluster, or to one broker of it."""
+        from barnabas.clients.wire.connection import WireClient
+
+        return WireClient(
+            bootstrap_servers or self.bootstrap_servers, properties=self.properties, timeout=self.request_timeout
+        )
+
+
+class QueueEngine:
+    """The messages that wait, and the end."""
+
+    def __init__(self, settings: QueueSettings) -> None:
+        self.settings = settings
+        self.changed = threading.Condition()
+        self.waiting: deque[HeldRecord] = deque()
+        """Acquired, and not taken by the program yet."""
+        self.closing = False
+        self.leaders_unknown = False
+        """Whether a broker said that it does not lead what it was asked for."""
+        self._failure: BarnabasError | None = None
+
+    @property
+    def room(self) -> int:
+        """How many more messages may wait."""
+        return self.settings.prefetch - len(self.waiting)
+
+    def fail(self, error: BarnabasError) -> None:
+        """It cannot go on: whoever takes a message is told why."""
+        with self.changed:
+            self._failure = error
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Begin to end."""
+        with self.changed:
+            self.closing = True
+            self.changed.notify_all()
+
+    def look_for_leaders(self) -> None:
+        """Have the membership ask who leads the partitions."""
+        with self.changed:
+            self.leaders_unknown = True
+            self.changed.notify_all()
+
+    def take(self, timeout: float | None) -> HeldRecord | None:
+        """The next message; None if none came within `timeout` seconds. Raises ClientClosed, and why it failed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.changed:
+            while not self.waiting:
+                if self.closing:
+                    raise ClientClosed("the queue is closed")
+                if self._failure is not None:
+                    raise self._failure
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                self.changed.wait(left)
+            self.changed.notify_all()  # there is room for another one
+            return self.waiting.popleft()
+
+    def put_back(self, held: HeldRecord) -> None:
+        """A message that was taken and did not reach anybody comes first again."""
+        with self.changed:
+            self.waiting.appendleft(held)
+            self.changed.notify_all()

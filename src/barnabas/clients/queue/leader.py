@@ -1,0 +1,385 @@
+"""One broker that leads partitions of the queue: fetches from it and acknowledges to it, in a thread of its own.
+
+The connection carries one request at a time. A fetch waits at the broker for `fetch.max.wait.ms` at most, and takes the
+acknowledgements along that have come together; without room for more messages they go alone.
+
+The promise: a message is given to the program only while its lock is held, as far as this side can know. When the
+connection ends, the broker releases all locks, so what waits here is dropped and what the program has can no longer be
+acknowledged. Locks are renewed at half of their time while the program works, for `longest_work` seconds at most, where
+the broker can do that (KIP-1222).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from barnabas.clients.config import log
+from barnabas.clients.errors import BrokerUnreachable, NotAcknowledged, RequestRefused
+from barnabas.clients.queue.acquired import AcquiredRange, acquired_records
+from barnabas.clients.queue.message import Acknowledgement
+from barnabas.clients.queue.session import OPENING, FetchLimits, Place, ShareSession
+from barnabas.model.base_error import BarnabasError
+from barnabas.model.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from barnabas.clients.queue.engine import QueueEngine
+    from barnabas.clients.records import ConsumerRecord, TopicPartition
+    from barnabas.clients.wire.connection import Node, WireClient
+
+RETRY_SECONDS: Final = 0.25
+SHARE_FETCH: Final = 78
+SHARE_ACKNOWLEDGE: Final = 79
+SESSION_LOST: Final = frozenset({ErrorCode.share_session_not_found, ErrorCode.invalid_share_session_epoch})
+ANOTHER_LEADER: Final = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.leader_not_available,
+    }
+)
+FINAL: Final = frozenset({ErrorCode.group_authorization_failed, ErrorCode.topic_authorization_failed})
+"""Errors that no other try mends."""
+
+
+class HeldRecord:
+    """A record that was acquired: it is locked for this member."""
+
+    __slots__ = ("deliveries", "leader", "locked_at", "place", "record", "taken_at")
+
+    def __init__(self, leader: Leader, place: Place, record: ConsumerRecord[bytes, bytes], deliveries: int) -> None:
+        self.leader = leader
+        self.place = place
+        self.record = record
+        self.deliveries = deliveries
+        self.taken_at = self.locked_at = time.monotonic()
+
+    def settle(self, acknowledgement: Acknowledgement) -> Future[None]:
+        """Acknowledge it; the future ends when the broker has stored that."""
+        return self.leader.settle(self, acknowledgement)
+
+
+class PendingAcknowledgement(NamedTuple):
+    """What was said of a record, and who waits for it to be stored."""
+
+    kind: Acknowledgement
+    stored: Future[None]
+
+
+Pending = dict[Place, dict[int, PendingAcknowledgement]]
+
+
+class Leader:
+    """Fetches and acknowledges at one broker."""
+
+    def __init__(self, engine: QueueEngine, node: Node) -> None:
+        settings = engine.settings
+        self.node = node
+        self._engine = engine
+        self._session = ShareSession(settings.group_id, settings.member_id)
+        self._names: Mapping[Place, TopicPartition] = {}
+        self._held: dict[tuple[Place, int], HeldRecord] = {}
+        self._pending: Pending = {}
+        self._alone: deque[tuple[Place, int, PendingAcknowledgement]] = deque()
+        """Acknowledgements of a request that failed for one of them: each goes again, alone."""
+        self._lock_seconds = 0.0
+        self._renews = False
+        self._exact = False
+        self._wire: WireClient | None = None
+        self._thread = threading.Thread(target=self._run, name=f"barnabas-queue-{node.id}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to fetch."""
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait until it has ended."""
+        self._thread.join(timeout)
+
+    def lead(self, names: Mapping[Place, TopicPartition]) -> None:
+        """These are the partitions to fetch from."""
+        with self._engine.changed:
+            self._names = names
+            self._engine.changed.notify_all()
+
+    def settle(self, held: HeldRecord, kind: Acknowledgement) -> Future[None]:
+        """Acknowledge a record that the program has."""
+        stored = Future[None]()
+        offset = held.record.offset
+        with self._engine.changed:
+            if self._held.pop((held.place, offset), None) is not held:
+                _not_acknowledged(held.place, offset, stored, "its lock was lost before")
+            else:
+                self._pending.setdefault(held.place, {})[offset] = PendingAcknowledgement(kind, stored)
+                self._engine.changed.notify_all()
+        return stored
+
+    def _run(self) -> None:
+        engine = self._engine
+        try:
+            while not engine.closing:
+                try:
+                    self._step()
+                except BarnabasError as error:
+                    self._lose(error)
+                    with engine.changed:
+                        engine.leaders_unknown = True
+                        engine.changed.notify_all()
+                        engine.changed.wait_for(lambda: engine.closing, RETRY_SECONDS)
+            self._close()
+        finally:
+            self._lose(None)
+
+    def _step(self) -> None:
+        """Wait until there is something to ask the broker, and ask it."""
+        engine = self._engine
+        with engine.changed:
+            due = self._due_renewals()
+            while not (engine.closing or due or self._pending or self._alone or (engine.room > 0 and self._names)):
+                engine.changed.wait(self._until_renewal())
+                due = self._due_renewals()
+            if engine.closing:
+                return
+            pending, self._pending = self._pending, {}
+            alone = self._alone.popleft() if self._alone else None
+            room = engine.room if self._names else 0
+        wire = self._connected()
+        if alone is not None:
+            place, offset, acknowledgement = alone
+            self._acknowledge(wire, {place: {offset: acknowledgement}})
+            self._return(pending)
+        elif due:
+            self._return(pending)
+            self._renew(wire, due)
+        elif room > 0:
+            self._fetch(wire, pending, room)
+        else:
+            self._acknowledge(wire, pending)
+
+    def _return(self, pending: Pending) -> None:
+        """Acknowledgements that did not go yet."""
+        with self._engine.changed:
+            for place, offsets in pending.items():
+                self._pending.setdefault(place, {}).update(offsets)
+
+    def _connected(self) -> WireClient:
+        if self._wire is None:
+            host = f"[{self.node.host}]" if ":" in self.node.host else self.node.host
+            wire = self._wire = self._engine.settings.connect(f"{host}:{self.node.port}")
+            self._exact = wire.highest_version(SHARE_FETCH) >= 2
+            self._renews = wire.highest_version(SHARE_ACKNOWLEDGE) >= 2
+        return self._wire
+
+    # What is asked
+
+    def _fetch(self, wire: WireClient, pending: Pending, room: int) -> None:
+        settings = self._engine.settings
+        with self._engine.changed:
+            names = dict(self._names)
+            kept = {place for place, _ in self._held}
+        limits = FetchLimits(max_records=room, max_wait=settings.max_wait, max_bytes=settings.max_bytes)
+        if self._session.epoch == OPENING:  # which takes no acknowledgements; nothing can be held before it
+            self._settle_all(pending, "its session with the broker had ended")
+            pending = {}
+        request = self._session.fetch(names, kept, _kinds(pending), limits, exact=self._exact)
+        answer = self._asked(wire, request, pending, at_least=1)
+        self._lock_seconds = answer.acquisition_lock_timeout.total_seconds()
+        for place, part in _parts(answer):
+            self._settle_part(place, pending.pop(place, {}), ErrorCode(part.acknowledge_error_code))
+            if part.error_code != ErrorCode.none:
+                self._refused(part.error_code, part.error_message)
+            elif place in names and part.acquired_records:
+                self._take(place, names[place], part)
+        self._settle_left(pending)
+
+    def _acknowledge(self, wire: WireClient, pending: Pending) -> None:
+        if self._session.epoch == OPENING:
+            self._settle_all(pending, "its session with the broker had ended")
+            return
+        answer = self._asked(wire, self._session.acknowledge(_kinds(pending)), pending, at_least=1)
+        for place, part in _parts(answer):
+            self._settle_part(place, pending.pop(place, {}), part.error_code)
+        self._settle_left(pending)
+
+    def _renew(self, wire: WireClient, due: list[HeldRecord]) -> None:
+        kinds: dict[Place, dict[int, Acknowledgement]] = {}
+        for held in due:
+            kinds.setdefault(held.place, {})[held.record.offset] = Acknowledgement.RENEW
+        asked_at = time.monotonic()
+        request = self._session.acknowledge(kinds, renewing=True)
+        answer = self._asked(wire, request, {}, at_least=2)
+        refused = {place for place, part in _parts(answer) if part.error_code != ErrorCode.none}
+        if refused and any(part.error_code == ErrorCode.invalid_request for _, part in _parts(answer)):
+            self._renews = False
+            log.warning(
+                "Broker %d does not renew locks (share.renew.acknowledge.enable of group %s).",
+                self.node.id,
+                self._session.group_id,
+            )
+        with self._engine.changed:
+            for held in due:
+                if held.place not in refused:
+                    held.locked_at = asked_at
+                elif self._renews:
+                    held.locked_at = asked_at  # one of its partition's locks was lost: an acknowledgement tells which
+
+    def _asked(self, wire: WireClient, request: Any, pending: Pending, *, at_least: int) -> Any:
+        """The answer. If there is none, nobody knows what became of the acknowledgements."""
+        try:
+            answer = wire.ask(request, at_least=at_least)
+            if answer.error_code != ErrorCode.none:
+                raise RequestRefused(answer.error_code, answer.error_message or answer.error_code.name.upper())
+        except BarnabasError as error:
+            self._settle_all(pending, str(error))
+            raise
+        return answer
+
+    def _close(self) -> None:
+        """Send what was said last, and give back everything else by ending the session."""
+        with self._engine.changed:
+            pending, self._pending = self._pending, {}
+            for place, offset, acknowledgement in self._alone:
+                pending.setdefault(place, {})[offset] = acknowledgement
+        if self._wire is None or self._session.epoch == OPENING:
+            self._settle_all(pending, "the queue was closed")
+            return
+        try:
+            answer = self._asked(
+                self._wire, self._session.acknowledge(_kinds(pending), closing=True), pending, at_least=1
+            )
+        except BarnabasError as error:
+            log.info("The end of a share session with broker %d was not answered: %s", self.node.id, error)
+            return
+        for place, part in _parts(answer):
+            self._settle_part(place, pending.pop(place, {}), part.error_code, again=False)
+        self._settle_left(pending)
+
+    # What is answered
+
+    def _take(self, place: Place, partition: TopicPartition, part: Any) -> None:
+        """Let the records that were acquired wait for the program, and say which offsets have none."""
+        ranges = [AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
+        acquired = acquired_records(partition, bytes(part.records or b""), ranges)
+        with self._engine.changed:
+            for record, deliveries in acquired.records:
+                held = HeldRecord(self, place, record, deliveries)
+                self._held[place, record.offset] = held
+                self._engine.waiting.append(held)
+            for offset in acquired.gaps:
+                gap = PendingAcknowledgement(Acknowledgement.GAP, Future())
+                self._pending.setdefault(place, {})[offset] = gap
+            self._engine.changed.notify_all()
+
+    def _settle_part(
+        self, place: Place, offsets: dict[int, PendingAcknowledgement], code: ErrorCode, *, again: bool = True
+    ) -> None:
+        """What became of the acknowledgements of a partition: all are stored, or none."""
+        if code == ErrorCode.none:
+            for pending in offsets.values():
+                pending.stored.set_result(None)
+        elif again and code == ErrorCode.invalid_record_state and len(offsets) > 1:
+            with self._engine.changed:
+                self._alone.extend((place, offset, pending) for offset, pending in offsets.items())
+        else:
+            if code in ANOTHER_LEADER:
+                self._engine.look_for_leaders()
+            for offset, pending in offsets.items():
+                _not_acknowledged(place, offset, pending.stored, code.name.upper(), pending.kind)
+
+    def _settle_left(self, pending: Pending) -> None:
+        """Acknowledgements that the answer says nothing of."""
+        self._settle_all(pending, "the broker did not answer for its partition")
+
+    def _settle_all(self, pending: Pending, reason: str) -> None:
+        for place, offsets in pending.items():
+            for offset, one in offsets.items():
+                _not_acknowledged(place, offset, one.stored, reason, one.kind)
+
+    def _refused(self, code: ErrorCode, message: str | None) -> None:
+        if code in ANOTHER_LEADER:
+            self._engine.look_for_leaders()
+        elif code in FINAL:
+            self._engine.fail(RequestRefused(code, message or code.name.upper()))
+        else:
+            log.warning("Broker %d refused a fetch of group %s: %s", self.node.id, self._session.group_id, code.name)
+
+    def _lose(self, error: BarnabasError | None) -> None:
+        """The session is over, and with it all locks: give up what waits, and what was said and not sent."""
+        if self._wire is not None:
+            self._wire.__exit__()
+            self._wire = None
+        self._session.reset()
+        with self._engine.changed:
+            self._held.clear()
+            self._engine.waiting = type(self._engine.waiting)(
+                held for held in self._engine.waiting if held.leader is not self
+            )
+            pending, self._pending = self._pending, {}
+            for place, offset, one in self._alone:
+                pending.setdefault(place, {})[offset] = one
+            self._alone.clear()
+        self._settle_all(pending, str(error) if error else "the queue was closed")
+        if isinstance(error, RequestRefused) and error.code in FINAL | {ErrorCode.unsupported_version}:
+            self._engine.fail(error)
+        elif error is not None and not self._engine.closing:
+            quiet = isinstance(error, BrokerUnreachable) or (
+                isinstance(error, RequestRefused) and error.code in SESSION_LOST
+            )
+            level = log.info if quiet else log.warning
+            level("The share session with broker %d ended, and is opened again: %s", self.node.id, error)
+
+    # Renewal
+
+    def _due_renewals(self) -> list[HeldRecord]:
+        """Records whose lock is half over, while the program may still work on them."""
+        if not self._renews or not self._lock_seconds:
+            return []
+        now = time.monotonic()
+        longest = self._engine.settings.longest_work
+        return [
+            held
+            for held in self._held.values()
+            if now - held.locked_at >= self._lock_seconds / 2 and now - held.taken_at < longest
+        ]
+
+    def _until_renewal(self) -> float | None:
+        """Seconds until the next renewal; None if there is nothing to renew."""
+        if not self._renews or not self._held or not self._lock_seconds:
+            return None
+        first = min(held.locked_at for held in self._held.values())
+        return max(first + self._lock_seconds / 2 - time.monotonic(), RETRY_SECONDS)
+
+
+def _kinds(pending: Pending) -> dict[Place, dict[int, Acknowledgement]]:
+    return {place: {offset: one.kind for offset, one in offsets.items()} for place, offsets in pending.items()}
+
+
+def _parts(answer: Any) -> Iterable[tuple[Place, Any]]:
+    for topic in answer.responses:
+        for part in topic.partitions:
+            yield Place(topic.topic_id, part.partition_index), part
+
+
+def _not_acknowledged(
+    place: Place,
+    offset: int,
+    stored: Future[None],
+    reason: str,
+    kind: Acknowledgement = Acknowledgement.ACCEPT,
+) -> None:
+    """Tell whoever waits, or the log, that an acknowledgement was not stored."""
+    error = NotAcknowledged(
+        f"the acknowledgement of offset {offset} of partition {place.partition} was not stored, so the message may be "
+        f"delivered again: {reason}"
+    )
+    stored.set_exception(error)
+    if kind is not Acknowledgement.GAP:
+        log.warning("%s", str(error)[0].upper() + str(error)[1:])

@@ -1,0 +1,156 @@
+"""The share session of a member with one leader, without I/O: epochs, partitions, acknowledgements.
+
+A session lives at the leader, bound to a connection. Its epoch is 0 in the request that opens it and counts up with
+each request; -1 closes it, and with it all locks that the member still has there. A request names only what changed:
+partitions that came, those that went, and acknowledgements.
+
+A partition leaves the session only when nothing of it is unsettled: the leader takes no acknowledgement for others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kio.schema.share_acknowledge.v2 import request as acknowledge
+from kio.schema.share_fetch.v2 import request as fetch
+from kio.schema.types import GroupId
+from kio.static.primitive import i8, i32, i32Timedelta, i64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import timedelta
+    from uuid import UUID
+
+    from barnabas.clients.queue.message import Acknowledgement
+
+OPENING: Final = 0
+CLOSING: Final = -1
+RECORD_LIMIT: Final = i8(1)
+"""The mode in which a leader hands out no more records than it is asked for."""
+MAX_EPOCH: Final = 2**31 - 1
+
+
+class Place(NamedTuple):
+    """A partition as the protocol names it here."""
+
+    topic_id: UUID
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimits:
+    """How much one fetch may bring, and how long it may wait."""
+
+    max_records: int
+    max_wait: timedelta
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class ShareSession:
+    """Requests of one member to one leader."""
+
+    group_id: str
+    member_id: str
+    epoch: int = OPENING
+    _partitions: set[Place] = field(default_factory=set)
+    """What the leader knows to be in the session."""
+
+    def reset(self) -> None:
+        """The leader has no session of ours: the next request opens one, and all locks are gone."""
+        self.epoch = OPENING
+        self._partitions.clear()
+
+    def fetch(
+        self,
+        wanted: Iterable[Place],
+        kept: Iterable[Place],
+        acknowledgements: Mapping[Place, Mapping[int, Acknowledgement]],
+        limits: FetchLimits,
+        *,
+        exact: bool,
+    ) -> fetch.ShareFetchRequest:
+        """A fetch from the `wanted` partitions; those that are only `kept` stay in the session.
+
+        With `exact`, the leader hands out at most as many records as asked for, which older brokers cannot.
+        """
+        wanted = set(wanted)
+        came = wanted - self._partitions
+        went = self._partitions - wanted - set(kept) - acknowledgements.keys()
+        topics = {
+            place: tuple(
+                fetch.AcknowledgementBatch(first_offset=i64(one), last_offset=i64(one), acknowledge_types=(i8(kind),))
+                for one, kind in sorted(acknowledgements.get(place, {}).items())
+            )
+            for place in sorted(came | acknowledgements.keys(), key=_by_bytes)
+        }
+        request = fetch.ShareFetchRequest(
+            group_id=GroupId(self.group_id),
+            member_id=self.member_id,
+            share_session_epoch=i32(self.epoch),
+            max_wait=i32Timedelta.parse(limits.max_wait),
+            min_bytes=i32(1),
+            max_bytes=i32(limits.max_bytes),
+            max_records=i32(limits.max_records),
+            batch_size=i32(limits.max_records),
+            share_acquire_mode=RECORD_LIMIT if exact else i8(0),
+            is_renew_ack=False,
+            topics=tuple(
+                fetch.FetchTopic(
+                    topic_id=place.topic_id,
+                    partitions=(
+                        fetch.FetchPartition(partition_index=i32(place.partition), acknowledgement_batches=batches),
+                    ),
+                )
+                for place, batches in topics.items()
+            ),
+            forgotten_topics_data=tuple(
+                fetch.ForgottenTopic(topic_id=place.topic_id, partitions=(i32(place.partition),))
+                for place in sorted(went, key=_by_bytes)
+            ),
+        )
+        self._partitions = (self._partitions | came) - went
+        self._count()
+        return request
+
+    def acknowledge(
+        self,
+        acknowledgements: Mapping[Place, Mapping[int, Acknowledgement]],
+        *,
+        renewing: bool = False,
+        closing: bool = False,
+    ) -> acknowledge.ShareAcknowledgeRequest:
+        """Acknowledgements alone; `renewing` if there are renewals among them, `closing` to end the session with it."""
+        request = acknowledge.ShareAcknowledgeRequest(
+            group_id=GroupId(self.group_id),
+            member_id=self.member_id,
+            share_session_epoch=i32(CLOSING if closing else self.epoch),
+            is_renew_ack=renewing,
+            topics=tuple(
+                acknowledge.AcknowledgeTopic(
+                    topic_id=place.topic_id,
+                    partitions=(
+                        acknowledge.AcknowledgePartition(
+                            partition_index=i32(place.partition),
+                            acknowledgement_batches=tuple(
+                                acknowledge.AcknowledgementBatch(
+                                    first_offset=i64(offset), last_offset=i64(offset), acknowledge_types=(i8(kind),)
+                                )
+                                for offset, kind in sorted(offsets.items())
+                            ),
+                        ),
+                    ),
+                )
+                for place, offsets in sorted(acknowledgements.items(), key=lambda item: _by_bytes(item[0]))
+            ),
+        )
+        self._count()
+        return request
+
+    def _count(self) -> None:
+        self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+
+
+def _by_bytes(place: Place) -> tuple[bytes, int]:
+    return place.topic_id.bytes, place.partition
