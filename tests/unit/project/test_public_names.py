@@ -12,8 +12,8 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[3]
 NAMES: Final = {
-    "barnabas": "Admin AsyncAdmin AsyncConsumer AsyncProducer Consumer ConsumerRecord Producer RecordMetadata "
-    "TopicPartition __version__",
+    "barnabas": "Admin AsyncAdmin AsyncConsumer AsyncProducer AsyncQueue Consumer ConsumerRecord Producer Queue "
+    "QueueMessage RecordMetadata TopicPartition __version__",
     "barnabas.clients": "BYTES JSON STRING Admin AsyncAdmin AsyncConsumer AsyncDelivery AsyncProducer Avro Consumer "
     "ConsumerRecord Delivery NewTopic Producer Protobuf RecordMetadata TopicPartition at_least_once at_most_once "
     "stored_with_result",

@@ -87,17 +87,24 @@ class QueueEngine:
         """The next message; None if none came within `timeout` seconds. Raises ClientClosed, and why it failed."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.changed:
-            while not self.waiting:
-                if self.closing:
-                    raise ClientClosed("the queue is closed")
+            while not self._has_valid():
                 if self._failure is not None:
                     raise self._failure
+                if self.closing:
+                    raise ClientClosed("the queue is closed")
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     return None
                 self.changed.wait(left)
             self.changed.notify_all()  # there is room for another one
             return self.waiting.popleft()
+
+    def _has_valid(self) -> bool:
+        """Whether a message waits; those whose lock is over are given up, since others may have them."""
+        while self.waiting and self.waiting[0].is_over():
+            self.waiting.popleft()
+            self.changed.notify_all()
+        return bool(self.waiting)
 
     def put_back(self, held: HeldRecord) -> None:
         """A message that was taken and did not reach anybody comes first again."""

@@ -21,7 +21,7 @@ from barnabas.clients.config import log
 from barnabas.clients.errors import BrokerUnreachable, NotAcknowledged, RequestRefused
 from barnabas.clients.queue.acquired import AcquiredRange, acquired_records
 from barnabas.clients.queue.message import Acknowledgement
-from barnabas.clients.queue.session import OPENING, FetchLimits, Place, ShareSession
+from barnabas.clients.queue.session import OPENING, FetchLimits, SharePartitionId, ShareSession
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
 
@@ -55,12 +55,18 @@ class HeldRecord:
 
     __slots__ = ("deliveries", "leader", "locked_at", "place", "record", "taken_at")
 
-    def __init__(self, leader: Leader, place: Place, record: ConsumerRecord[bytes, bytes], deliveries: int) -> None:
+    def __init__(
+        self, leader: Leader, place: SharePartitionId, record: ConsumerRecord[bytes, bytes], deliveries: int
+    ) -> None:
         self.leader = leader
         self.place = place
         self.record = record
         self.deliveries = deliveries
         self.taken_at = self.locked_at = time.monotonic()
+
+    def is_over(self) -> bool:
+        """Whether its lock was not renewed in time."""
+        return time.monotonic() - self.locked_at >= self.leader.lock_seconds
 
     def settle(self, acknowledgement: Acknowledgement) -> Future[None]:
         """Acknowledge it; the future ends when the broker has stored that."""
@@ -74,7 +80,7 @@ class PendingAcknowledgement(NamedTuple):
     stored: Future[None]
 
 
-Pending = dict[Place, dict[int, PendingAcknowledgement]]
+Pending = dict[SharePartitionId, dict[int, PendingAcknowledgement]]
 
 
 class Leader:
@@ -85,13 +91,15 @@ class Leader:
         self.node = node
         self._engine = engine
         self._session = ShareSession(settings.group_id, settings.member_id)
-        self._names: Mapping[Place, TopicPartition] = {}
-        self._held: dict[tuple[Place, int], HeldRecord] = {}
+        self._names: Mapping[SharePartitionId, TopicPartition] = {}
+        self._held: dict[tuple[SharePartitionId, int], HeldRecord] = {}
         self._pending: Pending = {}
-        self._alone: deque[tuple[Place, int, PendingAcknowledgement]] = deque()
+        self._alone: deque[tuple[SharePartitionId, int, PendingAcknowledgement]] = deque()
         """Acknowledgements of a request that failed for one of them: each goes again, alone."""
-        self._lock_seconds = 0.0
+        self.lock_seconds = 0.0
+        """For how long records are locked, as the broker last said."""
         self._renews = False
+        self._renewal_refused = False
         self._exact = False
         self._wire: WireClient | None = None
         self._thread = threading.Thread(target=self._run, name=f"barnabas-queue-{node.id}", daemon=True)
@@ -104,7 +112,7 @@ class Leader:
         """Wait until it has ended."""
         self._thread.join(timeout)
 
-    def lead(self, names: Mapping[Place, TopicPartition]) -> None:
+    def lead(self, names: Mapping[SharePartitionId, TopicPartition]) -> None:
         """These are the partitions to fetch from."""
         with self._engine.changed:
             self._names = names
@@ -115,9 +123,10 @@ class Leader:
         stored = Future[None]()
         offset = held.record.offset
         with self._engine.changed:
-            if self._held.pop((held.place, offset), None) is not held:
+            if self._held.get((held.place, offset)) is not held:
                 _not_acknowledged(held.place, offset, stored, "its lock was lost before")
             else:
+                del self._held[held.place, offset]
                 self._pending.setdefault(held.place, {})[offset] = PendingAcknowledgement(kind, stored)
                 self._engine.changed.notify_all()
         return stored
@@ -130,13 +139,17 @@ class Leader:
                     self._step()
                 except BarnabasError as error:
                     self._lose(error)
-                    with engine.changed:
-                        engine.leaders_unknown = True
-                        engine.changed.notify_all()
-                        engine.changed.wait_for(lambda: engine.closing, RETRY_SECONDS)
+                    engine.look_for_leaders()
+                    self._pause()
             self._close()
         finally:
             self._lose(None)
+
+    def _pause(self) -> None:
+        """Let a moment pass after an error, so that the broker is not asked without an end."""
+        engine = self._engine
+        with engine.changed:
+            engine.changed.wait_for(lambda: engine.closing, RETRY_SECONDS)
 
     def _step(self) -> None:
         """Wait until there is something to ask the broker, and ask it."""
@@ -191,14 +204,18 @@ class Leader:
             pending = {}
         request = self._session.fetch(names, kept, _kinds(pending), limits, exact=self._exact)
         answer = self._asked(wire, request, pending, at_least=1)
-        self._lock_seconds = answer.acquisition_lock_timeout.total_seconds()
+        self.lock_seconds = answer.acquisition_lock_timeout.total_seconds()
+        refused = False
         for place, part in _parts(answer):
             self._settle_part(place, pending.pop(place, {}), ErrorCode(part.acknowledge_error_code))
             if part.error_code != ErrorCode.none:
+                refused = True
                 self._refused(part.error_code, part.error_message)
             elif place in names and part.acquired_records:
                 self._take(place, names[place], part)
         self._settle_left(pending)
+        if refused:
+            self._pause()
 
     def _acknowledge(self, wire: WireClient, pending: Pending) -> None:
         if self._session.epoch == OPENING:
@@ -210,26 +227,39 @@ class Leader:
         self._settle_left(pending)
 
     def _renew(self, wire: WireClient, due: list[HeldRecord]) -> None:
-        kinds: dict[Place, dict[int, Acknowledgement]] = {}
+        """Renew locks. The broker refuses all of a partition if one of them is lost: then each is renewed alone."""
+        kinds: dict[SharePartitionId, dict[int, Acknowledgement]] = {}
         for held in due:
             kinds.setdefault(held.place, {})[held.record.offset] = Acknowledgement.RENEW
         asked_at = time.monotonic()
-        request = self._session.acknowledge(kinds, renewing=True)
-        answer = self._asked(wire, request, {}, at_least=2)
-        refused = {place for place, part in _parts(answer) if part.error_code != ErrorCode.none}
-        if refused and any(part.error_code == ErrorCode.invalid_request for _, part in _parts(answer)):
-            self._renews = False
+        try:
+            answer = self._asked(wire, self._session.acknowledge(kinds, renewing=True), {}, at_least=2)
+        except RequestRefused as error:
+            self._renewal_refused = error.code == ErrorCode.invalid_request
+            raise
+        errors = {place: part.error_code for place, part in _parts(answer)}
+        self._renewal_refused = ErrorCode.invalid_request in errors.values()
+        if self._renewal_refused:
             log.warning(
-                "Broker %d does not renew locks (share.renew.acknowledge.enable of group %s).",
+                "Broker %d does not renew locks of group %s (share.renew.acknowledge.enable).",
                 self.node.id,
                 self._session.group_id,
             )
+            return
+        for held in due:
+            if errors.get(held.place) == ErrorCode.none:
+                held.locked_at = asked_at
+            elif len(kinds[held.place]) > 1:
+                self._renew(wire, [held])
+            else:
+                self._drop(held)
+
+    def _drop(self, held: HeldRecord) -> None:
+        """The lock of a message is lost: nobody may take it any more, and whoever has it cannot acknowledge it."""
         with self._engine.changed:
-            for held in due:
-                if held.place not in refused:
-                    held.locked_at = asked_at
-                elif self._renews:
-                    held.locked_at = asked_at  # one of its partition's locks was lost: an acknowledgement tells which
+            self._held.pop((held.place, held.record.offset), None)
+            if held in self._engine.waiting:
+                self._engine.waiting.remove(held)
 
     def _asked(self, wire: WireClient, request: Any, pending: Pending, *, at_least: int) -> Any:
         """The answer. If there is none, nobody knows what became of the acknowledgements."""
@@ -264,7 +294,7 @@ class Leader:
 
     # What is answered
 
-    def _take(self, place: Place, partition: TopicPartition, part: Any) -> None:
+    def _take(self, place: SharePartitionId, partition: TopicPartition, part: Any) -> None:
         """Let the records that were acquired wait for the program, and say which offsets have none."""
         ranges = [AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
         acquired = acquired_records(partition, bytes(part.records or b""), ranges)
@@ -279,7 +309,12 @@ class Leader:
             self._engine.changed.notify_all()
 
     def _settle_part(
-        self, place: Place, offsets: dict[int, PendingAcknowledgement], code: ErrorCode, *, again: bool = True
+        self,
+        place: SharePartitionId,
+        offsets: dict[int, PendingAcknowledgement],
+        code: ErrorCode,
+        *,
+        again: bool = True,
     ) -> None:
         """What became of the acknowledgements of a partition: all are stored, or none."""
         if code == ErrorCode.none:
@@ -338,38 +373,42 @@ class Leader:
 
     # Renewal
 
+    @property
+    def _can_renew(self) -> bool:
+        return self._renews and not self._renewal_refused and self.lock_seconds > 0
+
     def _due_renewals(self) -> list[HeldRecord]:
         """Records whose lock is half over, while the program may still work on them."""
-        if not self._renews or not self._lock_seconds:
+        if not self._can_renew:
             return []
         now = time.monotonic()
         longest = self._engine.settings.longest_work
         return [
             held
             for held in self._held.values()
-            if now - held.locked_at >= self._lock_seconds / 2 and now - held.taken_at < longest
+            if now - held.locked_at >= self.lock_seconds / 2 and now - held.taken_at < longest
         ]
 
     def _until_renewal(self) -> float | None:
         """Seconds until the next renewal; None if there is nothing to renew."""
-        if not self._renews or not self._held or not self._lock_seconds:
+        if not self._can_renew or not self._held:
             return None
         first = min(held.locked_at for held in self._held.values())
-        return max(first + self._lock_seconds / 2 - time.monotonic(), RETRY_SECONDS)
+        return max(first + self.lock_seconds / 2 - time.monotonic(), RETRY_SECONDS)
 
 
-def _kinds(pending: Pending) -> dict[Place, dict[int, Acknowledgement]]:
+def _kinds(pending: Pending) -> dict[SharePartitionId, dict[int, Acknowledgement]]:
     return {place: {offset: one.kind for offset, one in offsets.items()} for place, offsets in pending.items()}
 
 
-def _parts(answer: Any) -> Iterable[tuple[Place, Any]]:
+def _parts(answer: Any) -> Iterable[tuple[SharePartitionId, Any]]:
     for topic in answer.responses:
         for part in topic.partitions:
-            yield Place(topic.topic_id, part.partition_index), part
+            yield SharePartitionId(topic.topic_id, part.partition_index), part
 
 
 def _not_acknowledged(
-    place: Place,
+    place: SharePartitionId,
     offset: int,
     stored: Future[None],
     reason: str,

@@ -17,7 +17,7 @@ from barnabas.clients.admin.configs import Configs, EntityType
 from barnabas.clients.config import log
 from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.clients.queue.leader import FINAL, RETRY_SECONDS, Leader
-from barnabas.clients.queue.session import Place
+from barnabas.clients.queue.session import SharePartitionId
 from barnabas.clients.wire.connection import Node
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
@@ -52,7 +52,7 @@ class Membership:
         self._engine = engine
         self._wire = wire
         self._epoch = JOINING
-        self._assigned: frozenset[Place] = frozenset()
+        self._assigned: frozenset[SharePartitionId] = frozenset()
         self._leaders: dict[Node, Leader] = {}
         self._heartbeat_at = 0.0
         self._leaders_at = 0.0
@@ -114,7 +114,7 @@ class Membership:
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._assigned = frozenset(
-                Place(topic.topic_id, partition)
+                SharePartitionId(topic.topic_id, partition)
                 for topic in answer.assignment.topic_partitions
                 for partition in topic.partitions
             )
@@ -152,10 +152,10 @@ class Membership:
             MetadataRequest(topics=wanted, allow_auto_topic_creation=True, include_topic_authorized_operations=False)
         )
         nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in answer.brokers}
-        found: dict[Node, dict[Place, TopicPartition]] = {}
+        found: dict[Node, dict[SharePartitionId, TopicPartition]] = {}
         for topic in answer.topics:
             for partition in topic.partitions:
-                place = Place(topic.topic_id, partition.partition_index)
+                place = SharePartitionId(topic.topic_id, partition.partition_index)
                 node = nodes.get(partition.leader_id)
                 if place in self._assigned and node is not None:
                     found.setdefault(node, {})[place] = TopicPartition(topic.name, partition.partition_index)

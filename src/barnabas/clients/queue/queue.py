@@ -185,9 +185,12 @@ class Queue(QueueBase[K, V]):
             self.close()
 
     def __iter__(self) -> Iterator[QueueMessage[K, V]]:
-        """Messages, one by one, without an end."""
-        while True:
-            message = self.get()
+        """Messages, one by one, until the queue is closed: by another thread, or by a signal handler."""
+        while not self._engine.closing:
+            try:
+                message = self.get()
+            except ClientClosed:
+                return
             if message is not None:
                 yield message
 

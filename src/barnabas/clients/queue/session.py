@@ -31,7 +31,7 @@ RECORD_LIMIT: Final = i8(1)
 MAX_EPOCH: Final = 2**31 - 1
 
 
-class Place(NamedTuple):
+class SharePartitionId(NamedTuple):
     """A partition as the protocol names it here."""
 
     topic_id: UUID
@@ -54,7 +54,7 @@ class ShareSession:
     group_id: str
     member_id: str
     epoch: int = OPENING
-    _partitions: set[Place] = field(default_factory=set)
+    _partitions: set[SharePartitionId] = field(default_factory=set)
     """What the leader knows to be in the session."""
 
     def reset(self) -> None:
@@ -64,9 +64,9 @@ class ShareSession:
 
     def fetch(
         self,
-        wanted: Iterable[Place],
-        kept: Iterable[Place],
-        acknowledgements: Mapping[Place, Mapping[int, Acknowledgement]],
+        wanted: Iterable[SharePartitionId],
+        kept: Iterable[SharePartitionId],
+        acknowledgements: Mapping[SharePartitionId, Mapping[int, Acknowledgement]],
         limits: FetchLimits,
         *,
         exact: bool,
@@ -80,8 +80,10 @@ class ShareSession:
         went = self._partitions - wanted - set(kept) - acknowledgements.keys()
         topics = {
             place: tuple(
-                fetch.AcknowledgementBatch(first_offset=i64(one), last_offset=i64(one), acknowledge_types=(i8(kind),))
-                for one, kind in sorted(acknowledgements.get(place, {}).items())
+                fetch.AcknowledgementBatch(
+                    first_offset=i64(run.first), last_offset=i64(run.last), acknowledge_types=(i8(run.kind),)
+                )
+                for run in runs(acknowledgements.get(place, {}))
             )
             for place in sorted(came | acknowledgements.keys(), key=_by_bytes)
         }
@@ -116,7 +118,7 @@ class ShareSession:
 
     def acknowledge(
         self,
-        acknowledgements: Mapping[Place, Mapping[int, Acknowledgement]],
+        acknowledgements: Mapping[SharePartitionId, Mapping[int, Acknowledgement]],
         *,
         renewing: bool = False,
         closing: bool = False,
@@ -135,9 +137,11 @@ class ShareSession:
                             partition_index=i32(place.partition),
                             acknowledgement_batches=tuple(
                                 acknowledge.AcknowledgementBatch(
-                                    first_offset=i64(offset), last_offset=i64(offset), acknowledge_types=(i8(kind),)
+                                    first_offset=i64(run.first),
+                                    last_offset=i64(run.last),
+                                    acknowledge_types=(i8(run.kind),),
                                 )
-                                for offset, kind in sorted(offsets.items())
+                                for run in runs(offsets)
                             ),
                         ),
                     ),
@@ -152,5 +156,24 @@ class ShareSession:
         self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
 
 
-def _by_bytes(place: Place) -> tuple[bytes, int]:
+class AcknowledgedRun(NamedTuple):
+    """Offsets without a hole of which the same was said, both ends included."""
+
+    first: int
+    last: int
+    kind: Acknowledgement
+
+
+def runs(offsets: Mapping[int, Acknowledgement]) -> list[AcknowledgedRun]:
+    """Acknowledgements as few runs, by offset."""
+    found: list[AcknowledgedRun] = []
+    for offset, kind in sorted(offsets.items()):
+        if found and found[-1].last + 1 == offset and found[-1].kind is kind:
+            found[-1] = found[-1]._replace(last=offset)
+        else:
+            found.append(AcknowledgedRun(offset, offset, kind))
+    return found
+
+
+def _by_bytes(place: SharePartitionId) -> tuple[bytes, int]:
     return place.topic_id.bytes, place.partition

@@ -1,0 +1,185 @@
+"""Queues: each message to one worker, acknowledged, retried, given up.
+
+The same tests run against Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from barnabas.clients.admin.admin import Admin
+from barnabas.clients.aio import AsyncQueue
+from barnabas.clients.errors import ClientClosed, NotAcknowledged, RequestRefused
+from barnabas.clients.queue.queue import Queue
+from barnabas.clients.serializers import JSON
+from tests.support.brokers import KafkaKRaft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCK_SECONDS = 2.0
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "group.share.record.lock.duration.ms": str(round(LOCK_SECONDS * 1000)),
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "500",
+}
+PATIENCE = 60.0
+"""Seconds: the first worker of a broker waits until it has made the topics that groups are kept in."""
+
+
+@pytest.fixture(scope="module", params=[KafkaKRaft], ids=["kafka"])
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with request.param(tmp_path_factory.mktemp("kafka"), SETTINGS) as broker:
+        yield broker.bootstrap
+
+
+@pytest.fixture
+def topic(kafka: str) -> str:
+    name = uuid.uuid4().hex[:12]
+    with Admin(kafka) as admin:
+        admin.create_topic(name, partitions=3)
+    return name
+
+
+def queue(kafka: str, topic: str, **options: Any) -> Queue[Any, Any]:
+    return Queue(kafka, topic, f"of-{topic}", value_serializer=JSON, value_deserializer=JSON, **options)
+
+
+def send(kafka: str, topic: str, count: int) -> None:
+    with queue(kafka, topic) as sender:
+        for number in range(count):
+            sender.send(number)
+
+
+def test_workers_share_what_was_sent_before_they_came(kafka: str, topic: str) -> None:
+    send(kafka, topic, 60)
+    done = Counter[int]()
+    lock = threading.Lock()
+
+    def work(worker: Queue[Any, Any]) -> None:
+        with worker:
+            while done.total() < 60:
+                if (message := worker.get(0.2)) is not None:
+                    with message, lock:
+                        done[message.value] += 1
+
+    workers = [queue(kafka, topic, prefetch=3) for _ in range(3)]
+    threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert done == Counter(range(60))
+
+
+def test_a_message_is_tried_again_until_it_is_done_or_rejected(kafka: str, topic: str) -> None:
+    send(kafka, topic, 3)
+    tried: list[tuple[int, int]] = []
+    with queue(kafka, topic) as worker:
+        while len(tried) < 6:
+            message = worker.get(PATIENCE)
+            assert message is not None
+            tried.append((message.value, message.deliveries))
+            if message.value == 0:
+                message.reject().result(PATIENCE)
+            elif message.deliveries < message.value + 1:
+                message.retry()
+            else:
+                message.done().result(PATIENCE)
+        assert worker.get(LOCK_SECONDS * 1.5) is None
+    assert sorted(tried) == [(0, 1), (1, 1), (1, 2), (2, 1), (2, 2), (2, 3)]
+
+
+def test_an_error_sends_a_message_back_until_its_deliveries_are_used_up(kafka: str, topic: str) -> None:
+    send(kafka, topic, 1)
+    deliveries = []
+    with queue(kafka, topic) as worker:
+        while (message := worker.get(PATIENCE if len(deliveries) < 5 else 1.0)) is not None:
+            deliveries.append(message.deliveries)
+            with pytest.raises(ZeroDivisionError), message:
+                raise ZeroDivisionError
+    assert deliveries == [1, 2, 3, 4, 5]
+
+
+def test_long_work_keeps_its_message(kafka: str, topic: str) -> None:
+    send(kafka, topic, 1)
+    with queue(kafka, topic) as worker, queue(kafka, topic) as other:
+        message = worker.get(PATIENCE)
+        assert message is not None
+        until = time.monotonic() + LOCK_SECONDS * 1.5
+        assert other.get(LOCK_SECONDS * 1.5) is None
+        assert time.monotonic() >= until
+        message.done().result(PATIENCE)
+        assert other.get(0.5) is None
+
+
+def test_work_that_takes_too_long_loses_its_message(kafka: str, topic: str) -> None:
+    send(kafka, topic, 1)
+    with queue(kafka, topic, longest_work=0) as worker:
+        message = worker.get(PATIENCE)
+        assert message is not None
+        again = worker.get(PATIENCE)
+        assert again is not None
+        assert (again.value, again.deliveries) == (message.value, 2)
+        with pytest.raises(NotAcknowledged, match=r"lock was lost|INVALID_RECORD_STATE"):
+            message.done().result(PATIENCE)
+        again.done().result(PATIENCE)
+
+
+def test_a_worker_that_closes_gives_its_messages_back_at_once(kafka: str, topic: str) -> None:
+    send(kafka, topic, 2)
+    with queue(kafka, topic) as worker:
+        taken = worker.get(PATIENCE)
+        assert taken is not None
+    with pytest.raises(NotAcknowledged):
+        taken.done().result(0)
+    with pytest.raises(ClientClosed):
+        worker.get(0)
+    found = set()
+    with queue(kafka, topic, longest_work=0) as worker:
+        for _ in range(2):
+            message = worker.get(PATIENCE)
+            assert message is not None
+            with message:
+                found.add(message.value)
+    assert found == {0, 1}
+
+
+async def test_asyncio_has_the_same_queue(kafka: str, topic: str) -> None:
+    found = set()
+    async with AsyncQueue[Any, Any](kafka, topic, "tasks", value_serializer=JSON, value_deserializer=JSON) as worker:
+        for number in range(5):
+            await worker.send(number)
+        impatient = asyncio.create_task(worker.get())
+        await asyncio.sleep(0)
+        impatient.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+        async for message in worker:
+            async with message:
+                found.add(message.value)
+            if len(found) == 5:
+                break
+        assert await worker.get(0.1) is None
+    assert found == set(range(5))
+
+
+def test_a_group_of_consumers_is_no_group_of_workers(kafka: str, topic: str) -> None:
+    from barnabas.clients.consumer.consumer import Consumer
+
+    with Consumer(kafka, topic, group_id=f"of-{topic}") as consumer:
+        consumer.poll(1.0)
+        with queue(kafka, topic) as worker, pytest.raises(RequestRefused):
+            worker.get(PATIENCE)
