@@ -24,6 +24,8 @@ from tests.support.brokers import KafkaKRaft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from barnabas.clients.queue.message import QueueMessage
+
 LOCK_SECONDS = 2.0
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
@@ -59,8 +61,13 @@ def queue(kafka: str, topic: str, **options: Any) -> Queue[Any, Any]:
 
 def send(kafka: str, topic: str, count: int) -> None:
     with queue(kafka, topic) as sender:
-        for number in range(count):
-            sender.send(number)
+        for value in range(count):
+            sender.send(value)
+
+
+def number(message: QueueMessage[Any, Any]) -> int:
+    assert isinstance(message.value, int)
+    return message.value
 
 
 def test_workers_share_what_was_sent_before_they_came(kafka: str, topic: str) -> None:
@@ -73,7 +80,7 @@ def test_workers_share_what_was_sent_before_they_came(kafka: str, topic: str) ->
             while done.total() < 60:
                 if (message := worker.get(0.2)) is not None:
                     with message, lock:
-                        done[message.value] += 1
+                        done[number(message)] += 1
 
     workers = [queue(kafka, topic, prefetch=3) for _ in range(3)]
     threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
@@ -91,10 +98,11 @@ def test_a_message_is_tried_again_until_it_is_done_or_rejected(kafka: str, topic
         while len(tried) < 6:
             message = worker.get(PATIENCE)
             assert message is not None
-            tried.append((message.value, message.deliveries))
-            if message.value == 0:
+            value = number(message)
+            tried.append((value, message.deliveries))
+            if value == 0:
                 message.reject().result(PATIENCE)
-            elif message.deliveries < message.value + 1:
+            elif message.deliveries < value + 1:
                 message.retry()
             else:
                 message.done().result(PATIENCE)
@@ -104,7 +112,7 @@ def test_a_message_is_tried_again_until_it_is_done_or_rejected(kafka: str, topic
 
 def test_an_error_sends_a_message_back_until_its_deliveries_are_used_up(kafka: str, topic: str) -> None:
     send(kafka, topic, 1)
-    deliveries = []
+    deliveries: list[int] = []
     with queue(kafka, topic) as worker:
         while (message := worker.get(PATIENCE if len(deliveries) < 5 else 1.0)) is not None:
             deliveries.append(message.deliveries)
