@@ -1,13 +1,15 @@
 """The share partitions that this broker serves, and the sessions of their members.
 
-A share partition is loaded when a member first fetches from it, and goes when this broker leads its partition no more
-or in another leader epoch. A session ends with its connection; what its member has acquired is released then.
+A share partition is loaded when a member first fetches from it. It goes when this broker leads its partition no more,
+or in another leader epoch, and when no member of its group has a session here any more. A session ends with its
+connection; what its member has acquired is released then.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +47,8 @@ class SharePartitions:
         """`find_broker` gives the broker that this is a part of, once it is put together."""
         self._find_broker = find_broker
         self._hosted: dict[ShareKey, HostedSharePartition] = {}
+        self._releasing = Counter[str]()
+        """How many sessions of each group are being ended."""
         self._tasks = TaskSet()
         self._settings: dict[str, tuple[Mapping[str, str], SharePartitionSettings]] = {}
 
@@ -191,7 +195,23 @@ class SharePartitions:
         await self.release(session)
 
     async def release(self, session: ShareSession) -> None:
-        """Release everything that the member of a session has acquired. A failure leaves it to the locks."""
+        """Release everything that the member of a session has acquired. A failure leaves it to the locks.
+
+        After the last session of a group nothing of it is in flight. Its share partitions are forgotten, as in Kafka,
+        and read again when somebody comes: its offsets may be reset or deleted meanwhile.
+        """
+        self._releasing[session.group_id] += 1
+        try:
+            await self._release(session)
+        finally:
+            self._releasing[session.group_id] -= 1
+            if not self._releasing[session.group_id]:
+                del self._releasing[session.group_id]
+        if session.group_id not in self._releasing and not self.sessions.has_members(session.group_id):
+            for hosted in [one for key, one in self._hosted.items() if key.group_id == session.group_id]:
+                hosted.end(NotLeaderOrFollower(f"Group {session.group_id} has no members here."))
+
+    async def _release(self, session: ShareSession) -> None:
         from barnabas.machines.shares.coordinator import ShareKey
 
         for place in list(session.partitions):

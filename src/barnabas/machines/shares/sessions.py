@@ -10,6 +10,7 @@ finds no room is told so.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -61,6 +62,7 @@ class ShareSessions:
         self._most = most
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._by_connection: dict[Hashable, dict[ShareSession, None]] = {}
+        self._of_group = Counter[str]()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -76,6 +78,7 @@ class ShareSessions:
             self.end(replaced)
         session = ShareSession(group_id, member_id, connection, partitions=dict.fromkeys(added))
         self._sessions[group_id, member_id] = session
+        self._of_group[group_id] += 1
         self._by_connection.setdefault(connection, {})[session] = None
         return session, replaced
 
@@ -115,11 +118,18 @@ class ShareSessions:
         """End a session."""
         if self._sessions.get((session.group_id, session.member_id)) is session:
             del self._sessions[session.group_id, session.member_id]
+            self._of_group[session.group_id] -= 1
+            if not self._of_group[session.group_id]:
+                del self._of_group[session.group_id]
         beside = self._by_connection.get(session.connection)
         if beside is not None:
             beside.pop(session, None)
             if not beside:
                 del self._by_connection[session.connection]
+
+    def has_members(self, group_id: str) -> bool:
+        """Whether any member of a group has a session here."""
+        return group_id in self._of_group
 
     def connection_ended(self, connection: Hashable) -> list[ShareSession]:
         """End the sessions of a connection; gives them."""
