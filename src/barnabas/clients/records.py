@@ -71,6 +71,8 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     value: V | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     leader_epoch: int | None = None
+    delivery_count: int | None = None
+    """How often it was delivered, this time included; None unless it comes from a share group."""
 
     @property
     def time(self) -> datetime | None:

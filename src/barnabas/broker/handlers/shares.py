@@ -30,9 +30,10 @@ from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.broker.shares.fetching import ShareFetched, ShareFetching, ShareFetchLimits
 from barnabas.machines.security.acls import Operation
 from barnabas.machines.shares.coordinator import ShareKey
-from barnabas.machines.shares.partition import Acknowledgement, AcknowledgementBatch
+from barnabas.machines.shares.partition import AcknowledgementBatch
 from barnabas.machines.shares.sessions import FINAL, INITIAL, TopicIdPartition, check_first
 from barnabas.model.errors import ApiError, ErrorCode, InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
+from barnabas.protocol.acknowledgements import Acknowledgement
 from barnabas.protocol.wire.durations import MILLISECOND
 
 if TYPE_CHECKING:

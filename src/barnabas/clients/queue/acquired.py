@@ -28,21 +28,22 @@ class AcquiredRange(NamedTuple):
     deliveries: int
 
 
-class Acquired(NamedTuple):
+class AcquiredRecords(NamedTuple):
     """What an answer has for a program, and the offsets that have nothing."""
 
-    records: list[tuple[ConsumerRecord[bytes, bytes], int]]
-    """Records, each with its number of deliveries."""
+    records: list[ConsumerRecord[bytes, bytes]]
     gaps: list[int]
 
 
-def acquired_records(partition: TopicPartition, data: bytes, ranges: Iterable[AcquiredRange]) -> Acquired:
+def acquired_records(partition: TopicPartition, data: bytes, ranges: Iterable[AcquiredRange]) -> AcquiredRecords:
     """The acquired records among these batches, by offset. Raises InvalidRecord if a batch cannot be read."""
     deliveries = {offset: one.deliveries for one in ranges for offset in range(one.first, one.last + 1)}
     records = [
-        (record, deliveries.pop(record.offset)) for record in _records(partition, data) if record.offset in deliveries
+        record._replace(delivery_count=deliveries.pop(record.offset))
+        for record in _records(partition, data)
+        if record.offset in deliveries
     ]
-    return Acquired(records, sorted(deliveries))
+    return AcquiredRecords(records, sorted(deliveries))
 
 
 def _records(partition: TopicPartition, data: bytes) -> Iterator[ConsumerRecord[bytes, bytes]]:

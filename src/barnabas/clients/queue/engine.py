@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from barnabas.clients.queue.leader import HeldRecord
     from barnabas.clients.wire.connection import WireClient
-    from barnabas.model.base_error import BarnabasError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,17 +57,21 @@ class QueueEngine:
         self.closing = False
         self.leaders_unknown = False
         """Whether a broker said that it does not lead what it was asked for."""
-        self._failure: BarnabasError | None = None
+        self._failure: Exception | None = None
 
     @property
     def room(self) -> int:
-        """How many more messages may wait."""
-        return self.settings.prefetch - len(self.waiting)
+        """How many more messages to fetch: none until half of those that may wait are taken.
 
-    def fail(self, error: BarnabasError) -> None:
-        """It cannot go on: whoever takes a message is told why."""
+        Else a fetch for each message that is taken would bring one.
+        """
+        waiting = len(self.waiting)
+        return self.settings.prefetch - waiting if waiting <= self.settings.prefetch // 2 else 0
+
+    def fail(self, error: Exception) -> None:
+        """It cannot go on: whoever takes a message is told why. The first reason counts."""
         with self.changed:
-            self._failure = error
+            self._failure = self._failure or error
             self.changed.notify_all()
 
     def close(self) -> None:

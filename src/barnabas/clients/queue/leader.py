@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from barnabas.clients.config import log
 from barnabas.clients.errors import BrokerUnreachable, NotAcknowledged, RequestRefused
 from barnabas.clients.queue.acquired import AcquiredRange, acquired_records
-from barnabas.clients.queue.message import Acknowledgement
-from barnabas.clients.queue.session import OPENING, FetchLimits, SharePartitionId, ShareSession
+from barnabas.clients.queue.session import OPENING, FetchLimits, LeaderSession, SharePartitionId
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
+from barnabas.protocol.acknowledgements import Acknowledgement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,6 +46,16 @@ ANOTHER_LEADER: Final = frozenset(
         ErrorCode.leader_not_available,
     }
 )
+NOT_STORED_YET: Final = frozenset(
+    {
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.not_coordinator,
+        ErrorCode.request_timed_out,
+        ErrorCode.network_exception,
+    }
+)
+"""The share coordinator is moving: the lock is still held, and the acknowledgement can be sent again."""
 FINAL: Final = frozenset({ErrorCode.group_authorization_failed, ErrorCode.topic_authorization_failed})
 """Errors that no other try mends."""
 
@@ -53,15 +63,12 @@ FINAL: Final = frozenset({ErrorCode.group_authorization_failed, ErrorCode.topic_
 class HeldRecord:
     """A record that was acquired: it is locked for this member."""
 
-    __slots__ = ("deliveries", "leader", "locked_at", "place", "record", "taken_at")
+    __slots__ = ("leader", "locked_at", "place", "record", "taken_at")
 
-    def __init__(
-        self, leader: Leader, place: SharePartitionId, record: ConsumerRecord[bytes, bytes], deliveries: int
-    ) -> None:
+    def __init__(self, leader: Leader, place: SharePartitionId, record: ConsumerRecord[bytes, bytes]) -> None:
         self.leader = leader
         self.place = place
         self.record = record
-        self.deliveries = deliveries
         self.taken_at = self.locked_at = time.monotonic()
 
     def is_over(self) -> bool:
@@ -74,10 +81,11 @@ class HeldRecord:
 
 
 class PendingAcknowledgement(NamedTuple):
-    """What was said of a record, and who waits for it to be stored."""
+    """What was said of a record, who waits for it to be stored, and until when its lock is held."""
 
     kind: Acknowledgement
     stored: Future[None]
+    until: float
 
 
 Pending = dict[SharePartitionId, dict[int, PendingAcknowledgement]]
@@ -90,7 +98,7 @@ class Leader:
         settings = engine.settings
         self.node = node
         self._engine = engine
-        self._session = ShareSession(settings.group_id, settings.member_id)
+        self._session = LeaderSession(settings.group_id, settings.member_id)
         self._names: Mapping[SharePartitionId, TopicPartition] = {}
         self._held: dict[tuple[SharePartitionId, int], HeldRecord] = {}
         self._pending: Pending = {}
@@ -99,6 +107,8 @@ class Leader:
         self.lock_seconds = 0.0
         """For how long records are locked, as the broker last said."""
         self._renews = False
+        self._renewal_at = 0.0
+        """No lock has to be renewed before."""
         self._renewal_refused = False
         self._exact = False
         self._wire: WireClient | None = None
@@ -121,13 +131,16 @@ class Leader:
     def settle(self, held: HeldRecord, kind: Acknowledgement) -> Future[None]:
         """Acknowledge a record that the program has."""
         stored = Future[None]()
+        stored.set_running_or_notify_cancel()  # it cannot be cancelled: the acknowledgement is on its way
         offset = held.record.offset
         with self._engine.changed:
             if self._held.get((held.place, offset)) is not held:
                 _not_acknowledged(held.place, offset, stored, "its lock was lost before")
             else:
                 del self._held[held.place, offset]
-                self._pending.setdefault(held.place, {})[offset] = PendingAcknowledgement(kind, stored)
+                self._pending.setdefault(held.place, {})[offset] = PendingAcknowledgement(
+                    kind, stored, held.locked_at + self.lock_seconds
+                )
                 self._engine.changed.notify_all()
         return stored
 
@@ -142,6 +155,9 @@ class Leader:
                     engine.look_for_leaders()
                     self._pause()
             self._close()
+        except Exception as error:
+            log.exception("The thread that fetches from broker %d failed.", self.node.id)
+            engine.fail(error)
         finally:
             self._lose(None)
 
@@ -161,32 +177,31 @@ class Leader:
                 due = self._due_renewals()
             if engine.closing:
                 return
-            pending, self._pending = self._pending, {}
-            alone = self._alone.popleft() if self._alone else None
-            room = engine.room if self._names else 0
         wire = self._connected()
-        if alone is not None:
-            place, offset, acknowledgement = alone
-            self._acknowledge(wire, {place: {offset: acknowledgement}})
-            self._return(pending)
-        elif due:
-            self._return(pending)
+        if due:
             self._renew(wire, due)
-        elif room > 0:
+            return
+        pending, room = self._next_request()
+        if room > 0:
             self._fetch(wire, pending, room)
-        else:
+        elif pending:
             self._acknowledge(wire, pending)
 
-    def _return(self, pending: Pending) -> None:
-        """Acknowledgements that did not go yet."""
+    def _next_request(self) -> tuple[Pending, int]:
+        """The acknowledgements that go next, and how many messages to fetch with them.
+
+        Whoever takes them sees to it that somebody hears what became of them.
+        """
         with self._engine.changed:
-            for place, offsets in pending.items():
-                self._pending.setdefault(place, {}).update(offsets)
+            if self._alone:
+                place, offset, acknowledgement = self._alone.popleft()
+                return {place: {offset: acknowledgement}}, 0
+            pending, self._pending = self._pending, {}
+            return pending, self._engine.room if self._names else 0
 
     def _connected(self) -> WireClient:
         if self._wire is None:
-            host = f"[{self.node.host}]" if ":" in self.node.host else self.node.host
-            wire = self._wire = self._engine.settings.connect(f"{host}:{self.node.port}")
+            wire = self._wire = self._engine.settings.connect(self.node.address)
             self._exact = wire.highest_version(SHARE_FETCH) >= 2
             self._renews = wire.highest_version(SHARE_ACKNOWLEDGE) >= 2
         return self._wire
@@ -204,18 +219,25 @@ class Leader:
             pending = {}
         request = self._session.fetch(names, kept, _kinds(pending), limits, exact=self._exact)
         answer = self._asked(wire, request, pending, at_least=1)
-        self.lock_seconds = answer.acquisition_lock_timeout.total_seconds()
-        refused = False
+        self._set_lock_time(answer.acquisition_lock_timeout.total_seconds())
         for place, part in _parts(answer):
             self._settle_part(place, pending.pop(place, {}), ErrorCode(part.acknowledge_error_code))
+        self._settle_left(pending)
+        refused = False
+        for place, part in _parts(answer):
             if part.error_code != ErrorCode.none:
                 refused = True
-                self._refused(part.error_code, part.error_message)
+                self._refused(place, part.error_code, part.error_message)
             elif place in names and part.acquired_records:
                 self._take(place, names[place], part)
-        self._settle_left(pending)
         if refused:
             self._pause()
+
+    def _set_lock_time(self, seconds: float) -> None:
+        """The broker says for how long it locks records; the group's setting may change at any time."""
+        if seconds != self.lock_seconds:
+            self.lock_seconds = seconds
+            self._renewal_at = 0.0
 
     def _acknowledge(self, wire: WireClient, pending: Pending) -> None:
         if self._session.epoch == OPENING:
@@ -299,12 +321,12 @@ class Leader:
         ranges = [AcquiredRange(one.first_offset, one.last_offset, one.delivery_count) for one in part.acquired_records]
         acquired = acquired_records(partition, bytes(part.records or b""), ranges)
         with self._engine.changed:
-            for record, deliveries in acquired.records:
-                held = HeldRecord(self, place, record, deliveries)
+            for record in acquired.records:
+                held = HeldRecord(self, place, record)
                 self._held[place, record.offset] = held
                 self._engine.waiting.append(held)
             for offset in acquired.gaps:
-                gap = PendingAcknowledgement(Acknowledgement.GAP, Future())
+                gap = PendingAcknowledgement(Acknowledgement.GAP, Future(), 0.0)
                 self._pending.setdefault(place, {})[offset] = gap
             self._engine.changed.notify_all()
 
@@ -326,8 +348,22 @@ class Leader:
         else:
             if code in ANOTHER_LEADER:
                 self._engine.look_for_leaders()
+            if again and code in NOT_STORED_YET:
+                offsets = self._try_again(place, offsets)
             for offset, pending in offsets.items():
                 _not_acknowledged(place, offset, pending.stored, code.name.upper(), pending.kind)
+
+    def _try_again(
+        self, place: SharePartitionId, offsets: dict[int, PendingAcknowledgement]
+    ) -> dict[int, PendingAcknowledgement]:
+        """Send these again in a moment, and return those whose lock is over."""
+        now = time.monotonic()
+        with self._engine.changed:
+            for offset, pending in offsets.items():
+                if now < pending.until:
+                    self._pending.setdefault(place, {})[offset] = pending
+        self._pause()
+        return {offset: pending for offset, pending in offsets.items() if now >= pending.until}
 
     def _settle_left(self, pending: Pending) -> None:
         """Acknowledgements that the answer says nothing of."""
@@ -338,8 +374,12 @@ class Leader:
             for offset, one in offsets.items():
                 _not_acknowledged(place, offset, one.stored, reason, one.kind)
 
-    def _refused(self, code: ErrorCode, message: str | None) -> None:
+    def _refused(self, place: SharePartitionId, code: ErrorCode, message: str | None) -> None:
         if code in ANOTHER_LEADER:
+            with self._engine.changed:
+                lost = [held for held in self._held.values() if held.place == place]
+            for held in lost:
+                self._drop(held)  # the next leader hands it out again
             self._engine.look_for_leaders()
         elif code in FINAL:
             self._engine.fail(RequestRefused(code, message or code.name.upper()))
@@ -378,23 +418,25 @@ class Leader:
         return self._renews and not self._renewal_refused and self.lock_seconds > 0
 
     def _due_renewals(self) -> list[HeldRecord]:
-        """Records whose lock is half over, while the program may still work on them."""
-        if not self._can_renew:
-            return []
+        """Records whose lock is half over, while the program may still work on them.
+
+        Whoever takes a message wakes this thread, so all records are looked at only when one may be due.
+        """
         now = time.monotonic()
+        if not self._can_renew or now < self._renewal_at:
+            return []
         longest = self._engine.settings.longest_work
-        return [
-            held
-            for held in self._held.values()
-            if now - held.locked_at >= self.lock_seconds / 2 and now - held.taken_at < longest
-        ]
+        renewed = [held for held in self._held.values() if now - held.taken_at < longest]
+        due = [held for held in renewed if now - held.locked_at >= self.lock_seconds / 2]
+        later = (held.locked_at for held in renewed if now - held.locked_at < self.lock_seconds / 2)
+        self._renewal_at = min(later, default=now) + self.lock_seconds / 2
+        return due
 
     def _until_renewal(self) -> float | None:
         """Seconds until the next renewal; None if there is nothing to renew."""
         if not self._can_renew or not self._held:
             return None
-        first = min(held.locked_at for held in self._held.values())
-        return max(first + self.lock_seconds / 2 - time.monotonic(), RETRY_SECONDS)
+        return max(self._renewal_at - time.monotonic(), RETRY_SECONDS)
 
 
 def _kinds(pending: Pending) -> dict[SharePartitionId, dict[int, Acknowledgement]]:

@@ -42,6 +42,10 @@ CLOSE_SECONDS: Final = 10.0
 LEADERS_EVERY: Final = 30.0
 """How often the leaders are looked up though nobody said that they changed, in seconds."""
 NEW_GROUP_SECONDS: Final = 5.0
+FIRST_HEARTBEATS_EVERY: Final = 0.25
+FIRST_HEARTBEATS_FOR: Final = 15.0
+"""A member gets its partitions by a heartbeat after the one that it joined by, once their state is stored. At the usual
+interval of 5 seconds the first message would take 10: so heartbeats come more often, for so many seconds."""
 OFFSET_RESET: Final = "share.auto.offset.reset"
 
 
@@ -55,6 +59,7 @@ class Membership:
         self._assigned: frozenset[SharePartitionId] = frozenset()
         self._leaders: dict[Node, Leader] = {}
         self._heartbeat_at = 0.0
+        self._joined_at = 0.0
         self._leaders_at = 0.0
         self._thread = threading.Thread(target=self._run, name="barnabas-queue", daemon=True)
 
@@ -78,7 +83,10 @@ class Membership:
                         return
                     level = log.info if isinstance(error, BrokerUnreachable) else log.warning
                     level("Group %s is asked again in a moment: %s", engine.settings.group_id, error)
-                    self._wait(RETRY_SECONDS)
+                    self._pause()
+        except Exception as error:
+            log.exception("The thread that keeps the membership of group %s failed.", engine.settings.group_id)
+            engine.fail(error)
         finally:
             self._leave()
 
@@ -90,7 +98,7 @@ class Membership:
             self._find_leaders()
             self._leaders_at = now
             if self._engine.leaders_unknown:
-                self._wait(RETRY_SECONDS)  # a leader may be about to be elected
+                self._pause()  # a leader may be about to be elected
                 return
         self._wait(self._heartbeat_at - time.monotonic())
 
@@ -98,6 +106,12 @@ class Membership:
         engine = self._engine
         with engine.changed:
             engine.changed.wait_for(lambda: engine.closing or engine.leaders_unknown, max(seconds, 0.01))
+
+    def _pause(self) -> None:
+        """Let a moment pass, whatever is known of leaders, so that brokers are not asked without an end."""
+        engine = self._engine
+        with engine.changed:
+            engine.changed.wait_for(lambda: engine.closing, RETRY_SECONDS)
 
     def _heartbeat(self) -> float:
         """Say that this member lives; returns seconds until the next time."""
@@ -111,6 +125,8 @@ class Membership:
             return 0.0
         if answer.error_code != ErrorCode.none:
             raise RequestRefused(answer.error_code, answer.error_message or answer.error_code.name.upper())
+        if self._epoch == JOINING:
+            self._joined_at = time.monotonic()
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._assigned = frozenset(
@@ -120,6 +136,8 @@ class Membership:
             )
             with self._engine.changed:
                 self._engine.leaders_unknown = True
+        if not self._assigned and time.monotonic() - self._joined_at < FIRST_HEARTBEATS_FOR:
+            return FIRST_HEARTBEATS_EVERY
         return float(answer.heartbeat_interval.total_seconds())
 
     def _ask(self, epoch: int, topics: tuple[str, ...] | None) -> Any:
@@ -152,6 +170,7 @@ class Membership:
             MetadataRequest(topics=wanted, allow_auto_topic_creation=True, include_topic_authorized_operations=False)
         )
         nodes = {broker.node_id: Node(broker.node_id, broker.host, broker.port) for broker in answer.brokers}
+        self._wire.remember(nodes.values())
         found: dict[Node, dict[SharePartitionId, TopicPartition]] = {}
         for topic in answer.topics:
             for partition in topic.partitions:

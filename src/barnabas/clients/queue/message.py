@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 
 from barnabas.clients.errors import DeserializationFailed
 from barnabas.clients.records import ConsumerRecord, K, V
+from barnabas.protocol.acknowledgements import Acknowledgement
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,17 +16,7 @@ if TYPE_CHECKING:
 
     from barnabas.clients.queue.leader import HeldRecord
 
-__all__ = ["Acknowledgement", "QueueMessage"]
-
-
-class Acknowledgement(IntEnum):
-    """What a worker says of a record, with Kafka's numbers."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
+__all__ = ["QueueMessage"]
 
 
 class Decoders(NamedTuple):
@@ -79,7 +69,7 @@ class QueueMessage(Generic[K, V]):
     @property
     def deliveries(self) -> int:
         """How often it was delivered, this time included."""
-        return self._held.deliveries
+        return self.record.delivery_count or 1
 
     @property
     def settled(self) -> bool:
@@ -88,17 +78,18 @@ class QueueMessage(Generic[K, V]):
 
     def done(self) -> Future[None]:
         """It is processed: nobody gets it again."""
-        return self._settle(Acknowledgement.ACCEPT)
+        return self.settle(Acknowledgement.ACCEPT)
 
     def retry(self) -> Future[None]:
         """It is for another try, by any worker and at once, unless its deliveries are used up."""
-        return self._settle(Acknowledgement.RELEASE)
+        return self.settle(Acknowledgement.RELEASE)
 
     def reject(self) -> Future[None]:
         """It cannot be processed: nobody gets it again."""
-        return self._settle(Acknowledgement.REJECT)
+        return self.settle(Acknowledgement.REJECT)
 
-    def _settle(self, acknowledgement: Acknowledgement) -> Future[None]:
+    def settle(self, acknowledgement: Acknowledgement) -> Future[None]:
+        """What the three above do, for a program that decides which."""
         if self._settled is None:
             self._settled = self._held.settle(acknowledgement)
         return self._settled
@@ -123,7 +114,7 @@ class QueueMessage(Generic[K, V]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._settle(Acknowledgement.ACCEPT if kind is None else Acknowledgement.RELEASE)
+        self.settle(Acknowledgement.ACCEPT if kind is None else Acknowledgement.RELEASE)
 
     async def __aenter__(self) -> Self:
         return self

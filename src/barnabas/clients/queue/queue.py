@@ -12,6 +12,7 @@ broker gives a message up.
 
 from __future__ import annotations
 
+import threading
 import uuid
 import warnings
 from datetime import timedelta
@@ -108,6 +109,8 @@ class QueueBase(Generic[K, V]):
         self._engine = QueueEngine(self._settings)
         self._membership: Membership | None = None
         self._producer: Producer[Any, Any] | None = None
+        self._opening = threading.Lock()
+        """Several threads may be the first to take or to send."""
         self._forked = False
         watch_forks(self)
 
@@ -125,8 +128,9 @@ class QueueBase(Generic[K, V]):
     def _take(self, timeout: float | None) -> HeldRecord | None:
         """The next message that was acquired, from a group that was joined before."""
         self._require_here()
-        if self._membership is None and not self._engine.closing:
-            self._join()
+        with self._opening:
+            if self._membership is None and not self._engine.closing:
+                self._join()
         return self._engine.take(timeout)
 
     def _message(self, held: HeldRecord) -> QueueMessage[K, V]:
@@ -153,23 +157,26 @@ class QueueBase(Generic[K, V]):
         from barnabas.clients.producer.producer import Producer
 
         self._require_here()
-        if self._engine.closing:
-            raise ClientClosed("the queue is closed")
-        if self._producer is None:
-            key, value = self._serializers
-            self._producer = Producer(
-                self._settings.bootstrap_servers, key_serializer=key, value_serializer=value, config=self._config
-            )
-        return self._producer
+        with self._opening:
+            if self._engine.closing:
+                raise ClientClosed("the queue is closed")
+            if self._producer is None:
+                key, value = self._serializers
+                self._producer = Producer(
+                    self._settings.bootstrap_servers, key_serializer=key, value_serializer=value, config=self._config
+                )
+            return self._producer
 
     def _close(self, timeout: float) -> None:
         if self._forked:
             return
         self._engine.close()
-        if self._membership is not None:
-            self._membership.join(timeout)
-        if self._producer is not None:
-            self._producer.close(timeout)
+        with self._opening:
+            membership, producer = self._membership, self._producer
+        if membership is not None:
+            membership.join(timeout)
+        if producer is not None:
+            producer.close(timeout)
 
 
 class Queue(QueueBase[K, V]):
@@ -185,8 +192,11 @@ class Queue(QueueBase[K, V]):
             self.close()
 
     def __iter__(self) -> Iterator[QueueMessage[K, V]]:
-        """Messages, one by one, until the queue is closed: by another thread, or by a signal handler."""
-        while not self._engine.closing:
+        """Messages, one by one, until the queue is closed: by another thread, or by a signal handler.
+
+        Raises what `get` raises.
+        """
+        while True:
             try:
                 message = self.get()
             except ClientClosed:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
     from uuid import UUID
 
-    from barnabas.clients.queue.message import Acknowledgement
+    from barnabas.protocol.acknowledgements import Acknowledgement
 
 OPENING: Final = 0
 CLOSING: Final = -1
@@ -48,7 +48,7 @@ class FetchLimits:
 
 
 @dataclass(slots=True)
-class ShareSession:
+class LeaderSession:
     """Requests of one member to one leader."""
 
     group_id: str

@@ -68,6 +68,11 @@ class Node(NamedTuple):
     host: str
     port: int
 
+    @property
+    def address(self) -> str:
+        """`host:port`, as it stands in bootstrap.servers."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class Deadline:
     """Until when something is worth waiting for."""
@@ -240,6 +245,11 @@ class WireClient:
         with self._translating_errors(at):
             return self._connection(at, deadline).ask(request, deadline, at_least=at_least)
 
+    def remember(self, nodes: Iterable[Node]) -> None:
+        """Look for the cluster at these brokers, too, if it has to be found anew: those named first may be down."""
+        addresses = [*self._bootstrap_servers.split(","), *(node.address for node in nodes)]
+        self._bootstrap_servers = ",".join(dict.fromkeys(addresses))
+
     def highest_version(self, api: int) -> int:
         """The highest version of an API that the broker speaks which was asked first; -1 if it does not know it."""
         highest: int = self._connections[None].versions.get(api, (0, -1))[1]
@@ -309,7 +319,7 @@ class WireClient:
     @contextlib.contextmanager
     def _translating_errors(self, node: Node | None) -> Iterator[None]:
         """Turn what a socket raises into what happened at which broker, and forget the connection."""
-        where = self._bootstrap_servers if node is None else _address(node)
+        where = self._bootstrap_servers if node is None else node.address
         try:
             yield
         except TimeoutError as error:
@@ -331,7 +341,7 @@ class WireClient:
 
     def _connection(self, node: Node | None, deadline: Deadline) -> BrokerConnection:
         if node not in self._connections:
-            address = self._bootstrap_servers if node is None else _address(node)
+            address = self._bootstrap_servers if node is None else node.address
             plain, host = connect(address, min(deadline.left(), CONNECT_SECONDS))
             try:
                 self._connections[node] = BrokerConnection(plain, host, self._security, deadline)
@@ -345,7 +355,3 @@ class WireClient:
     def _forget(self, node: Node | None) -> None:
         with contextlib.suppress(KeyError):
             self._connections.pop(node).close()
-
-
-def _address(node: Node) -> str:
-    return f"[{node.host}]:{node.port}" if ":" in node.host else f"{node.host}:{node.port}"

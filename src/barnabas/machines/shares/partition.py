@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from enum import IntEnum
 from itertools import count
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.outcome import Outcome, Timer
 from barnabas.machines.shares.state_batches import DeliveryState, combine
 from barnabas.model.errors import ApiError, InvalidRecordState, InvalidRequest
+from barnabas.protocol.acknowledgements import Acknowledgement
 from barnabas.protocol.coordinator_records.share_state import StateBatch
 
 if TYPE_CHECKING:
@@ -50,18 +50,6 @@ LOCKS: Final = "locks"
 NOBODY: Final = ""
 FEWEST_THROTTLED: Final = 2
 """Deliveries from which on records may be delivered with fewer others, at the least."""
-
-
-class Acknowledgement(IntEnum):
-    """What a member says of a record, under Kafka's numbers."""
-
-    GAP = 0
-    """There is no such record in the log."""
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-    """The lock begins anew (KIP-1222)."""
 
 
 STATE_AFTER: Final = {

@@ -15,7 +15,6 @@ from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
 from barnabas.broker.serving.caller import Session
 from barnabas.machines.shares.coordinator import Initialization, ShareKey
-from barnabas.machines.shares.partition import Acknowledgement
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
     ErrorCode,
@@ -25,6 +24,7 @@ from barnabas.model.errors import (
     ShareSessionNotFound,
 )
 from barnabas.model.internal_topics import SHARE_GROUP_STATE
+from barnabas.protocol.acknowledgements import Acknowledgement
 from tests.support.images import CALLER
 from tests.support.parts import append, make_topic, running_parts
 from tests.support.wire import build
@@ -195,6 +195,25 @@ async def test_the_state_goes_on_after_a_restart_with_the_gap_delivered_again(tm
     async with running_parts(tmp_path, FEW) as broker:
         bela = Member(broker, topic_id, "bela")
         assert acquired(await bela.fetch(wait_ms=5000)) == [(1, 2, 1), (4, 4, 1)]
+
+
+async def test_offsets_that_were_reset_hold_for_the_next_member_once_all_are_gone(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 3)
+        anna = Member(broker, topic_id, "anna")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 2, 1)]
+        assert await anna.acknowledge((0, 2, ACCEPT)) is ErrorCode.none
+        anna.hang_up()
+        await asyncio.sleep(0.05)
+        assert broker.shares._hosted == {}
+        key = ShareKey(GROUP, topic_id, 0)
+        answer = broker.share_coordinators.ask(
+            key, lambda machine, call, now_ms: machine.initialize(key, Initialization(1, 1), call, now_ms)
+        )
+        if asyncio.isfuture(answer):
+            await answer
+        bela = Member(broker, topic_id, "bela")
+        assert acquired(await bela.fetch(wait_ms=5000)) == [(1, 2, 1)]
 
 
 async def test_no_more_records_are_in_flight_than_allowed(tmp_path: Path) -> None:

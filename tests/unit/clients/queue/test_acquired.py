@@ -22,13 +22,13 @@ def batch(base_offset: int, *values: bytes, codec: int = 0, **options: int | boo
 def test_only_acquired_records_are_given_each_with_its_deliveries(codec: int) -> None:
     data = batch(10, b"a", b"b", b"c", codec=codec) + batch(13, b"d", codec=codec)
     acquired = acquired_records(ORDERS, data, [AcquiredRange(11, 11, 1), AcquiredRange(12, 13, 3)])
-    assert [(record.offset, record.value, count) for record, count in acquired.records] == [
+    assert [(record.offset, record.value, record.delivery_count) for record in acquired.records] == [
         (11, b"b", 1),
         (12, b"c", 3),
         (13, b"d", 3),
     ]
     assert acquired.gaps == []
-    record = acquired.records[0][0]
+    record = acquired.records[0]
     assert (record.topic_partition, record.timestamp, record.key, record.headers) == (
         ORDERS,
         1010,
@@ -40,19 +40,19 @@ def test_only_acquired_records_are_given_each_with_its_deliveries(codec: int) ->
 def test_offsets_without_a_record_are_gaps() -> None:
     marker = build_batch([Record(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\0")], base_offset=11, base_timestamp=0, control=True)
     acquired = acquired_records(ORDERS, batch(10, b"a") + marker, [AcquiredRange(10, 12, 1)])
-    assert [record.offset for record, _ in acquired.records] == [10]
+    assert [record.offset for record in acquired.records] == [10]
     assert acquired.gaps == [11, 12]
 
 
 def test_the_time_of_the_log_is_the_time_of_all_records() -> None:
-    [(record, _)] = acquired_records(ORDERS, batch(0, b"a", append_time=77), [AcquiredRange(0, 0, 1)]).records
+    [record] = acquired_records(ORDERS, batch(0, b"a", append_time=77), [AcquiredRange(0, 0, 1)]).records
     assert (record.timestamp, record.timestamp_type) == (77, TimestampType.LOG_APPEND_TIME)
 
 
 def test_a_batch_that_is_cut_off_counts_as_not_there() -> None:
     data = batch(0, b"a") + batch(1, b"b")[:-1]
     acquired = acquired_records(ORDERS, data, [AcquiredRange(0, 0, 1)])
-    assert [record.offset for record, _ in acquired.records] == [0]
+    assert [record.offset for record in acquired.records] == [0]
 
 
 def test_a_damaged_batch_is_an_error() -> None:

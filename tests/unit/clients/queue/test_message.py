@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from barnabas.clients.errors import ClientClosed, DeserializationFailed, InvalidClientConfig
-from barnabas.clients.queue.message import Acknowledgement, Decoders, QueueMessage
+from barnabas.clients.queue.message import Decoders, QueueMessage
 from barnabas.clients.queue.queue import Queue
 from barnabas.clients.records import ConsumerRecord
 from barnabas.clients.serializers import JSON, from_bytes
+from barnabas.protocol.acknowledgements import Acknowledgement
 
 if TYPE_CHECKING:
     from barnabas.clients.queue.leader import HeldRecord
@@ -21,8 +22,7 @@ class Held:
     """An acquired record that remembers what was said of it."""
 
     def __init__(self, value: bytes | None) -> None:
-        self.record = ConsumerRecord("orders", 0, 5, 0, 1, b"k", value)
-        self.deliveries = 2
+        self.record = ConsumerRecord("orders", 0, 5, 0, 1, b"k", value, delivery_count=2)
         self.said: list[Acknowledgement] = []
 
     def settle(self, acknowledgement: Acknowledgement) -> Future[None]:

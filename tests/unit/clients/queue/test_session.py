@@ -8,8 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from barnabas.clients.queue.message import Acknowledgement
-from barnabas.clients.queue.session import MAX_EPOCH, AcknowledgedRun, FetchLimits, SharePartitionId, ShareSession, runs
+from barnabas.clients.queue.session import (
+    MAX_EPOCH,
+    AcknowledgedRun,
+    FetchLimits,
+    LeaderSession,
+    SharePartitionId,
+    runs,
+)
+from barnabas.protocol.acknowledgements import Acknowledgement
 
 if TYPE_CHECKING:
     from kio.schema.share_fetch.v2.request import ShareFetchRequest
@@ -21,8 +28,8 @@ ACCEPT, RELEASE = Acknowledgement.ACCEPT, Acknowledgement.RELEASE
 
 
 @pytest.fixture
-def session() -> ShareSession:
-    return ShareSession("workers", "me")
+def session() -> LeaderSession:
+    return LeaderSession("workers", "me")
 
 
 def named(request: ShareFetchRequest) -> list[tuple[int, list[tuple[int, int, int]]]]:
@@ -40,14 +47,14 @@ def named(request: ShareFetchRequest) -> list[tuple[int, list[tuple[int, int, in
     ]
 
 
-def test_the_first_request_opens_the_session_and_names_all_partitions(session: ShareSession) -> None:
+def test_the_first_request_opens_the_session_and_names_all_partitions(session: LeaderSession) -> None:
     request = session.fetch([FIRST, SECOND], (), {}, LIMITS, exact=True)
     assert request.share_session_epoch == 0
     assert named(request) == [(0, []), (1, [])]
     assert request.share_acquire_mode == 1
 
 
-def test_later_requests_name_what_changed_only(session: ShareSession) -> None:
+def test_later_requests_name_what_changed_only(session: LeaderSession) -> None:
     session.fetch([FIRST], (), {}, LIMITS, exact=True)
     assert named(session.fetch([FIRST], (), {}, LIMITS, exact=True)) == []
     request = session.fetch([SECOND], (), {}, LIMITS, exact=True)
@@ -56,7 +63,7 @@ def test_later_requests_name_what_changed_only(session: ShareSession) -> None:
     assert [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data] == [(ORDERS, (0,))]
 
 
-def test_a_partition_stays_while_something_of_it_is_not_settled(session: ShareSession) -> None:
+def test_a_partition_stays_while_something_of_it_is_not_settled(session: LeaderSession) -> None:
     session.fetch([FIRST, SECOND], (), {}, LIMITS, exact=True)
     assert not session.fetch([SECOND], {FIRST}, {}, LIMITS, exact=True).forgotten_topics_data
     acknowledging = session.fetch([SECOND], (), {FIRST: {4: ACCEPT}}, LIMITS, exact=True)
@@ -65,20 +72,20 @@ def test_a_partition_stays_while_something_of_it_is_not_settled(session: ShareSe
     assert session.fetch([SECOND], (), {}, LIMITS, exact=True).forgotten_topics_data
 
 
-def test_after_a_reset_everything_is_named_again(session: ShareSession) -> None:
+def test_after_a_reset_everything_is_named_again(session: LeaderSession) -> None:
     session.fetch([FIRST], (), {}, LIMITS, exact=False)
     session.reset()
     request = session.fetch([FIRST], (), {}, LIMITS, exact=False)
     assert (request.share_session_epoch, named(request), request.share_acquire_mode) == (0, [(0, [])], 0)
 
 
-def test_epochs_go_on_with_one_after_the_highest(session: ShareSession) -> None:
+def test_epochs_go_on_with_one_after_the_highest(session: LeaderSession) -> None:
     session.epoch = MAX_EPOCH
     session.acknowledge({FIRST: {1: ACCEPT}})
     assert session.epoch == 1
 
 
-def test_the_last_request_closes_the_session(session: ShareSession) -> None:
+def test_the_last_request_closes_the_session(session: LeaderSession) -> None:
     session.fetch([FIRST], (), {}, LIMITS, exact=True)
     request = session.acknowledge({FIRST: {1: ACCEPT, 2: ACCEPT, 3: RELEASE}}, closing=True)
     assert request.share_session_epoch == -1

@@ -1,0 +1,156 @@
+"""What becomes of acknowledgements: whoever waits for one hears of it, whatever happens."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from barnabas.clients.errors import BrokerUnreachable, NotAcknowledged
+from barnabas.clients.queue.engine import QueueEngine, QueueSettings
+from barnabas.clients.queue.leader import HeldRecord, Leader
+from barnabas.clients.queue.queue import Queue
+from barnabas.clients.queue.session import SharePartitionId
+from barnabas.clients.records import ConsumerRecord
+from barnabas.clients.wire.connection import Node
+from barnabas.model.errors import ErrorCode
+from barnabas.protocol.acknowledgements import Acknowledgement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLACE = SharePartitionId(uuid.uuid4(), 0)
+
+
+class Part(NamedTuple):
+    partition_index: int
+    error_code: ErrorCode
+
+
+class Topic(NamedTuple):
+    topic_id: uuid.UUID
+    partitions: tuple[Part, ...]
+
+
+class Answer(NamedTuple):
+    responses: tuple[Topic, ...]
+    error_code: ErrorCode = ErrorCode.none
+    error_message: str | None = None
+
+
+class FakeWire:
+    """Answers acknowledgements with the given codes, one after the other."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        self.codes = list(codes)
+        self.asked: list[Any] = []
+
+    def ask(self, request: Any, at_least: int) -> Answer:
+        self.asked.append(request)
+        return Answer((Topic(PLACE.topic_id, (Part(PLACE.partition, self.codes.pop(0)),)),))
+
+
+def engine() -> QueueEngine:
+    return QueueEngine(
+        QueueSettings(
+            bootstrap_servers="localhost:1",
+            properties={},
+            topics=("work",),
+            group_id="w",
+            member_id="m",
+            prefetch=1,
+            longest_work=0,
+            max_wait=timedelta(0),
+            max_bytes=1,
+            request_timeout=1,
+        )
+    )
+
+
+@pytest.fixture
+def leader() -> Leader:
+    """A leader whose session is open, and whose thread does not run: a test takes its steps."""
+    found = Leader(engine(), Node(1, "localhost", 1))
+    found.lock_seconds = 30.0
+    found._session.epoch = 1
+    return found
+
+
+def hold(leader: Leader, offset: int) -> HeldRecord:
+    held = HeldRecord(leader, PLACE, ConsumerRecord("work", 0, offset, 0, 1, None, None, delivery_count=1))
+    leader._held[PLACE, offset] = held
+    return held
+
+
+def connect(leader: Leader, *codes: ErrorCode) -> FakeWire:
+    wire = FakeWire(*codes)
+    leader._wire = wire  # type: ignore[assignment]  # it answers what a test wants
+    return wire
+
+
+def test_an_acknowledgement_waits_for_a_coordinator_that_moves(leader: Leader) -> None:
+    wire = connect(leader, ErrorCode.coordinator_not_available, ErrorCode.none)
+    stored = hold(leader, 5).settle(Acknowledgement.ACCEPT)
+    leader._step()
+    assert not stored.done()
+    leader._step()
+    assert (stored.result(0), len(wire.asked)) == (None, 2)
+
+
+def test_an_acknowledgement_whose_lock_is_over_is_not_sent_again(leader: Leader) -> None:
+    connect(leader, ErrorCode.coordinator_not_available)
+    leader.lock_seconds = 0.0
+    stored = hold(leader, 5).settle(Acknowledgement.ACCEPT)
+    leader._step()
+    with pytest.raises(NotAcknowledged, match="COORDINATOR_NOT_AVAILABLE"):
+        stored.result(0)
+
+
+def test_one_lost_lock_does_not_spoil_the_others(leader: Leader) -> None:
+    wire = connect(leader, ErrorCode.invalid_record_state, ErrorCode.none, ErrorCode.invalid_record_state)
+    first, second = (hold(leader, offset).settle(Acknowledgement.ACCEPT) for offset in (5, 6))
+    for _ in range(3):
+        leader._step()
+    assert first.result(0) is None
+    with pytest.raises(NotAcknowledged):
+        second.result(0)
+    assert wire.codes == []
+
+
+def test_nobody_waits_for_ever_when_the_broker_cannot_be_reached(
+    leader: Leader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise BrokerUnreachable("it is down")
+
+    monkeypatch.setattr(QueueSettings, "connect", refuse)
+    stored = hold(leader, 5).settle(Acknowledgement.ACCEPT)
+    with pytest.raises(BrokerUnreachable):
+        leader._step()
+    leader._lose(BrokerUnreachable("it is down"))
+    with pytest.raises(NotAcknowledged, match="it is down"):
+        stored.result(0)
+
+
+def test_an_acknowledgement_on_its_way_cannot_be_cancelled(leader: Leader) -> None:
+    connect(leader, ErrorCode.none)
+    stored = hold(leader, 5).settle(Acknowledgement.ACCEPT)
+    assert not stored.cancel()
+    leader._step()
+    assert stored.result(0) is None
+
+
+@pytest.mark.parametrize("take", [lambda queue: queue.get(0), lambda queue: next(iter(queue))], ids=["get", "for"])
+def test_a_thread_that_fails_is_told_to_whoever_takes_a_message(
+    take: Callable[[Queue[Any, Any]], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue: Queue[Any, Any] = Queue("localhost:1", "work", "w")
+    monkeypatch.setattr(queue, "_join", lambda: None)
+    broken = Leader(queue._engine, Node(1, "localhost", 1))
+    monkeypatch.setattr(broken, "_step", lambda: 1 / 0)
+    broken._run()
+    queue._engine.close()
+    with pytest.raises(ZeroDivisionError):
+        take(queue)
