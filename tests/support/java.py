@@ -28,6 +28,7 @@ TOOLS: Final = {
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "groups": "org.apache.kafka.tools.GroupsCommand",
+    "share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",

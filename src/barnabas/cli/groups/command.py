@@ -16,6 +16,7 @@ from barnabas.cli.common.values.files import FILE
 from barnabas.cli.common.values.numbers import SIGNED64
 from barnabas.cli.groups.import_zookeeper import import_zookeeper
 from barnabas.cli.groups.options import Options
+from barnabas.cli.groups.shared_options import report_options, scope_options, target_options
 
 
 @click.group(
@@ -73,23 +74,14 @@ from barnabas.cli.groups.options import Options
     help="Check a regular expression that members of the consumer protocol subscribe with.",
     section="Actions",
 )
-@option("--group", metavar="ID", multiple=True, help="The group; repeatable.", section="Groups and topics")
-@option("--all-groups", is_flag=True, help="All groups.", section="Groups and topics")
-@option(
-    "--topic",
-    metavar="NAME[:0,1,...]",
-    multiple=True,
-    help="A topic, or some of its partitions; repeatable.",
-    section="Groups and topics",
-)
+@scope_options
 @option(
     "--all-topics",
     is_flag=True,
     help="All topics for which the group has committed offsets (--reset-offsets).",
     section="Groups and topics",
 )
-@option("--offsets", is_flag=True, help="Show offsets and lag of each partition.  [default]", section="What to show")
-@option("--members", is_flag=True, help="Show the members, and how many partitions each has.", section="What to show")
+@report_options
 @option(
     "--state",
     is_flag=False,
@@ -107,9 +99,7 @@ from barnabas.cli.groups.options import Options
     help="With --list: show the type, or only groups of these types (classic, consumer).",
     section="What to show",
 )
-@option("--verbose", is_flag=True, help="Show epochs, and which member has which partition.", section="What to show")
-@option("--to-earliest", is_flag=True, help="To the first record.", section="Where to reset to")
-@option("--to-latest", is_flag=True, help="To the end of the log.", section="Where to reset to")
+@target_options
 @option(
     "--to-current",
     is_flag=True,
@@ -125,12 +115,6 @@ from barnabas.cli.groups.options import Options
     section="Where to reset to",
 )
 @option(
-    "--to-datetime",
-    metavar="TIME",
-    help="To the first record at or after YYYY-MM-DDThh:mm:ss.sss, in UTC unless +hh:mm follows.",
-    section="Where to reset to",
-)
-@option(
     "--by-duration",
     metavar="PnDTnHnMnS",
     help="To the first record of this last time, such as PT2H for two hours.",
@@ -143,10 +127,6 @@ from barnabas.cli.groups.options import Options
     help="To the offsets in a file that --export wrote.",
     section="Where to reset to",
 )
-@option(
-    "--dry-run", is_flag=True, help="Show the new offsets, and commit nothing.  [default]", section="Where to reset to"
-)
-@option("--execute", is_flag=True, help="Commit the new offsets.", section="Where to reset to")
 @option(
     "--export", is_flag=True, help="Print the new offsets as CSV: topic,partition,offset.", section="Where to reset to"
 )

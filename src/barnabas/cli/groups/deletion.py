@@ -9,6 +9,7 @@ import click
 from barnabas.cli.common.failures import Failed
 from barnabas.cli.common.output import Style, choose_style, print_json, print_table
 from barnabas.cli.groups.columns import Column, print_columns
+from barnabas.cli.groups.kinds import CONSUMER_GROUPS
 from barnabas.cli.groups.listing import selected
 from barnabas.cli.groups.scope import partitions_of
 from barnabas.clients.errors import RequestRefused
@@ -17,6 +18,7 @@ from barnabas.model.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from barnabas.cli.groups.kinds import GroupKind
     from barnabas.cli.groups.options import Options
     from barnabas.clients.admin.cluster_admin import ClusterAdmin
     from barnabas.model.ids import TopicPartition
@@ -24,30 +26,35 @@ if TYPE_CHECKING:
 NEXT_STEPS = {
     ErrorCode.non_empty_group: "stop its consumers first",
     ErrorCode.group_subscribed_to_topic: "stop its consumers first",
-    ErrorCode.group_id_not_found: "`barnabas groups --list` shows those that are there",
 }
 
 
 def delete(cluster: ClusterAdmin, options: Options) -> None:
     """`--delete`: all that can be deleted; then fail for those that could not."""
-    results = cluster.groups.delete(selected(cluster, options))
+    report_deletion(cluster.groups.delete(selected(cluster, options)), CONSUMER_GROUPS, as_json=options.as_json)
+
+
+def report_deletion(results: Mapping[str, RequestRefused | None], kind: GroupKind, *, as_json: bool) -> None:
+    """Say which groups were deleted; then fail for those that could not."""
     deleted = sorted(group_id for group_id, refusal in results.items() if refusal is None)
     refused = {group_id: refusal for group_id, refusal in sorted(results.items()) if refusal is not None}
     names = ", ".join(f"'{group_id}'" for group_id in deleted)
-    if options.as_json:
+    if as_json:
         print_json({"deleted": deleted, "refused": {group_id: str(refusal) for group_id, refusal in refused.items()}})
     elif deleted and refused:
-        click.echo(f"These consumer groups were deleted successfully: {names}")
+        click.echo(f"These {kind.name} groups were deleted successfully: {names}")
     elif not refused:
-        click.echo(f"Deletion of requested consumer groups ({names}) was successful.")
+        click.echo(f"Deletion of requested {kind.name} groups ({names}) was successful.")
     if refused:
-        reasons = (f"group '{group_id}': {reason(refusal)}" for group_id, refusal in refused.items())
-        raise Failed(f"Deletion of some consumer groups failed: {'. '.join(reasons)}.")
+        reasons = (f"group '{group_id}': {reason(refusal, kind)}" for group_id, refusal in refused.items())
+        raise Failed(f"Deletion of some {kind.name} groups failed: {'. '.join(reasons)}.")
 
 
-def reason(refusal: RequestRefused) -> str:
+def reason(refusal: RequestRefused, kind: GroupKind = CONSUMER_GROUPS) -> str:
     """What the broker said, and what to do about it."""
     step = NEXT_STEPS.get(refusal.code)
+    if refusal.code == ErrorCode.group_id_not_found:
+        step = f"`barnabas {kind.command} --list` shows those that are there"
     return f"{refusal}; {step}" if step else str(refusal)
 
 

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 def show_members(found: Iterable[GroupInfo], style: Style, *, verbose: bool) -> None:
     """`--describe --members`."""
     if style is Style.JSON:
-        print_json(
-            [
-                heading_document(group) | {"members": [_member_json(member) for member in group.members]}
-                for group in found
-            ]
-        )
+        print_json(members_document(found))
         return
     for group in found:
         if style is Style.TABLE:
@@ -33,6 +28,13 @@ def show_members(found: Iterable[GroupInfo], style: Style, *, verbose: bool) -> 
             continue
         remark_on(group)
         _print_member_lines(group, verbose=verbose)
+
+
+def members_document(found: Iterable[GroupInfo]) -> list[dict[str, object]]:
+    """Groups and their members, as plain values."""
+    return [
+        heading_document(group) | {"members": [_member_json(member) for member in group.members]} for group in found
+    ]
 
 
 def _member_json(member: GroupMember) -> dict[str, object]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def show_states(found: Iterable[GroupInfo], style: Style, *, verbose: bool) -> None:
     """`--describe --state`."""
     if style is Style.JSON:
-        print_json([heading_document(group) | {"memberCount": len(group.members)} for group in found])
+        print_json(states_document(found))
         return
     if style is Style.PLAIN:
         for group in found:
@@ -31,6 +31,17 @@ def show_states(found: Iterable[GroupInfo], style: Style, *, verbose: bool) -> N
             ("Group", "Coordinator", "Assignor", "State", *more, "Members"),
             (with_dashes(_state_cells(group, verbose=verbose)) for group in found),
         )
+
+
+def states_document(found: Iterable[GroupInfo]) -> list[dict[str, object]]:
+    """Groups and their states, as plain values."""
+    return [heading_document(group) | {"memberCount": len(group.members)} for group in found]
+
+
+def coordinator_text(group: GroupInfo) -> str:
+    """Where the coordinator is, as Kafka's tools write it."""
+    node = group.coordinator
+    return f"{node.host}:{node.port}  ({node.id})"
 
 
 def _print_state_lines(group: GroupInfo, *, verbose: bool) -> None:
@@ -48,10 +59,9 @@ def _print_state_lines(group: GroupInfo, *, verbose: bool) -> None:
 
 
 def _state_cells(group: GroupInfo, *, verbose: bool) -> tuple[object, ...]:
-    node = group.coordinator
     return (
         group.group_id,
-        f"{node.host}:{node.port}  ({node.id})",
+        coordinator_text(group),
         group.assignor or None,
         group.state,
         *((group.epoch, group.assignment_epoch) if verbose else ()),

@@ -1,4 +1,4 @@
-"""What stands above the tables of `barnabas groups --describe`, and what all its documents have."""
+"""What stands above the tables that describe groups, and what all documents about them have."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconc
 def remark_on(group: GroupInfo) -> None:
     """Say what one should know before reading the rest; tables say it above themselves."""
     if group.state == "Empty":
-        remark(f"Consumer group '{group.group_id}' has no active members.")
+        remark(f"{kind_of(group)} group '{group.group_id}' has no active members.")
     elif group.state in REBALANCING:
-        remark(f"Warning: Consumer group '{group.group_id}' is rebalancing.")
+        remark(f"Warning: {kind_of(group)} group '{group.group_id}' is rebalancing.")
+
+
+def kind_of(group: GroupInfo) -> str:
+    """`Share` for a share group, `Consumer` for the groups of both protocols of consumers."""
+    return "Share" if group.type == "Share" else "Consumer"
 
 
 def heading_document(group: GroupInfo) -> dict[str, object]:

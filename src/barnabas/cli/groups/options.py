@@ -1,9 +1,9 @@
-"""The options of `barnabas groups`, and Kafka's rules about which of them go together."""
+"""The options of `barnabas groups` and `barnabas share-groups`, and Kafka's rules about which of them go together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
@@ -42,8 +42,10 @@ ACTIONS = Actions(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(ConnectionOptions):
-    """The options of `barnabas groups`. `state` and `type` are "" when given without a value."""
+class GroupOptions(ConnectionOptions):
+    """The options that both commands have. `state` is "" when given without a value."""
+
+    actions: ClassVar[Actions]
 
     timeout: int
     list: bool
@@ -51,7 +53,6 @@ class Options(ConnectionOptions):
     reset_offsets: bool
     delete: bool
     delete_offsets: bool
-    validate_regex: str | None
     group: tuple[str, ...]
     all_groups: bool
     topic: tuple[str, ...]
@@ -59,33 +60,28 @@ class Options(ConnectionOptions):
     offsets: bool
     members: bool
     state: str | None
-    type: str | None
     verbose: bool
     to_earliest: bool
     to_latest: bool
-    to_current: bool
-    to_offset: int | None
-    shift_by: int | None
     to_datetime: str | None
-    by_duration: str | None
-    from_file: Path | None
     dry_run: bool
     execute: bool
-    export: bool
     as_json: bool
 
     @property
     def action(self) -> str:
         """The one action that was asked for."""
-        return ACTIONS.chosen(self)
+        return self.actions.chosen(self)
 
     def check(self) -> None:
         """Refuse options that do not go together, by Kafka's rules."""
-        ACTIONS.check(self)
+        self.actions.check(self)
         at_most_one(self, "group", "all_groups")
-        if self.action not in ("list", "validate_regex") and not (self.group or self.all_groups):
-            wanted = "--group" if self.delete_offsets else "--group or --all-groups"
-            raise click.UsageError(f"{flag(self.action)} needs {wanted}.")
+        if self.action in self.actions.goes_with["group"] and not (self.group or self.all_groups):
+            takes_all = self.action in self.actions.goes_with["all_groups"]
+            raise click.UsageError(
+                f"{flag(self.action)} needs {'--group or --all-groups' if takes_all else '--group'}."
+            )
         if self.describe and len(all_given(self, REPORTS)) > 1:
             raise click.UsageError("--describe takes one of --offsets, --members and --state.")
         if self.describe and self.state:
@@ -97,8 +93,27 @@ class Options(ConnectionOptions):
 
     def _check_reset(self) -> None:
         at_most_one(self, "dry_run", "execute")
-        exactly_one(self, *SCENARIOS, action="reset_offsets")
         at_most_one(self, "topic", "all_topics")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(GroupOptions):
+    """The options of `barnabas groups`. `type` is "" when given without a value."""
+
+    actions = ACTIONS
+
+    validate_regex: str | None
+    type: str | None
+    to_current: bool
+    to_offset: int | None
+    shift_by: int | None
+    by_duration: str | None
+    from_file: Path | None
+    export: bool
+
+    def _check_reset(self) -> None:
+        super()._check_reset()
+        exactly_one(self, *SCENARIOS, action="reset_offsets")
         needs(self, "reset_offsets", "topic", "all_topics", "from_file")
         if self.export and self.as_json:
             raise click.UsageError("Give --export (CSV) or --json, not both.")

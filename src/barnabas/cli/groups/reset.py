@@ -60,15 +60,24 @@ def reset_offsets(cluster: ClusterAdmin, options: Options) -> None:
     if options.execute:
         for group_id, offsets in plan.items():
             cluster.groups.commit(group_id, offsets)
-    show_plan(plan, before, options)
+    if options.export:
+        click.echo(write_plan(plan_rows(plan), with_group=len(options.group) != 1), nl=False)
+    else:
+        old = {group_id: {one: had.offset for one, had in offsets.items()} for group_id, offsets in before.items()}
+        show_plan(plan, old, executed=options.execute, as_json=options.as_json)
     if not (options.execute or options.dry_run or options.export):
         remark("Nothing was changed. Add --execute to commit the new offsets, or --dry-run to leave out this line.")
     if active:
-        reasons = (f"group '{group_id}' is {group.state}" for group_id, group in sorted(active.items()))
-        raise Failed(
-            f"Offsets can only be reset while a group has no active members, but {', '.join(reasons)}: "
-            "stop its consumers first."
-        )
+        raise has_members(active)
+
+
+def has_members(active: Mapping[str, GroupInfo]) -> Failed:
+    """Why the offsets of groups that are in use are not reset."""
+    reasons = (f"group '{group_id}' is {group.state}" for group_id, group in sorted(active.items()))
+    return Failed(
+        f"Offsets can only be reset while a group has no active members, but {', '.join(reasons)}: "
+        "stop its consumers first."
+    )
 
 
 def is_active(group: GroupInfo | RequestRefused) -> TypeGuard[GroupInfo]:
@@ -159,26 +168,27 @@ def within_logs(cluster: ClusterAdmin, wanted: Mapping[TopicPartition, int]) -> 
     return offsets
 
 
-def show_plan(plan: Plan, before: Mapping[str, Mapping[TopicPartition, Committed]], options: Options) -> None:
-    """The new offsets: CSV for --export, else in the style that is wanted."""
-    rows = [
+def plan_rows(plan: Plan) -> list[tuple[str, str, int, int]]:
+    """Group, topic, partition and new offset, in order."""
+    return [
         (group_id, *partition, offset)
         for group_id, offsets in sorted(plan.items())
         for partition, offset in sorted(offsets.items())
     ]
-    if options.export:
-        click.echo(write_plan(rows, with_group=len(options.group) != 1), nl=False)
-        return
+
+
+def show_plan(plan: Plan, before: Mapping[str, Mapping[TopicPartition, int]], *, executed: bool, as_json: bool) -> None:
+    """The new offsets, beside those that were there `before`, in the style that is wanted."""
+    rows = plan_rows(plan)
 
     def old(group_id: str, topic: str, partition: int) -> int | None:
-        committed = before[group_id].get(TopicPartition(topic, partition))
-        return None if committed is None else committed.offset
+        return before[group_id].get(TopicPartition(topic, partition))
 
-    match choose_style(as_json=options.as_json):
+    match choose_style(as_json=as_json):
         case Style.JSON:
             print_json(
                 {
-                    "executed": options.execute,
+                    "executed": executed,
                     "offsets": [
                         {
                             "group": group,
@@ -201,7 +211,7 @@ def show_plan(plan: Plan, before: Mapping[str, Mapping[TopicPartition, Committed
             )
             print_columns(columns, rows)
         case Style.TABLE if rows:
-            title = "New offset" if options.execute else "Would become"
+            title = "New offset" if executed else "Would become"
             print_table(
                 ("Group", "Topic", "Partition", "Committed", title),
                 (

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.clients.admin.log_offsets import LogOffsets
     from barnabas.clients.admin.quotas import Quotas
     from barnabas.clients.admin.replicas import Replicas
+    from barnabas.clients.admin.share_groups import ShareGroups
     from barnabas.clients.admin.transactions import Transactions
     from barnabas.clients.admin.users import Users
     from barnabas.clients.wire.connection import WireClient
@@ -98,6 +99,13 @@ class ClusterAdmin:
         from barnabas.clients.admin.groups import Groups
 
         return Groups(self.wire)
+
+    @cached_property
+    def share_groups(self) -> ShareGroups:
+        """Share groups: members, and how far their partitions are."""
+        from barnabas.clients.admin.share_groups import ShareGroups
+
+        return ShareGroups(self.wire)
 
     @cached_property
     def transactions(self) -> Transactions:

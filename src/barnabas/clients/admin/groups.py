@@ -106,8 +106,13 @@ class Groups:
     def __exit__(self, *exc_info: object) -> None:
         self._wire.__exit__(*exc_info)
 
-    def listing(self, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-        """Consumer groups by id, of these states and types if any are given."""
+    def listing(
+        self,
+        states: Collection[str] = (),
+        types: Collection[str] = (),
+        protocols: Collection[str] = CONSUMER_PROTOCOLS,
+    ) -> list[GroupListing]:
+        """Groups of consumers, or of other `protocols`, by id; of these states and types if any are given."""
         from kio.schema.list_groups.v5.request import ListGroupsRequest
 
         request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
@@ -119,8 +124,8 @@ class Groups:
                 if deadline.passed:
                     break
                 time.sleep(RETRY_SECONDS)
-            _refuse(answer.error_code)
-            found += [group for group in answer.groups if group.protocol_type in CONSUMER_PROTOCOLS]
+            refuse(answer.error_code)
+            found += [group for group in answer.groups if group.protocol_type in protocols]
         return sorted(
             (GroupListing(group_id=one.group_id, state=one.group_state, type=one.group_type) for one in found),
             key=lambda listing: listing.group_id,
@@ -136,7 +141,9 @@ class Groups:
         try:
             answers = self._wire.ask_coordinators(
                 wanted,
-                lambda ids: ConsumerGroupDescribeRequest(group_ids=_ids(ids), include_authorized_operations=False),
+                lambda ids: ConsumerGroupDescribeRequest(
+                    group_ids=as_group_ids(ids), include_authorized_operations=False
+                ),
                 lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
             )
         except RequestRefused as error:
@@ -145,14 +152,14 @@ class Groups:
             answers = {}
         for group_id, (node, code, group) in answers.items():
             if code not in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
-                found[group_id] = _described(code, group, node, _consumer_group)
+                found[group_id] = described_group(code, group, node, _consumer_group)
         classic = self._wire.ask_coordinators(
             [group_id for group_id in wanted if group_id not in found],
-            lambda ids: DescribeGroupsRequest(groups=_ids(ids), include_authorized_operations=False),
+            lambda ids: DescribeGroupsRequest(groups=as_group_ids(ids), include_authorized_operations=False),
             lambda response: ((group.group_id, group.error_code, group) for group in response.groups),
         )
         for group_id, (node, code, group) in classic.items():
-            found[group_id] = _described(code, group, node, _classic_group)
+            found[group_id] = described_group(code, group, node, _classic_group)
         return {group_id: found[group_id] for group_id in wanted}
 
     def committed(self, group_ids: Iterable[str]) -> dict[str, dict[TopicPartition, Committed]]:
@@ -224,7 +231,7 @@ class Groups:
             ),
         )
         for partition, code in self._ask_about_partitions(group_id, request).items():
-            _refuse(code, f"group {group_id}, partition {partition}")
+            refuse(code, f"group {group_id}, partition {partition}")
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, RequestRefused | None]:
         """Delete groups and what they committed; says of each why not, or None."""
@@ -232,10 +239,10 @@ class Groups:
 
         answers = self._wire.ask_coordinators(
             group_ids,
-            lambda ids: DeleteGroupsRequest(groups_names=_ids(ids)),
+            lambda ids: DeleteGroupsRequest(groups_names=as_group_ids(ids)),
             lambda response: ((result.group_id, result.error_code, None) for result in response.results),
         )
-        return {group_id: _refusal(code) for group_id, (_, code, _) in answers.items()}
+        return {group_id: refusal_of(code) for group_id, (_, code, _) in answers.items()}
 
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -261,7 +268,7 @@ class Groups:
             ),
         )
         codes = self._ask_about_partitions(group_id, request)
-        return {partition: _refusal(code) for partition, code in codes.items()}
+        return {partition: refusal_of(code) for partition, code in codes.items()}
 
     def leaders(self, topics: Iterable[str]) -> dict[TopicPartition, Node | None]:
         """Who leads each partition of the named topics (see `LogOffsets`)."""
@@ -282,7 +289,7 @@ class Groups:
 
         answers = self._wire.ask_coordinators([group_id], lambda _: request, parts)
         _, code, response = answers[group_id]
-        _refuse(code, f"group {group_id}")
+        refuse(code, f"group {group_id}")
         return {
             TopicPartition(topic.name, partition.partition_index): partition.error_code
             for topic in response.topics
@@ -290,44 +297,49 @@ class Groups:
         }
 
 
-def _ids(group_ids: Iterable[str]) -> tuple[GroupId, ...]:
+def as_group_ids(group_ids: Iterable[str]) -> tuple[GroupId, ...]:
+    """Ids as requests have them."""
     return tuple(map(GroupId, group_ids))
 
 
-def _refusal(code: ErrorCode, what: str = "", message: str | None = None) -> RequestRefused | None:
+def refusal_of(code: ErrorCode, what: str = "", message: str | None = None) -> RequestRefused | None:
+    """What an error code says, in words; None if it is none."""
     if code == ErrorCode.none:
         return None
     reason = MEANINGS.get(code) or message or f"the broker answered {code.name.upper()}"
     return RequestRefused(code, f"{what}: {reason}" if what else reason)
 
 
-def _refuse(code: ErrorCode, what: str = "") -> None:
-    if (refusal := _refusal(code, what)) is not None:
+def refuse(code: ErrorCode, what: str = "", message: str | None = None) -> None:
+    """Raise what an error code says."""
+    if (refusal := refusal_of(code, what, message)) is not None:
         raise refusal
 
 
-def _described(
+def described_group(
     code: ErrorCode, group: Any, node: Node, read: Callable[[Any, Node], GroupInfo]
 ) -> GroupInfo | RequestRefused:
-    """Brokers before Kafka 4.0 describe groups that do not exist as dead ones."""
+    """A group, or why it is not described. Brokers before Kafka 4.0 describe groups that do not exist as dead ones."""
     if code == ErrorCode.none and group.group_state == "Dead":
         code = ErrorCode.group_id_not_found
     try:
-        return _refusal(code, message=group.error_message) or read(group, node)
+        return refusal_of(code, message=group.error_message) or read(group, node)
     except RequestRefused as refusal:
         return refusal
 
 
-def _consumer_group(group: DescribedConsumerGroup, node: Node) -> GroupInfo:
-    def partitions(assignment: Any) -> tuple[TopicPartition, ...]:
-        return tuple(
-            sorted(
-                TopicPartition(topic.topic_name, number)
-                for topic in assignment.topic_partitions
-                for number in topic.partitions
-            )
+def assigned_partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment that the broker made, in order."""
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic_name, number)
+            for topic in assignment.topic_partitions
+            for number in topic.partitions
         )
+    )
 
+
+def _consumer_group(group: DescribedConsumerGroup, node: Node) -> GroupInfo:
     return GroupInfo(
         group_id=group.group_id,
         type="Consumer",
@@ -340,8 +352,8 @@ def _consumer_group(group: DescribedConsumerGroup, node: Node) -> GroupInfo:
                 instance_id=member.instance_id,
                 client_id=member.client_id,
                 host=member.client_host,
-                assignment=partitions(member.assignment),
-                target_assignment=partitions(member.target_assignment),
+                assignment=assigned_partitions(member.assignment),
+                target_assignment=assigned_partitions(member.target_assignment),
                 epoch=member.member_epoch,
                 upgraded=None if member.member_type == -1 else member.member_type == 1,
             )
@@ -405,12 +417,12 @@ def _first_error(group: Any) -> ErrorCode:
 
 
 def _committed(code: ErrorCode, group: Any) -> dict[TopicPartition, Committed]:
-    _refuse(code, f"group {group.group_id}")
+    refuse(code, f"group {group.group_id}")
     offsets = {}
     for topic in group.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.name, answer.partition_index)
-            _refuse(answer.error_code, f"group {group.group_id}, partition {partition}")
+            refuse(answer.error_code, f"group {group.group_id}, partition {partition}")
             if answer.committed_offset >= 0:
                 epoch = answer.committed_leader_epoch
                 offsets[partition] = Committed(

@@ -1,0 +1,1 @@
+"""`barnabas share-groups`: the groups of queues."""
