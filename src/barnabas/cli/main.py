@@ -42,6 +42,9 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     },
     "Groups": {
         "groups": LazyCommand("barnabas.cli.groups.command", "Show consumer groups, and reset their offsets."),
+        "share-groups": LazyCommand(
+            "barnabas.cli.share_groups.command", "Show the groups of queues, and reset their offsets."
+        ),
     },
     "Transactions": {
         "transactions": LazyCommand("barnabas.cli.transactions.command", "Show transactions, and end those that hang."),
@@ -54,6 +57,9 @@ COMMANDS: dict[str, dict[str, LazyCommand]] = {
     "Speed": {
         "producer-perf": LazyCommand("barnabas.cli.perf.producer", "Measure how fast records can be produced."),
         "consumer-perf": LazyCommand("barnabas.cli.perf.consumer", "Measure how fast records can be consumed."),
+        "share-consumer-perf": LazyCommand(
+            "barnabas.cli.perf.share_consumer", "Measure how fast messages of a queue are acknowledged."
+        ),
         "latency": LazyCommand("barnabas.cli.perf.latency", "Measure the time from producer to consumer."),
     },
     "Cluster": {

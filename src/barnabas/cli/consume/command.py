@@ -1,7 +1,8 @@
 """The command line of `barnabas consume`.
 
 What differs from kafka-console-consumer, on purpose: --bootstrap-server has a default; without --group there is no
-group, so nothing is left behind at the broker; print.epoch shows the epoch; --timeout-ms ends without a word.
+group, so nothing is left behind at the broker; print.epoch shows the epoch; --timeout-ms ends without a word. And from
+kafka-console-share-consumer: a share group that is new begins with the first message (as `Queue` does).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from barnabas.cli.common.values.files import FILE
 from barnabas.cli.common.values.numbers import INT32, SIGNED64, Whole
 from barnabas.cli.consume.options import Options
 from barnabas.cli.consume.reading import read
+from barnabas.cli.consume.sharing import read_shared
 from barnabas.cli.consume.shown_records import ShownRecords
 from barnabas.cli.consume.starting import begin, topic_is_there
 from barnabas.cli.consume.waiting import Waiting
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
             "print all fields of each record for a script",
             "barnabas consume --topic orders --from-beginning --json | jq .headers",
         ),
+        (
+            "take messages from a queue, which no other worker gets, and say that they are done",
+            "barnabas consume --topic emails --share --group mailers",
+        ),
         ("read Avro", "barnabas consume --topic orders --value-schema order.avsc"),
         ("read Protobuf", "barnabas consume --topic orders --value-schema order.proto:shop.Order"),
     ],
@@ -77,6 +83,15 @@ if TYPE_CHECKING:
     section="What",
 )
 @option("--group", metavar="ID", help="Read as a member of this consumer group, and commit offsets.", section="What")
+@option(
+    "--share",
+    is_flag=True,
+    help="Take messages from a queue: --group is a share group (default: console-share-consumer), in which each "
+    "message goes to one member. Messages are acknowledged when they are printed.",
+    section="What",
+)
+@option("--release", is_flag=True, help="With --share: give messages back, for another delivery.", section="What")
+@option("--reject", is_flag=True, help="With --share: reject messages, so that nobody gets them again.", section="What")
 @option(
     "--filter",
     "expression",
@@ -107,6 +122,12 @@ if TYPE_CHECKING:
     section="When to stop",
 )
 @option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be read.", section="When to stop")
+@option(
+    "--reject-message-on-error",
+    is_flag=True,
+    help="With --share: reject messages that cannot be read.",
+    section="When to stop",
+)
 @format_options
 @option(
     "--key-deserializer",
@@ -124,7 +145,8 @@ if TYPE_CHECKING:
     "--formatter-property",
     metavar="NAME=VALUE",
     multiple=True,
-    help="What to print: print.key, .timestamp, .partition, .offset, .epoch, .headers, .value (true or false), "
+    help="What to print: print.key, .timestamp, .partition, .offset, .delivery, .epoch, .headers, .value (true or "
+    "false), "
     "key.separator, line.separator, headers.separator, null.literal; repeatable.",
     section="Format",
 )
@@ -159,7 +181,10 @@ if TYPE_CHECKING:
 @connection_options
 @takes(Options)
 def command(options: Options) -> None:
-    """Print records of a topic. The flags are those of kafka-console-consumer."""
+    """Print records of a topic. The flags are those of kafka-console-consumer.
+
+    With --share, messages of a queue: the flags are those of kafka-console-share-consumer.
+    """
     shown = ShownRecords.of(options)
     properties = options.consumer_properties()
 
@@ -169,7 +194,11 @@ def command(options: Options) -> None:
     require_login(options.bootstrap_server, properties)
     interrupted = False
     try:
-        if topic_is_there(options, properties):
+        if not topic_is_there(options, properties):
+            pass
+        elif options.share:
+            read_shared(options, shown, properties)
+        else:
             consumer: Consumer[bytes, bytes] = Consumer(options.bootstrap_server, config=properties)
             with consumer:
                 begin(consumer, options)

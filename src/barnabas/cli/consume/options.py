@@ -8,12 +8,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from barnabas.cli.common.client_properties import SERIALIZERS, given_properties
-from barnabas.cli.common.combinations import at_most_one, needs, renamed
+from barnabas.cli.common.combinations import all_given, at_most_one, flag, needs, renamed
 from barnabas.cli.common.connection import ConnectionOptions
 from barnabas.model.numbers import MAX_INT64
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+OF_A_SHARE_GROUP = ("release", "reject", "reject_message_on_error")
+NOT_OF_A_SHARE_GROUP = (
+    "include",
+    "whitelist",
+    "from_beginning",
+    "partition",
+    "offset",
+    "isolation_level",
+    "until_end",
+    "skip_message_on_error",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +40,16 @@ class Options(ConnectionOptions):
     partition: int | None
     offset: str | None
     group: str | None
+    share: bool
+    release: bool
+    reject: bool
     expression: str | None
     isolation_level: str | None
     max_messages: int | None
     timeout_ms: int | None
     until_end: bool
     skip_message_on_error: bool
+    reject_message_on_error: bool
     key_format: str | None
     key_schema: str | None
     value_format: str | None
@@ -74,10 +91,22 @@ class Options(ConnectionOptions):
         renamed(self, "include", "whitelist")
         if (self.topic is None) == (self.pattern is None):
             raise click.UsageError("Give --topic or --include.")
+        self._check_share()
         needs(self, "offset", "partition")
         needs(self, "partition", "topic")
         if self.partition is not None:
             self._check_partition()
+
+    def _check_share(self) -> None:
+        for name in all_given(self, OF_A_SHARE_GROUP):
+            needs(self, name, "share")
+        if self.share and (others := all_given(self, NOT_OF_A_SHARE_GROUP)):
+            raise click.UsageError(
+                f"{flag(others[0])} does not go with --share: a share group hands out messages of all partitions, and "
+                "knows itself what is done."
+            )
+        at_most_one(self, "release", "reject")
+        at_most_one(self, "reject_message_on_error", "skip_message_on_error")
 
     def _check_partition(self) -> None:
         at_most_one(self, "from_beginning", "offset")

@@ -60,7 +60,8 @@ class LinePrinter:
         return f"Offset:{record.offset}".encode()
 
     def _delivery_column(self, record: ConsumerRecord[bytes, bytes]) -> bytes:
-        return b"Delivery:NOT_PRESENT"
+        count = record.delivery_count
+        return f"Delivery:{'NOT_PRESENT' if count is None else count}".encode()
 
     def _epoch_column(self, record: ConsumerRecord[bytes, bytes]) -> bytes:
         return f"Epoch:{'NOT_PRESENT' if record.leader_epoch is None else record.leader_epoch}".encode()

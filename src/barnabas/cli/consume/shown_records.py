@@ -39,6 +39,8 @@ class ShownRecords:
     printer: Printer
     matches: Filter | None
     skip_errors: bool
+    skipping: str
+    """The option that lets it go on after what cannot be read."""
     count: int = 0
 
     @classmethod
@@ -53,26 +55,31 @@ class ShownRecords:
             value,
             _printer(options, properties, key, value),
             Filter(options.expression) if options.expression else None,
-            skip_errors=options.skip_message_on_error,
+            skip_errors=options.skip_message_on_error or options.reject_message_on_error,
+            skipping="--reject-message-on-error" if options.share else "--skip-message-on-error",
         )
 
-    def show(self, record: ConsumerRecord[bytes, bytes]) -> None:
-        """Print a record, if it is one of those that are wanted; raises Failed for what cannot be read."""
+    def show(self, record: ConsumerRecord[bytes, bytes]) -> bool:
+        """Print a record, if it is one of those that are wanted.
+
+        Returns whether it could be read. Raises Failed if it could not, and errors are not to be skipped.
+        """
         try:
             if self.matches is not None and not self.matches(self._fields(record)):
-                return
+                return True
             line = self.printer.line(record)
         except Exception as error:
             what = (
                 f"{record.topic_partition} at offset {record.offset} is not of the format that was asked for: {error}"
             )
             if not self.skip_errors:
-                raise Failed(f"{what}. --skip-message-on-error goes on after it.") from error
+                raise Failed(f"{what}. {self.skipping} goes on after it.") from error
             remark(f"Skipped: {what}")
             self.count += 1
-            return
+            return False
         self.count += 1
         sys.stdout.buffer.write(line)
+        return True
 
     def _fields(self, record: ConsumerRecord[bytes, bytes]) -> dict[str, Any]:
         fields = as_json(record, self.key, self.value)

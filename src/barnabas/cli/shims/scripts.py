@@ -51,6 +51,9 @@ SCRIPTS: Final[dict[str, Script]] = {
     "kafka-console-consumer": Script(
         ("consume",), _BROKER_LIST, {"--zookeeper": ZOOKEEPER, "--new-consumer": _NEW_CONSUMER}
     ),
+    "kafka-console-share-consumer": Script(("consume", "--share")),
+    "kafka-share-groups": Script(("share-groups",)),
+    "kafka-share-consumer-perf-test": Script(("share-consumer-perf",)),
     "kafka-consumer-groups": Script(("groups",), dropped={"--zookeeper": ZOOKEEPER, "--new-consumer": _NEW_CONSUMER}),
     "kafka-consumer-offset-checker": Script(
         ("groups", "--describe"),
@@ -144,6 +147,9 @@ CLASSES: Final = {
     "EndToEndLatency": "kafka-e2e-latency",
     "ConsoleProducer": "kafka-console-producer",
     "ConsoleConsumer": "kafka-console-consumer",
+    "ConsoleShareConsumer": "kafka-console-share-consumer",
+    "ShareGroupCommand": "kafka-share-groups",
+    "ShareConsumerPerformance": "kafka-share-consumer-perf-test",
     "ConsumerGroupCommand": "kafka-consumer-groups",
     "ConsumerOffsetChecker": "kafka-consumer-offset-checker",
     "TopicCommand": "kafka-topics",
