@@ -43,6 +43,8 @@ QUICK: Final[Mapping[str, object]] = {
     "group.consumer.heartbeat.interval.ms": 200,
     "group.consumer.assignment.interval.ms": 0,
     "group.share.assignment.interval.ms": 0,
+    "group.share.min.record.lock.duration.ms": 1000,
+    "share.coordinator.state.topic.num.partitions": 1,
     "offsets.topic.num.partitions": 1,
 }
 """Where a broker for tests differs from Kafka's defaults: groups react in fractions of a second."""

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         AsyncAdmin,
         AsyncConsumer,
         AsyncProducer,
+        AsyncQueue,
         Consumer,
         ConsumerRecord,
         Producer,
+        Queue,
         RecordMetadata,
     )
     from barnabas.clients.consumer.subscribing import Topics
@@ -128,6 +130,33 @@ class KafkaForTest(ABC):
         self._opened.callback(consumer.close)
         return consumer
 
+    def queue(self, topic: str, group: str | None = None, **options: Any) -> Queue[Any, Any]:
+        """A queue, with the options of `barnabas.Queue`; its group is `name("workers")` unless told otherwise.
+
+        It is closed at the test's end, or before.
+        """
+        from barnabas.clients import Queue
+
+        queue: Queue[Any, Any] = Queue(
+            self.bootstrap_servers, topic, group or self.name("workers"), **self._with_client_config(options)
+        )
+        self._opened.callback(queue.close, CLOSE_SECONDS)
+        return queue
+
+    def configure_group(self, group: str, configs: Mapping[str, object]) -> None:
+        """Set configs of a group, which need not exist yet.
+
+        `{"share.record.lock.duration.ms": 1000}` lets locks of a queue end soon, and `{"share.delivery.count.limit":
+        2}` gives a message up after two deliveries.
+        """
+        from barnabas.clients.admin.cluster_admin import ClusterAdmin
+        from barnabas.clients.admin.configs import EntityType
+
+        texts = {key: str(value) for key, value in configs.items()}
+        security = {key: str(value) for key, value in self.client_config.items()}
+        with ClusterAdmin(self.bootstrap_servers, security) as cluster:
+            cluster.configs.alter(EntityType.GROUPS, group, add=texts, delete=())
+
     def async_admin(self) -> AsyncAdmin:
         """An admin client for `async with`."""
         from barnabas.clients import AsyncAdmin
@@ -139,6 +168,14 @@ class KafkaForTest(ABC):
         from barnabas.clients import AsyncProducer
 
         return AsyncProducer(self.bootstrap_servers, **self._with_client_config(options))
+
+    def async_queue(self, topic: str, group: str | None = None, **options: Any) -> AsyncQueue[Any, Any]:
+        """A queue for `async with`; its group is `name("workers")` unless told otherwise."""
+        from barnabas.clients import AsyncQueue
+
+        return AsyncQueue(
+            self.bootstrap_servers, topic, group or self.name("workers"), **self._with_client_config(options)
+        )
 
     def async_consumer(self, topics: Topics | None = None, **options: Any) -> AsyncConsumer[Any, Any]:
         """A consumer for `async with`; it begins with the first record unless told otherwise."""
