@@ -1,6 +1,6 @@
 """Queues: each message to one worker, acknowledged, retried, given up.
 
-The same tests run against Apache Kafka.
+The same tests run against Barnabas and Apache Kafka.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.clients.aio import AsyncQueue
 from barnabas.clients.errors import ClientClosed, NotAcknowledged, RequestRefused
 from barnabas.clients.queue.queue import Queue
 from barnabas.clients.serializers import JSON
-from tests.support.brokers import KafkaKRaft
+from tests.support.brokers import Barnabas, KafkaKRaft
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,7 @@ PATIENCE = 60.0
 """Seconds: the first worker of a broker waits until it has made the topics that groups are kept in."""
 
 
-@pytest.fixture(scope="module", params=[KafkaKRaft], ids=["kafka"])
+@pytest.fixture(scope="module", params=[Barnabas, KafkaKRaft], ids=["barnabas", "kafka"])
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with request.param(tmp_path_factory.mktemp("kafka"), SETTINGS) as broker:
         yield broker.bootstrap
