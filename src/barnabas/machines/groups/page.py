@@ -21,7 +21,8 @@ INTRODUCTION = """\
 A group is of one kind at a time: *classic*, where members join in rounds and one of them, the leader, assigns the
 partitions; *consumer*, the new protocol (KIP-848), where the broker assigns them and moves each member to its
 assignment step by step; or *share* (KIP-932), where the broker assigns them too, and members share them.
-`barnabas groups --list --state --type` shows all of them, and [Groups](groups.md) says what they are for.
+`barnabas groups --list --state --type` and `barnabas share-groups --list --state` show them; [Groups](groups.md) and
+[Queues](queues.md) say what they are for.
 
 The pictures are drawn from tables in the broker's source, and what binds each table stands above its picture. The
 numbers at the arrows are those of the causes below it.

@@ -21,12 +21,15 @@ class DeliveryState(IntEnum):
     """What has become of a record. The numbers are those of Kafka's protocol."""
 
     AVAILABLE = 0
+    """It waits for a member that fetches it."""
     ACQUIRED = 1
     """Locked by a member. It is never stored: after a crash the record is available."""
     ACKNOWLEDGED = 2
+    """It is processed, and never delivered again."""
     ARCHIVING = 3
-    """Given up, while its dead letter is being stored."""
+    """Given up, while its dead letter is being stored. Nothing leads here yet: there are no dead letters."""
     ARCHIVED = 4
+    """It is given up, or the log does not have it, and it is never delivered again."""
 
     @property
     def is_final(self) -> bool:
