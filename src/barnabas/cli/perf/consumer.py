@@ -19,11 +19,10 @@ from barnabas.cli.common.combinations import exactly_one, renamed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import json_option
-from barnabas.cli.common.values.files import FILE
 from barnabas.cli.common.values.numbers import POSITIVE32, POSITIVE64
 from barnabas.cli.perf.consuming import DETAILED_HEADER, HEADER, ConsumerRun
 from barnabas.cli.perf.dates import JavaDate
-from barnabas.cli.perf.properties import PerfOptions, perf_options
+from barnabas.cli.perf.properties import PerfOptions, consumer_config_option, perf_options, report_options
 from barnabas.cli.perf.stats import without_collector
 
 if TYPE_CHECKING:
@@ -146,22 +145,7 @@ class Options(PerfOptions):
     section="Load",
 )
 @option("--show-detailed-stats", is_flag=True, help="Print a line for each interval.", section="Report")
-@option(
-    "--reporting-interval",
-    type=POSITIVE64,
-    default=5000,
-    metavar="MS",
-    help="The interval of --show-detailed-stats.  [default: 5000]",
-    section="Report",
-)
-@option(
-    "--date-format",
-    default="yyyy-MM-dd HH:mm:ss:SSS",
-    metavar="FORMAT",
-    help="The format of times, as in Java's SimpleDateFormat.  [default: yyyy-MM-dd HH:mm:ss:SSS]",
-    section="Report",
-)
-@option("--hide-header", is_flag=True, help="Do not print the header.", section="Report")
+@report_options
 @option("--print-metrics", is_flag=True, help="Print librdkafka's statistics at the end.", section="Report")
 @json_option
 @perf_options
@@ -169,13 +153,7 @@ class Options(PerfOptions):
 @option(
     "--command-property", multiple=True, metavar="NAME=VALUE", help="A property of the consumer.", section="Connection"
 )
-@option(
-    "--consumer.config",
-    "consumer_config",
-    type=FILE,
-    help="Older name of --command-config.",
-    section="Connection",
-)
+@consumer_config_option
 @takes(Options)
 def command(options: Options) -> None:
     """Measure how fast records can be consumed. Flags and lines are those of kafka-consumer-perf-test.

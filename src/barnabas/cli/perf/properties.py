@@ -13,6 +13,7 @@ from barnabas.cli.common.connection import DEFAULT_BOOTSTRAP_SERVER
 from barnabas.cli.common.help import F, option
 from barnabas.cli.common.options import Options
 from barnabas.cli.common.values.files import FILE
+from barnabas.cli.common.values.numbers import POSITIVE64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,37 @@ def perf_options(command: F) -> F:
         metavar="HOST:PORT,...",
         help="Brokers of the cluster; one of them is enough.  [default: that of the properties, or "
         f"{DEFAULT_BOOTSTRAP_SERVER}]",
+        section="Connection",
+    )(command)
+
+
+def report_options(command: F) -> F:
+    """`--reporting-interval`, `--date-format` and `--hide-header`, of the tools that read."""
+    command = option("--hide-header", is_flag=True, help="Do not print the header.", section="Report")(command)
+    command = option(
+        "--date-format",
+        default="yyyy-MM-dd HH:mm:ss:SSS",
+        metavar="FORMAT",
+        help="The format of times, as in Java's SimpleDateFormat.  [default: yyyy-MM-dd HH:mm:ss:SSS]",
+        section="Report",
+    )(command)
+    return option(
+        "--reporting-interval",
+        type=POSITIVE64,
+        default=5000,
+        metavar="MS",
+        help="The interval of --show-detailed-stats.  [default: 5000]",
+        section="Report",
+    )(command)
+
+
+def consumer_config_option(command: F) -> F:
+    """`--consumer.config`, of the tools that read."""
+    return option(
+        "--consumer.config",
+        "consumer_config",
+        type=FILE,
+        help="Older name of --command-config.",
         section="Connection",
     )(command)
 

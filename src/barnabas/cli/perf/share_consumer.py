@@ -18,10 +18,9 @@ from barnabas.cli.common.combinations import renamed
 from barnabas.cli.common.help import Command, option
 from barnabas.cli.common.options import takes
 from barnabas.cli.common.output import json_option, print_json
-from barnabas.cli.common.values.files import FILE
 from barnabas.cli.common.values.numbers import POSITIVE32, POSITIVE64
 from barnabas.cli.perf.dates import JavaDate
-from barnabas.cli.perf.properties import PerfOptions, perf_options
+from barnabas.cli.perf.properties import PerfOptions, consumer_config_option, perf_options, report_options
 from barnabas.cli.perf.stats import MB, line_printer
 
 if TYPE_CHECKING:
@@ -231,35 +230,14 @@ class ShareConsumerRun:
 )
 @option("--show-detailed-stats", is_flag=True, help="Print a line for each interval and worker.", section="Report")
 @option("--show-consumer-stats", is_flag=True, help="Print a line for each worker at the end.", section="Report")
-@option(
-    "--reporting-interval",
-    type=POSITIVE64,
-    default=5000,
-    metavar="MS",
-    help="The interval of --show-detailed-stats.  [default: 5000]",
-    section="Report",
-)
-@option(
-    "--date-format",
-    default="yyyy-MM-dd HH:mm:ss:SSS",
-    metavar="FORMAT",
-    help="The format of times, as in Java's SimpleDateFormat.  [default: yyyy-MM-dd HH:mm:ss:SSS]",
-    section="Report",
-)
-@option("--hide-header", is_flag=True, help="Do not print the header.", section="Report")
+@report_options
 @option("--print-metrics", is_flag=True, help="Has no effect; accepted for compatibility with Kafka.", section="Report")
 @json_option
 @perf_options
 @option(
     "--command-property", multiple=True, metavar="NAME=VALUE", help="A property of the worker.", section="Connection"
 )
-@option(
-    "--consumer.config",
-    "consumer_config",
-    type=FILE,
-    help="Older name of --command-config.",
-    section="Connection",
-)
+@consumer_config_option
 @takes(Options)
 def command(options: Options) -> None:
     """Measure how fast messages of a queue are taken. Flags and lines are those of kafka-share-consumer-perf-test."""
