@@ -12,7 +12,7 @@ from barnabas.model.config.broker import BrokerConfig
 from barnabas.net.server import Limits, Server
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -37,6 +37,12 @@ class FakeConnection:
         self.address = ("127.0.0.1", 1)
         self.state: object = None
         self.certificate: bytes | None = None
+        self.on_close: Callable[[], object] | None = None
+
+    def close(self) -> None:
+        """Tell the broker that it has ended."""
+        if self.on_close is not None:
+            self.on_close()
 
 
 class FuzzedBroker:

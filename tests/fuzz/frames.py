@@ -144,6 +144,7 @@ class Shooting:
             answer = self._broker.serve(self._connections[place], frame.data)
         except InvalidFrame:
             figures.outcomes["refused"] += 1
+            self._connections[place].close()
             self._connections[place] = FakeConnection()
             return
         except Exception as error:
