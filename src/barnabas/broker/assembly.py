@@ -67,7 +67,7 @@ from barnabas.model.log_config import UNLIMITED, LogConfig
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.net.admission import ConnectionLimits, ListenerLimits, listener_limit
 from barnabas.net.channel import Channel
-from barnabas.net.contexts import client_context
+from barnabas.net.contexts import ClientContexts
 from barnabas.net.server import Limits, Server
 from barnabas.storage.files import FileSystem
 from barnabas.storage.manager import LogManager
@@ -125,7 +125,7 @@ def open_store(config: BrokerConfig) -> MetadataStore:
         connect_timeout=(session if connection is None else connection) / 1000,
         login=Login(config.text("zookeeper.auth.scheme"), username, password) if username and password else None,
         private=config.flag("zookeeper.set.acl"),
-        tls=None if tls is None else client_context(tls).context,
+        tls=None if tls is None else ClientContexts(tls),
     )
 
 

@@ -6,6 +6,7 @@ theirs. What is checked before a new one replaces another stands in `check_succe
 
 from __future__ import annotations
 
+import logging
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,9 @@ from barnabas.net.keystores import read_key_pair, read_trusted
 if TYPE_CHECKING:
     from barnabas.model.certificates import Certificate
     from barnabas.model.config.per_listener import ListenerValues
+    from barnabas.net.keystores import KeyPair
+
+logger = logging.getLogger(__name__)
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -62,6 +66,25 @@ def client_context(values: ListenerValues) -> TlsContext:
     return made
 
 
+class ClientContexts:
+    """Gives the context of each next connection, by the files as they are then; as Kafka reads those for ZooKeeper.
+
+    What cannot be used is told, and the last context stays. The first is made at once, which raises ConfigError.
+    """
+
+    def __init__(self, values: ListenerValues) -> None:
+        self._values = values
+        self._last = client_context(values).context
+
+    def __call__(self) -> ssl.SSLContext:
+        """The context. Reads files, so it has to be called in a thread."""
+        try:
+            self._last = client_context(self._values).context
+        except ConfigError as error:
+            logger.error("New certificates for %s are not used, the old ones stay: %s", self._values.listener, error)
+        return self._last
+
+
 def _context(values: ListenerValues, context: ssl.SSLContext) -> TlsContext:
     _set_versions(values, context)
     suites = values.items("ssl.cipher.suites")
@@ -72,9 +95,16 @@ def _context(values: ListenerValues, context: ssl.SSLContext) -> TlsContext:
         pair.load_into(context)
     return TlsContext(
         context,
-        None if pair is None else read_certificate(pair.leaf),
+        None if pair is None else _own_certificate(pair),
         frozenset(suite if suite in TLS_1_3 else openssl_name(suite) for suite in suites) or None,
     )
+
+
+def _own_certificate(pair: KeyPair) -> Certificate:
+    try:
+        return read_certificate(pair.leaf)
+    except ValueError as error:  # OpenSSL takes what the reader does not
+        raise ConfigError(f"the own certificate in the keystore cannot be read: {error}") from None
 
 
 def _set_versions(values: ListenerValues, context: ssl.SSLContext) -> None:

@@ -13,7 +13,7 @@ import re
 import ssl
 import stat
 import textwrap
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
@@ -70,7 +70,8 @@ def read_key_pair(values: ListenerValues) -> KeyPair | None:
         return None
     name = f"{values.name_of('ssl.keystore.location')} {location}"
     data = read_store(location, name)
-    _warn_of_readers(location)
+    with suppress(FileNotFoundError):  # it is being replaced
+        _warn_of_readers(location)
     if values.text("ssl.keystore.type").upper() == PEM:
         text = _pem_text(data, name)
         return pem_pair(text, text, password, name, name)

@@ -68,6 +68,7 @@ class Certificates:
             for each in static.listeners
             if each.protocol == "SSL"
         }
+        self._reloading = asyncio.Lock()
         self._tasks = TaskSet()
 
     @property
@@ -133,15 +134,21 @@ class Certificates:
                 await self._reload()
 
     async def _reload(self) -> None:
-        """Use what settings and files say now, or say why not and go on with what was."""
-        self._seen = await asyncio.to_thread(self._look)
-        try:
-            self._loaded = await asyncio.to_thread(self._load, self._settings.of_listener, self._loaded)
-        except ConfigError as error:
-            logger.error("New certificates are not used, the old ones stay: %s", error)
-        else:
-            logger.info("Certificates of %s were loaded again.", ", ".join(self._tls))
-            self._warn_of_expiry()
+        """Use what settings and files say now, or say why not and go on with what was.
+
+        One at a time: what was read first would otherwise stay, if it were loaded last.
+        """
+        async with self._reloading:
+            self._seen = await asyncio.to_thread(self._look)
+            try:
+                self._loaded = await asyncio.to_thread(self._load, self._settings.of_listener, self._loaded)
+            except ConfigError as error:
+                logger.error("New certificates are not used, the old ones stay: %s", error)
+            except Exception:  # the next ones are to be looked at all the same
+                logger.exception("New certificates are not used, the old ones stay.")
+            else:
+                logger.info("Certificates of %s were loaded again.", ", ".join(self._tls))
+                self._warn_of_expiry()
 
     def _look(self) -> Mapping[str, object]:
         """What the files look like: when they were written, by which inode, and how large they are."""

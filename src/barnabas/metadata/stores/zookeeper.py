@@ -73,13 +73,13 @@ class Login(NamedTuple):
         return {"sasl_options": {**mechanism, "username": self.username, "password": self.password}}
 
 
-def _handler(tls: ssl.SSLContext | None) -> Any:
-    """What opens kazoo's connections; with TLS by a context of ours, since kazoo's own takes fewer kinds of files."""
+def _handler(tls: Callable[[], ssl.SSLContext] | None) -> Any:
+    """What opens kazoo's connections; with TLS by contexts of ours, since kazoo's own takes fewer kinds of files."""
     from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]  # likewise
 
     if tls is None:
         return SequentialThreadingHandler()
-    context = tls
+    next_context = tls
 
     class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]  # its class has no types
         """Opens connections with TLS."""
@@ -89,7 +89,7 @@ def _handler(tls: ssl.SSLContext | None) -> Any:
             plain = socket.create_connection(address, timeout)
             try:
                 plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return context.wrap_socket(plain, server_hostname=hostname)
+                return next_context().wrap_socket(plain, server_hostname=hostname)
             except BaseException:
                 plain.close()
                 raise
@@ -100,7 +100,8 @@ def _handler(tls: ssl.SSLContext | None) -> Any:
 class ZooKeeperStore:
     """A MetadataStore below `hosts`, a connect string like Kafka's: "host:port,host:port/chroot".
 
-    With `private`, only this login reads or writes the nodes that it creates.
+    With `private`, only this login reads or writes the nodes that it creates. `tls` is called in a thread and gives the
+    TLS context of the next connection: one that is kept would show a certificate long after it expired.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class ZooKeeperStore:
         connect_timeout: float = _CONNECT_SECONDS,
         login: Login | None = None,
         private: bool = False,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         try:
             import kazoo.client  # type: ignore[import-untyped]  # kazoo has no types

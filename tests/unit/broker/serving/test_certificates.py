@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from barnabas.metadata.images.cache import MetadataCache
 from barnabas.model.config.broker import BrokerConfig
 from barnabas.model.config.principal_rules import NoMatchingRule
 from barnabas.model.errors import ConfigError, InvalidRequest
+from barnabas.net.contexts import listener_context
 from tests.support.certificates import Authority
 from tests.support.images import ClusterOf
 from tests.support.servers import until
@@ -24,6 +27,9 @@ from tests.support.servers import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from barnabas.model.config.per_listener import ListenerValues
+    from barnabas.net.contexts import TlsContext
 
 
 class Setting:
@@ -97,6 +103,52 @@ async def test_a_changed_file_is_loaded_again_and_a_bad_one_refused(
         assert setting.context() is second
         setting.authority.issue("127.0.0.1", common_name="broker").write(setting.keystore)
         await until(lambda: setting.context() is not second)
+
+
+async def test_a_certificate_that_only_openssl_can_read_is_not_the_last_that_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "WATCH_SECONDS", 0.02)
+    setting = Setting(tmp_path)
+    async with running(setting):
+        first = setting.context()
+        new = setting.authority.issue("127.0.0.1", common_name="broker")
+        der = ssl.PEM_cert_to_DER_cert(new.certificate)
+        odd = ssl.DER_cert_to_PEM_cert(der.replace(b"30000101000000Z", b"3000010100000AZ"))
+        assert odd != new.certificate
+        new.write(setting.keystore, new.key + odd)
+        await until(lambda: "old ones stay: listener SSL: the own certificate in the keystore" in caplog.text)
+        assert setting.context() is first
+        with monkeypatch.context() as failing:
+            failing.setattr(setting.certificates, "_load", None)
+            new.write(setting.keystore, new.key)
+            await until(lambda: "TypeError" in caplog.text)
+        new.write(setting.keystore)
+        await until(lambda: setting.context() is not first)
+
+
+async def test_of_two_changes_the_second_stays_however_long_the_first_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    setting = Setting(tmp_path)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(values: ListenerValues, client_auth: str) -> TlsContext:
+        if client_auth == "requested":
+            begun.set()
+            assert go_on.wait(30)
+        return listener_context(values, client_auth)
+
+    monkeypatch.setattr(module, "listener_context", slow)
+    async with running(setting):
+        setting.set(listener_name_ssl_ssl_client_auth="requested")
+        await until(begun.is_set)
+        setting.set(listener_name_ssl_ssl_client_auth="required")
+        await asyncio.sleep(0.1)  # in which it could be loaded, were it not for the first
+        go_on.set()
+        await until(lambda: caplog.text.count("were loaded again") == 2)
+        assert setting.context().context.verify_mode is ssl.CERT_REQUIRED
 
 
 async def test_a_setting_is_checked_before_and_used_after(tmp_path: Path) -> None:
