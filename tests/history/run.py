@@ -7,6 +7,7 @@ with a network between them that can fail.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Final
 from tests.history.checker import Fate, History, Poll, check
 from tests.history.faults import Keeper, Nemesis, Stage
 from tests.history.networks import STORE, Network
+from tests.history.secured import check_renewed, renew_all, secured_cluster
 from tests.history.tampering import Step, Tampered, TamperedHosts
-from tests.history.workload import Workload
+from tests.history.workload import NO_LOGIN, Workload
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.history.checker import Violation
@@ -105,13 +107,34 @@ def over_zookeeper(folder: Path, plan: Plan) -> Report:
         return _run(stage, "ZooKeeper", plan)
 
 
-def _run(stage: Stage, store: str, plan: Plan) -> Report:
+def over_secured_zookeeper(folder: Path, plan: Plan) -> Report:
+    """A run over a ZooKeeper in which everything is encrypted, and certificates and passwords are replaced."""
+    with secured_cluster(folder, SETTINGS) as cluster:
+        renewing = partial(renew_all, cluster)
+        report = _run(Stage(cluster, TOPIC), "ZooKeeper with TLS and ACLs", plan, cluster.client_login, renewing)
+        check_renewed(cluster)
+        return report
+
+
+def _run(
+    stage: Stage,
+    store: str,
+    plan: Plan,
+    login: Mapping[str, str] = NO_LOGIN,
+    meanwhile: Callable[[Workload], None] = lambda _: None,
+) -> Report:
+    """A run; `meanwhile` is called while faults strike."""
     cluster = stage.cluster
     cluster.create(TOPIC, PARTITIONS, 3, min_insync_replicas="2")
     nemesis = Nemesis(stage, plan)
-    with Workload(cluster.bootstrap, TOPIC, PARTITIONS, transactional=1) as workload:
+    with (
+        Workload(cluster.bootstrap, TOPIC, PARTITIONS, transactional=1, login=login) as workload,
+        ThreadPoolExecutor(1) as pool,
+    ):
         wait_until(lambda: workload.acknowledged > 100, "the first records to be acknowledged")
+        ended = pool.submit(meanwhile, workload)
         nemesis.run()
+        ended.result(120)
         stage.settle(PARTITIONS)
         history = workload.finish()
     stage.settle(PARTITIONS)

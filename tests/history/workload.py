@@ -44,6 +44,8 @@ COMMON: Final[dict[str, Any]] = {
     "topic.metadata.refresh.interval.ms": 2000,
     "log_level": 0,
 }
+NO_LOGIN: Final[Mapping[str, Any]] = {}
+"""The settings of clients that need not log in."""
 SAFE: Final[dict[str, Any]] = {"acks": "all", "enable.idempotence": True}
 """How a producer is to be set so that nothing is lost or repeated."""
 TRANSACTION_MS: Final = 150_000
@@ -124,6 +126,11 @@ class Sending(_Worker):
         self._config = config
         self._lives = 0
         self._producer = self._made()
+
+    def change_password(self, user: str, password: str) -> None:
+        """Log in with another password from now on, in this life and the next."""
+        self._config = {**self._config, "sasl.password": password}
+        self._producer.set_sasl_credentials(user, password)
 
     @property
     def acknowledged(self) -> int:
@@ -280,12 +287,21 @@ class Reading(_Worker):
     BATCH: Final = 200
     COMMIT_EVERY: Final = 1.0
 
-    def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, group: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        group: str = "",
+        login: Mapping[str, Any] = NO_LOGIN,
+    ) -> None:
         super().__init__(name)
         self.events: list[Poll | Placed | Reset] = []
         self._topic = topic
         self._group = group
         self._statistics = ""
+        self._new_login: tuple[str, str] | None = None
         self._last_commit = time.monotonic()
         self._consumer = Consumer(
             {
@@ -300,6 +316,7 @@ class Reading(_Worker):
                 "fetch.error.backoff.ms": 50,
                 "statistics.interval.ms": 2000,
                 "stats_cb": self._note,
+                **login,
             }
         )
         if group:
@@ -307,6 +324,13 @@ class Reading(_Worker):
             self._consumer.subscribe([topic], on_assign=placed, on_revoke=placed, on_lost=placed)
         else:
             self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
+
+    def change_password(self, user: str, password: str) -> None:
+        """Log in with another password from the next step on.
+
+        The thread that polls sets it: a consumer takes one call at a time, and others hardly ever get in between.
+        """
+        self._new_login = user, password
 
     def _note(self, statistics: str) -> None:
         self._statistics = statistics
@@ -326,6 +350,9 @@ class Reading(_Worker):
 
     def step(self) -> None:
         """Poll once; as a member of a group, commit now and then."""
+        if self._new_login is not None:
+            (user, password), self._new_login = self._new_login, None
+            self._consumer.set_sasl_credentials(user, password)
         found = []
         for message in self._consumer.consume(self.BATCH, 0.2):
             error = message.error()
@@ -370,8 +397,11 @@ class Workload:
         rate: float = 60,
         config: Mapping[str, Any] = SAFE,
         others: Sequence[Sending] = (),
+        login: Mapping[str, Any] = NO_LOGIN,
     ) -> None:
-        """`others` are producers that take part and that somebody else has made."""
+        """`others` are producers that take part and that somebody else has made; `login` is for all clients."""
+        self._login = dict(login)
+        config = {**config, **login}
         self._bootstrap = bootstrap
         self._topic = topic
         self._partitions = partitions
@@ -383,8 +413,10 @@ class Workload:
             wanted = {**config, "transactional.id": name, "transaction.timeout.ms": TRANSACTION_MS}
             self.producers.append(Transacting(name, bootstrap, topic, partitions, rate, wanted))
         self.producers += others
-        self.consumers = [Reading("reader", bootstrap, topic, partitions)]
-        self.consumers += [Reading(f"member{i}", bootstrap, topic, partitions, "members") for i in range(members)]
+        self.consumers = [Reading("reader", bootstrap, topic, partitions, login=login)]
+        self.consumers += [
+            Reading(f"member{i}", bootstrap, topic, partitions, "members", login) for i in range(members)
+        ]
 
     def __enter__(self) -> Workload:
         for worker in (*self.consumers, *self.producers):
@@ -405,13 +437,21 @@ class Workload:
         """Why producers had to be replaced."""
         return [reason for producer in self.producers for reason in producer.fatal]
 
+    def change_password(self, user: str, password: str) -> None:
+        """Have all clients log in with another password from now on."""
+        self._login["sasl.password"] = password
+        for producer in self.producers:
+            producer.change_password(user, password)
+        for consumer in self.consumers:
+            consumer.change_password(user, password)
+
     def finish(self, seconds: float = 180) -> History:
         """End all clients, read everything, and give the history."""
         for producer in self.producers:
             producer.end()
         for producer in self.producers:
             producer.join(seconds)
-        final = read_all(self._bootstrap, self._topic, self._partitions, seconds)
+        final = read_all(self._bootstrap, self._topic, self._partitions, seconds, self._login)
         for consumers in (self.consumers[:1], self.consumers[1:]):
             names = ", ".join(consumer.name for consumer in consumers)
             reached = partial(_cover, consumers, final)
@@ -442,15 +482,17 @@ def _cover(consumers: Sequence[Reading], records: Sequence[Record]) -> bool:
     return all(reached.get(record.partition, -1) >= record.offset for record in records)
 
 
-def read_all(bootstrap: str, topic: str, partitions: int, seconds: float) -> Sequence[Record]:
+def read_all(
+    bootstrap: str, topic: str, partitions: int, seconds: float, login: Mapping[str, Any] = NO_LOGIN
+) -> Sequence[Record]:
     """Every record of a topic, from the start of each partition to its end as it is now."""
     asked = {"group.id": "final", "auto.offset.reset": "error", "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **COMMON, **asked})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **COMMON, **asked, **login})
     deadline = time.monotonic() + seconds
     found: list[Record] = []
     try:
         places = [TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)]
-        ends = _ends(bootstrap, topic, partitions, deadline)
+        ends = _ends(bootstrap, topic, partitions, deadline, login)
         missing = {index for index, end in ends.items() if end > 0}
         consumer.assign(places)
         while missing:
@@ -469,9 +511,9 @@ def read_all(bootstrap: str, topic: str, partitions: int, seconds: float) -> Seq
     return [record for record in found if record.offset < ends[record.partition]]
 
 
-def _ends(bootstrap: str, topic: str, partitions: int, deadline: float) -> dict[int, int]:
+def _ends(bootstrap: str, topic: str, partitions: int, deadline: float, login: Mapping[str, Any]) -> dict[int, int]:
     """Where each partition ends, once no transaction is open: a commit is answered before its markers are written."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **login})
     wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
     while True:
         try:

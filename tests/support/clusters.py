@@ -52,6 +52,9 @@ class Node(Process):
 class Cluster:
     """Brokers 1 to `size`; as a context manager all are killed at the end."""
 
+    login: Mapping[str, str] = {}
+    """What the administrator logs in with."""
+
     def __init__(
         self, folder: Path, size: int = 3, settings: Mapping[str, str] | None = None, zookeeper: str | None = None
     ) -> None:
@@ -65,7 +68,7 @@ class Cluster:
                 self.start(broker_id, wait=False)
             for node in self.nodes.values():
                 node.wait_ready()
-            self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3000})
+            self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "socket.timeout.ms": 3000, **self.login})
             wait_until(lambda: len(self.metadata().brokers) == size, "all brokers to be known")
         except BaseException:
             self.kill_all()
@@ -143,9 +146,13 @@ class Cluster:
 
     def _knows(self, broker_id: int, topic: str, partitions: int) -> bool:
         """Whether a broker tells of this topic, with a leader for each of its partitions."""
-        with Connection(self.address(broker_id)) as wire:
+        with self.connection(broker_id) as wire:
             [told] = wire.ask(_METADATA, 9, {"topics": [{"name": topic}]}).topics
         return len(told.partitions) == partitions and all(each.leader_id >= 0 for each in told.partitions)
+
+    def connection(self, broker_id: int) -> Connection:
+        """A connection to one broker, on which requests are answered."""
+        return Connection(self.address(broker_id))
 
     def partition(self, topic: str, index: int = 0) -> PartitionMetadata:
         """One partition as some broker sees it."""
