@@ -95,7 +95,7 @@ async def share_fetch(
     found: dict[TopicIdPartition, ShareFetched] = {place: ShareFetched(error) for place, error in refused.items()}
     if not request.is_renew_ack:
         limits = _limits(broker, request, waits=not refused)
-        found |= await ShareFetching(broker, group_id, member_id, limits).run(places)
+        found |= await shares.fetch(session, ShareFetching(broker, session, limits), places)
     if epoch != INITIAL:
         found = {place: one for place, one in found.items() if one.error or one.acquired or place in acknowledged}
     return _fetch_response(broker, caller, session, found, acknowledged)

@@ -60,6 +60,8 @@ class Session:
     """What it may do, as far as it was asked."""
     on_end: Callable[[], object] | None = None
     """Called when the connection ends: what the other end holds on this broker goes with it (share sessions)."""
+    has_ended: bool = False
+    """Whether the connection has ended. What it sent before may still be served."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

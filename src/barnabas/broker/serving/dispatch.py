@@ -219,6 +219,7 @@ class Dispatcher:
         def end() -> None:
             if at_close is not None:
                 at_close()
+            session.has_ended = True
             if session.on_end is not None:
                 session.on_end()
 

@@ -1,7 +1,8 @@
 """One ShareFetch while it reads: it waits until there is enough to acquire, then acquires it.
 
 It looks at its partitions and begins to wait in one callback, so it misses no append and no record that is released.
-Nothing is acquired before the answer is due: a lock runs from there.
+Nothing is acquired before the answer is due: a lock runs from there. Nothing is acquired after its session has ended,
+as with the connection of a worker that died: messages would be locked for nobody, and count as delivered.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.shares.hosted import HostedSharePartition
     from barnabas.machines.shares.partition import Acquired
-    from barnabas.machines.shares.sessions import TopicIdPartition
+    from barnabas.machines.shares.sessions import ShareSession, TopicIdPartition
     from barnabas.storage.segments.segments import ReadResult
 
 
@@ -60,12 +61,11 @@ class _Readable(NamedTuple):
 class ShareFetching:
     """One fetch; a watcher of its partitions while it waits."""
 
-    def __init__(self, broker: BrokerContext, group_id: str, member_id: str, limits: ShareFetchLimits) -> None:
+    def __init__(self, broker: BrokerContext, session: ShareSession, limits: ShareFetchLimits) -> None:
         self._broker = broker
-        self._group_id = group_id
-        self._member_id = member_id
+        self._session = session
         self._limits = limits
-        self._committed = broker.shares.reads_committed(group_id)
+        self._committed = broker.shares.reads_committed(session.group_id)
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -78,6 +78,8 @@ class ShareFetching:
         deadline = loop.time() + self._limits.max_wait_ms / 1000
         while True:
             await self._open_logs(places)
+            if self._session.is_over:
+                return {}
             self._woken.clear()
             watched: list[HostedSharePartition | LeaderPartition] = []
             try:
@@ -122,7 +124,7 @@ class ShareFetching:
         share = max(1, self._limits.max_bytes // max(1, len(places)))
         for place in places:
             try:
-                hosted = self._broker.shares.find(ShareKey(self._group_id, *place))
+                hosted = self._broker.shares.find(ShareKey(self._session.group_id, *place))
                 watched += (hosted, hosted.partition)
                 hosted.watch(self)
                 hosted.partition.add_watcher(self)
@@ -174,11 +176,11 @@ class ShareFetching:
                 results[place].error = error
                 continue
             machine = found.hosted.machine
-            if machine is None:
+            if machine is None or self._session.is_over:
                 moved = True
                 continue
             limits = AcquireLimits(left, max(1, self._limits.batch_size), self._limits.strict)
-            acquired = found.hosted.acquire(self._member_id, batches, limits, found.offset)
+            acquired = found.hosted.acquire(self._session.member_id, batches, limits, found.offset)
             moved = moved or machine.next_fetch_offset() != found.offset
             if acquired:
                 left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)

@@ -67,7 +67,7 @@ class HostedSharePartition:
     # Loading
 
     async def load(self) -> None:
-        """Read the state, as long as somebody may want it."""
+        """Read the state, again and again only while somebody waits for it: the group may not even exist."""
         pause = FIRST_PAUSE
         while self.failure is None:
             answer = await self._host.persister.read(self.key, self.partition.leader.leader_epoch)
@@ -79,6 +79,8 @@ class HostedSharePartition:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+            if not self._watchers:
+                self.end(_told(answer))
 
     async def _begin(self, state: StoredState) -> None:
         start = state.start_offset
@@ -88,13 +90,24 @@ class HostedSharePartition:
         except ApiError as error:
             self.end(error)
             return
-        if self.failure is not None:
-            return
         machine = SharePartition(self.settings())
         machine.load(state, start)
         self._state_epoch = state.state_epoch
-        self.machine = machine
-        self.wake()
+        if state.start_offset == UNINITIALIZED and self.failure is None:
+            await self._store_start(machine)
+        if self.failure is None:
+            self.machine = machine
+            self.wake()
+
+    async def _store_start(self, machine: SharePartition) -> None:
+        """Keep the start that was chosen before anything is delivered.
+
+        Otherwise whoever loads the state before something is acknowledged chooses again; with "latest" that is the end
+        that the log has by then, and messages that came meanwhile are lost to the group.
+        """
+        error = await self._write(machine, ())
+        if error is not None:
+            logger.warning("Could not store that %s begins at %d: %s", self.key.text, machine.start_offset, error)
 
     def settings(self) -> SharePartitionSettings:
         """What holds for it now."""

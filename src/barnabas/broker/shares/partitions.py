@@ -19,16 +19,17 @@ from barnabas.model.config import group as group_config
 from barnabas.model.errors import ApiError, NotLeaderOrFollower, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.serving.caller import Session
+    from barnabas.broker.shares.fetching import ShareFetched, ShareFetching
     from barnabas.broker.shares.hosted import HostedSharePartition
     from barnabas.broker.shares.persister import ShareStates
     from barnabas.machines.shares.coordinator import ShareKey
     from barnabas.machines.shares.partition import SharePartitionSettings
-    from barnabas.machines.shares.sessions import ShareSession, ShareSessions
+    from barnabas.machines.shares.sessions import ShareSession, ShareSessions, TopicIdPartition
     from barnabas.model.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ STOP_SECONDS: Final = 3.0
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 DURATION: Final = "by_duration:"
+NO_GROUP: Final = ""
+"""Under this the settings of all groups that have none of their own are kept."""
 
 
 class SharePartitions:
@@ -49,6 +52,8 @@ class SharePartitions:
         self._hosted: dict[ShareKey, HostedSharePartition] = {}
         self._releasing = Counter[str]()
         """How many sessions of each group are being ended."""
+        self._waiting: dict[ShareSession, dict[ShareFetching, None]] = {}
+        """Fetches that are under way."""
         self._tasks = TaskSet()
         self._settings: dict[str, tuple[Mapping[str, str], SharePartitionSettings]] = {}
 
@@ -131,7 +136,8 @@ class SharePartitions:
         from barnabas.machines.shares.partition import SharePartitionSettings
 
         own = self.config_of(group_id)
-        known = self._settings.get(group_id)
+        key = group_id if own else NO_GROUP  # groups that anybody makes up leave nothing here
+        known = self._settings.get(key)
         if known is None or known[0] is not own:
             broker = self._broker.settings
             settings = SharePartitionSettings(
@@ -146,7 +152,7 @@ class SharePartitions:
                     max_locks=group_config.number("share.partition.max.record.locks", own, broker),
                 )
             known = own, settings
-            self._settings[group_id] = known
+            self._settings[key] = known
         return known[1]
 
     def config_of(self, group_id: str) -> Mapping[str, str]:
@@ -182,8 +188,22 @@ class SharePartitions:
     # Sessions
 
     def bind(self, connection: Session) -> None:
-        """End the share sessions of a connection when it ends."""
+        """End the share sessions of a connection when it ends, or now if it has ended before its request was served."""
         connection.on_end = lambda: self._connection_ended(connection)
+        if connection.has_ended:
+            connection.on_end()
+
+    async def fetch(
+        self, session: ShareSession, fetching: ShareFetching, places: Sequence[TopicIdPartition]
+    ) -> dict[TopicIdPartition, ShareFetched]:
+        """What partitions have for the member of a session; nothing as soon as the session has ended."""
+        self._waiting.setdefault(session, {})[fetching] = None
+        try:
+            return await fetching.run(places)
+        finally:
+            del self._waiting[session][fetching]
+            if not self._waiting[session]:
+                del self._waiting[session]
 
     def _connection_ended(self, connection: Session) -> None:
         for session in self.sessions.connection_ended(connection):
@@ -214,6 +234,8 @@ class SharePartitions:
     async def _release(self, session: ShareSession) -> None:
         from barnabas.machines.shares.coordinator import ShareKey
 
+        for fetching in list(self._waiting.get(session, ())):
+            fetching.wake()
         for place in list(session.partitions):
             hosted = self._hosted.get(ShareKey(session.group_id, *place))
             if hosted is None:

@@ -47,6 +47,8 @@ class ShareSession:
     epoch: int = 1
     """That of the next request."""
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
+    is_over: bool = False
+    """Whether it has ended. A fetch that still waits must not acquire anything then: nobody would release it."""
 
     def advance(self, epoch: int) -> None:
         """Take a request with this epoch. Raises InvalidShareSessionEpoch."""
@@ -116,6 +118,7 @@ class ShareSessions:
 
     def end(self, session: ShareSession) -> None:
         """End a session."""
+        session.is_over = True
         if self._sessions.get((session.group_id, session.member_id)) is session:
             del self._sessions[session.group_id, session.member_id]
             self._of_group[session.group_id] -= 1

@@ -14,7 +14,7 @@ from kio.schema.share_fetch.v2.request import ShareFetchRequest
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
 from barnabas.broker.serving.caller import Session
-from barnabas.machines.shares.coordinator import Initialization, ShareKey
+from barnabas.machines.shares.coordinator import UNINITIALIZED, Initialization, ShareKey
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
     ErrorCode,
@@ -76,8 +76,9 @@ class Member:
         return response.responses[0].partitions[0].error_code if response.responses else None
 
     def hang_up(self) -> None:
-        assert self.caller.session.on_end is not None
-        self.caller.session.on_end()
+        self.caller.session.has_ended = True
+        if self.caller.session.on_end is not None:
+            self.caller.session.on_end()
 
 
 @asynccontextmanager
@@ -87,14 +88,19 @@ async def queue(directory: Path, **settings: str) -> AsyncIterator[tuple[BrokerC
     async with running_parts(directory, properties) as broker:
         await internal_topics.make(broker, SHARE_GROUP_STATE)
         topic_id = (await make_topic(broker, "jobs")).topic_id
-        key = ShareKey(GROUP, topic_id, 0)
         await broker.share_coordinators.runtime.loaded()
-        answer = broker.share_coordinators.ask(
-            key, lambda machine, call, now_ms: machine.initialize(key, Initialization(0, 0), call, now_ms)
-        )
-        if asyncio.isfuture(answer):
-            await answer
+        await begin(broker, topic_id, Initialization(0, 0))
         yield broker, topic_id
+
+
+async def begin(broker: BrokerContext, topic_id: UUID, state: Initialization) -> None:
+    """Begin the state of the group anew."""
+    key = ShareKey(GROUP, topic_id, 0)
+    answer = broker.share_coordinators.ask(
+        key, lambda machine, call, now_ms: machine.initialize(key, state, call, now_ms)
+    )
+    if asyncio.isfuture(answer):
+        await answer
 
 
 def send(broker: BrokerContext, count: int = 1) -> None:
@@ -206,12 +212,7 @@ async def test_offsets_that_were_reset_hold_for_the_next_member_once_all_are_gon
         anna.hang_up()
         await asyncio.sleep(0.05)
         assert broker.shares._hosted == {}
-        key = ShareKey(GROUP, topic_id, 0)
-        answer = broker.share_coordinators.ask(
-            key, lambda machine, call, now_ms: machine.initialize(key, Initialization(1, 1), call, now_ms)
-        )
-        if asyncio.isfuture(answer):
-            await answer
+        await begin(broker, topic_id, Initialization(1, 1))
         bela = Member(broker, topic_id, "bela")
         assert acquired(await bela.fetch(wait_ms=5000)) == [(1, 2, 1)]
 
@@ -268,3 +269,49 @@ async def test_acknowledgements_that_make_no_sense_are_refused(tmp_path: Path, b
         assert await anna.acknowledge(bad) is ErrorCode.invalid_request
         assert await anna.acknowledge((0, 5, ACCEPT)) is ErrorCode.invalid_request
         assert await anna.acknowledge((0, 2, ACCEPT)) is ErrorCode.none
+
+
+async def test_a_fetch_of_a_worker_that_died_takes_no_message(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        await bela.fetch()
+        ghost = asyncio.create_task(anna.fetch(wait_ms=2**31 - 1))
+        await asyncio.sleep(0.05)
+        anna.hang_up()
+        assert await asyncio.wait_for(ghost, 5) is None, "it does not wait for its time to be over"
+        send(broker)
+        assert acquired(await bela.fetch(wait_ms=5000)) == [(0, 0, 1)]
+        assert not broker.shares._waiting
+
+
+async def test_a_fetch_that_is_served_after_its_connection_ended_leaves_no_session(tmp_path: Path) -> None:
+    async with queue(tmp_path, group_share_max_share_sessions="1") as (broker, topic_id):
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        anna.hang_up()
+        assert await asyncio.wait_for(anna.fetch(wait_ms=60_000), 5) is None
+        send(broker)
+        assert acquired(await bela.fetch(wait_ms=5000)) == [(0, 0, 1)]
+
+
+async def test_messages_after_a_first_fetch_are_kept_for_the_group_though_it_acknowledged_nothing(
+    tmp_path: Path,
+) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 2)
+        await begin(broker, topic_id, Initialization(1, UNINITIALIZED))
+        waiting = asyncio.create_task(Member(broker, topic_id, "anna").fetch(wait_ms=20_000))
+        await asyncio.sleep(0.1)
+        send(broker)
+        assert acquired(await asyncio.wait_for(waiting, 5)) == [(2, 2, 1)], "it begins at the end"
+    async with running_parts(tmp_path, FEW) as broker:
+        assert acquired(await Member(broker, topic_id, "bela").fetch(wait_ms=5000)) == [(2, 2, 1)]
+
+
+async def test_groups_that_do_not_exist_leave_nothing_behind(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        members = [Member(broker, topic_id, f"m{number}") for number in range(20)]
+        for number, member in enumerate(members):
+            assert acquired(await member.fetch(group_id=f"nobody-{number}")) == []
+        assert len(broker.shares._settings) <= 1
+        await asyncio.wait_for(broker.shares._tasks.wait(), 5)
+        assert broker.shares._hosted == {}, "nobody waits for them, so they are not read again and again"
