@@ -8,6 +8,8 @@
   Partitions take turns, and share max_bytes. max_records holds for all of them; batches of the log are not divided,
   unless the acquire mode (v2+) is record_limit.
 - v2+: a request with is_renew_ack may renew locks (KIP-1222), and fetches nothing.
+- Under a quota (consumer_byte_rate) a member gets no more at once than the quota allows in its window, and then nothing
+  until the average is right again. Acknowledgements are always taken.
 - The response to an incremental request has only partitions with something to tell.
 - With an authorizer, Read of the group, and of each topic: another one has TOPIC_AUTHORIZATION_FAILED.
 
@@ -26,6 +28,7 @@ from kio.schema.share_fetch.v2 import response as fetching
 from kio.schema.types import BrokerId
 from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
 
+from barnabas.broker.security.quotas import identity, throttle_time
 from barnabas.broker.serving.throttle import NO_THROTTLE
 from barnabas.broker.shares.fetching import ShareFetched, ShareFetching, ShareFetchLimits
 from barnabas.machines.security.acls import Operation
@@ -93,12 +96,14 @@ async def share_fetch(
     refused = _refused(broker, caller, session.partitions)
     places = [place for place in _in_turn(session) if place not in refused]
     found: dict[TopicIdPartition, ShareFetched] = {place: ShareFetched(error) for place, error in refused.items()}
-    if not request.is_renew_ack:
-        limits = _limits(broker, request, waits=not refused)
+    throttle_ms = broker.quotas.delivered(caller, 0)
+    if not (request.is_renew_ack or throttle_ms):
+        limits = _limits(broker, request, caller, waits=not refused)
         found |= await shares.fetch(session, ShareFetching(broker, session, limits), places)
+        throttle_ms = broker.quotas.delivered(caller, sum(len(one.records) for one in found.values()))
     if epoch != INITIAL:
         found = {place: one for place, one in found.items() if one.error or one.acquired or place in acknowledged}
-    return _fetch_response(broker, caller, session, found, acknowledged)
+    return _fetch_response(broker, caller, session, found, acknowledged, throttle_ms)
 
 
 async def share_acknowledge(
@@ -179,11 +184,12 @@ def _requested(request: Any) -> _Requested:
     return _Requested(acknowledgements, tuple(partitions), forgotten)
 
 
-def _limits(broker: BrokerContext, request: ShareFetchRequest, *, waits: bool) -> ShareFetchLimits:
+def _limits(broker: BrokerContext, request: ShareFetchRequest, caller: Caller, *, waits: bool) -> ShareFetchLimits:
+    most = min(broker.settings.number("fetch.max.bytes"), broker.quotas.shares.most_at_once(*identity(caller)))
     return ShareFetchLimits(
         max_wait_ms=int(request.max_wait / MILLISECOND) if waits else 0,
-        min_bytes=request.min_bytes,
-        max_bytes=min(request.max_bytes, broker.settings.number("fetch.max.bytes")),
+        min_bytes=min(request.min_bytes, most),
+        max_bytes=min(request.max_bytes, most),
         max_records=request.max_records,
         batch_size=request.batch_size,
         strict=request.share_acquire_mode == RECORD_LIMIT,
@@ -273,14 +279,17 @@ def _fetch_response(
     session: ShareSession,
     found: Mapping[TopicIdPartition, ShareFetched],
     acknowledged: Acknowledged,
+    throttle_ms: int = 0,
 ) -> fetching.ShareFetchResponse:
+    """The response; its client is muted no longer than half a lock, so that it can acknowledge what it got."""
+    throttle_ms = min(throttle_ms, broker.shares.settings_of(session.group_id).lock_ms // 2)
     topics: dict[UUID, list[fetching.PartitionData]] = {}
     for place in dict.fromkeys((*found, *acknowledged)):
         part = _partition_data(broker, place, found.get(place) or ShareFetched(), acknowledged.get(place))
         topics.setdefault(place.topic_id, []).append(part)
     errors = {**{place: one.error for place, one in found.items() if one.error}, **acknowledged}
     return fetching.ShareFetchResponse(
-        throttle_time=NO_THROTTLE,
+        throttle_time=throttle_time(throttle_ms),
         error_code=ErrorCode.none,
         error_message=None,
         acquisition_lock_timeout=_lock_timeout(broker, session.group_id),

@@ -151,6 +151,13 @@ class ClientQuotas:
         """What a client may change of topics in one request; `strict` if it knows the error for too much."""
         return MutationQuota(self, *identity(caller), strict=strict)
 
+    def delivered(self, caller: Caller, size: int) -> int:
+        """A member of a share group is sent so many bytes: for how many milliseconds it gets no more.
+
+        They are locked for the member, so they are not held back, as a consumer's are.
+        """
+        return self.shares.delivered(*identity(caller), size, self.clock.monotonic())
+
     def delay_connection(self, ip: str) -> float:
         """The seconds after which a new connection is closed, because its address opened too many; 0 if it may be."""
         return self.shares.connected(ip, self.clock.monotonic()) / 1000

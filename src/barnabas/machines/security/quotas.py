@@ -213,6 +213,10 @@ class ClientShares:
             rate.record(-size, now, self._window)
         return wait
 
+    def delivered(self, user: str, client_id: str, size: int, now: float) -> int:
+        """A client is sent so many bytes of records that it has locked: for how many milliseconds it gets no more."""
+        return self._used(CONSUMER_BYTE_RATE, user, client_id, size, now)
+
     def most_at_once(self, user: str, client_id: str) -> int:
         """The most bytes that a client can be sent at all, though it was sent none lately."""
         found = self.limits.find(CONSUMER_BYTE_RATE, user, client_id)

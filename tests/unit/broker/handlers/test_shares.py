@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ from kio.schema.share_fetch.v2.request import ShareFetchRequest
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
 from barnabas.broker.serving.caller import Session
+from barnabas.machines.security.quota_entities import CONSUMER_BYTE_RATE, DEFAULT, QuotaEntity
+from barnabas.machines.security.quotas import QuotaLimits
 from barnabas.machines.shares.coordinator import UNINITIALIZED, Initialization, ShareKey
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
@@ -50,6 +53,7 @@ class Member:
         self.name = name
         self.caller = replace(CALLER, session=Session())
         self.epoch = 0
+        self.throttled = timedelta(0)
 
     def _body(self, acknowledges: list[tuple[Any, ...]], **fields: Any) -> dict[str, Any]:
         batches = [
@@ -67,6 +71,7 @@ class Member:
         body = self._body(list(acknowledges), **{**limits, **fields})
         response = await share_fetch(self.broker, build(ShareFetchRequest, body), self.caller, 2)
         self.epoch += 1
+        self.throttled = response.throttle_time
         return response.responses[0].partitions[0] if response.responses else None
 
     async def acknowledge(self, *acknowledges: tuple[Any, ...], **fields: Any) -> Any:
@@ -315,3 +320,24 @@ async def test_groups_that_do_not_exist_leave_nothing_behind(tmp_path: Path) -> 
         assert len(broker.shares._settings) <= 1
         await asyncio.wait_for(broker.shares._tasks.wait(), 5)
         assert broker.shares._hosted == {}, "nobody waits for them, so they are not read again and again"
+
+
+async def test_a_quota_of_a_consumer_holds_in_a_share_group_and_lets_it_acknowledge(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        for _ in range(50):
+            send(broker, 2)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        await bela.fetch(wait_ms=5000, max_records=2)
+        broker.quotas.shares.limits = QuotaLimits({QuotaEntity(client_id=DEFAULT): {CONSUMER_BYTE_RATE: 20.0}})
+        got = await anna.fetch()
+        assert len(got.records) <= 200, "what fits into the window of the quota"
+        [(first, last, _)] = acquired(got)
+        again = await anna.fetch(max_records=2)
+        assert len(acquired(again)) == 1, "the window is not full yet"
+        assert timedelta(0) < anna.throttled <= timedelta(seconds=15), "half of a lock at most"
+        got = await anna.fetch((first, last, ACCEPT))
+        assert (got.acknowledge_error_code, acquired(got)) == (0, [])
+        assert anna.throttled > timedelta(0)
+        assert isinstance(broker.clock, ManualClock)
+        broker.clock.advance(12_000)
+        assert acquired(await anna.fetch()) != []
