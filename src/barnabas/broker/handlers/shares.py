@@ -57,6 +57,8 @@ RENEW_SINCE: Final = 2
 RECORD_LIMIT: Final = 1
 """The acquire mode in which max_records holds for every record."""
 LONGEST_MEMBER_ID: Final = 36
+MOST_UNKNOWN: Final = 1000
+"""Partitions of a session beyond those that exist. Kafka has no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,9 @@ async def share_fetch(
         session = shares.sessions.find(group_id, member_id)
     else:
         session = shares.sessions.continue_fetching(group_id, member_id, epoch, asked.partitions, asked.forgotten)
+    if _has_too_many(broker, session):
+        await shares.end_session(session)
+        raise InvalidRequest("A share session cannot have more partitions than there are.")
     acknowledged = await _acknowledge(broker, session, asked, caller, may_renew=request.is_renew_ack)
     if epoch == FINAL:
         await shares.end_session(session)
@@ -155,6 +160,15 @@ def _checked(request: ShareFetchRequest | ShareAcknowledgeRequest) -> tuple[str,
     if not request.member_id or len(request.member_id) > LONGEST_MEMBER_ID:
         raise InvalidRequest("The member id must have 1 to 36 characters.")
     return request.group_id, request.member_id
+
+
+def _has_too_many(broker: BrokerContext, session: ShareSession) -> bool:
+    """Whether a session names more partitions than exist, but for some that this broker may not know yet.
+
+    Every fetch of the session looks at all of them, however short its request is.
+    """
+    spare = len(session.partitions) - MOST_UNKNOWN
+    return spare > 0 and spare > sum(len(topic.partitions) for topic in broker.metadata.image.topics.values())
 
 
 def _check_only_renews(request: ShareFetchRequest) -> None:

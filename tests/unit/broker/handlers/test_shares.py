@@ -341,3 +341,20 @@ async def test_a_quota_of_a_consumer_holds_in_a_share_group_and_lets_it_acknowle
         assert isinstance(broker.clock, ManualClock)
         broker.clock.advance(12_000)
         assert acquired(await anna.fetch()) != []
+
+
+async def test_a_session_does_not_grow_beyond_the_partitions_that_there_are(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker)
+        anna = Member(broker, topic_id, "anna")
+        await anna.fetch(wait_ms=5000)
+
+        async def add(first: int) -> None:
+            parts = [{"partition_index": index, "acknowledgement_batches": []} for index in range(first, first + 600)]
+            await anna.fetch(topics=[{"topic_id": topic_id, "partitions": parts}])
+
+        await add(0)
+        with pytest.raises(InvalidRequest):
+            await add(600)
+        with pytest.raises(ShareSessionNotFound):
+            await anna.fetch()
