@@ -346,6 +346,10 @@ class InconsistentClusterId(ApiError, code=ErrorCode.inconsistent_cluster_id):
     """The request is for another cluster."""
 
 
+class GroupAuthorizationFailed(ApiError, code=ErrorCode.group_authorization_failed):
+    """The caller may not read for this group."""
+
+
 class TopicAuthorizationFailed(ApiError, code=ErrorCode.topic_authorization_failed):
     """The caller may not do this with the topic."""
 

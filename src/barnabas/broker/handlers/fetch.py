@@ -125,6 +125,7 @@ def fetch_metered(
     """Answer a consumer as far as its quotas allow."""
     request = unpack(frame, body, version)
     if request.replica_id >= 0:  # it is no broker, which would not be metered, and is refused
+        meter.check_time()
         return fetch(broker, caller, version, correlation_id, frame, body)
     context = _context(broker, request, version)
     return MeteredFetch(broker, caller, request, context, version, correlation_id, meter).start()

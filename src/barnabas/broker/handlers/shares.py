@@ -11,7 +11,8 @@
 - Under a quota (consumer_byte_rate) a member gets no more at once than the quota allows in its window, and then nothing
   until the average is right again. Acknowledgements are always taken.
 - The response to an incremental request has only partitions with something to tell.
-- With an authorizer, Read of the group, and of each topic: another one has TOPIC_AUTHORIZATION_FAILED.
+- With an authorizer, Read of the group, and of each topic: another one has TOPIC_AUTHORIZATION_FAILED. A fetch that
+  waited is judged again before it gets something.
 
 Not implemented: dead letters.
 """
@@ -35,7 +36,14 @@ from barnabas.machines.security.acls import Operation
 from barnabas.machines.shares.coordinator import ShareKey
 from barnabas.machines.shares.partition import AcknowledgementBatch
 from barnabas.machines.shares.sessions import FINAL, INITIAL, TopicIdPartition, check_first
-from barnabas.model.errors import ApiError, ErrorCode, InvalidRequest, NotLeaderOrFollower, TopicAuthorizationFailed
+from barnabas.model.errors import (
+    ApiError,
+    ErrorCode,
+    GroupAuthorizationFailed,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    TopicAuthorizationFailed,
+)
 from barnabas.protocol.acknowledgements import Acknowledgement
 from barnabas.protocol.wire.durations import MILLISECOND
 
@@ -104,8 +112,9 @@ async def share_fetch(
     throttle_ms = broker.quotas.delivered(caller, 0)
     if not (request.is_renew_ack or throttle_ms):
         limits = _limits(broker, request, caller, waits=not refused)
-        found |= await shares.fetch(session, ShareFetching(broker, session, limits), places)
-        throttle_ms = broker.quotas.delivered(caller, sum(len(one.records) for one in found.values()))
+        fetching_now = ShareFetching(broker, session, limits, _Gate(broker, caller, group_id))
+        found |= await shares.fetch(session, fetching_now, places)
+        throttle_ms = broker.quotas.delivered(caller, 0)
     if epoch != INITIAL:
         found = {place: one for place, one in found.items() if one.error or one.acquired or place in acknowledged}
     return _fetch_response(broker, caller, session, found, acknowledged, throttle_ms)
@@ -217,6 +226,33 @@ def _in_turn(session: ShareSession) -> list[TopicIdPartition]:
         return places
     first = session.epoch % len(places)
     return places[first:] + places[:first]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """What a caller may have at the moment of a delivery."""
+
+    broker: BrokerContext
+    caller: Caller
+    group_id: str
+
+    def refusal(self, place: TopicIdPartition) -> ApiError | None:
+        """Why the caller may not read a partition for this group."""
+        permissions = self.broker.permissions
+        if permissions is None:
+            return None
+        if not permissions.of(self.caller, "SHARE_FETCH").allows_group(Operation.READ, self.group_id):
+            return GroupAuthorizationFailed("Group authorization failed.")
+        refused: ApiError | None = _refused(self.broker, self.caller, (place,)).get(place)
+        return refused
+
+    def is_throttled(self) -> bool:
+        """Whether its quota is used up, by this connection or another of the same user."""
+        return self.broker.quotas.delivered(self.caller, 0) > 0
+
+    def count(self, size: int) -> None:
+        """Count what is delivered before anybody else is asked."""
+        self.broker.quotas.delivered(self.caller, size)
 
 
 def _refused(

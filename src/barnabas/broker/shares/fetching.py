@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from barnabas.machines.shares.coordinator import ShareKey
 from barnabas.machines.shares.partition import AcquireLimits, LogBatch
@@ -58,13 +58,29 @@ class _Readable(NamedTuple):
     size: int
 
 
+class ShareFetchGate(Protocol):
+    """Who fetches. It is asked at the moment of a delivery: rules and quotas may have changed while the fetch waited."""
+
+    def refusal(self, place: TopicIdPartition) -> ApiError | None:
+        """Why the caller may not read the partition now."""
+
+    def is_throttled(self) -> bool:
+        """Whether the caller has had as much as its quota allows."""
+
+    def count(self, size: int) -> None:
+        """So many bytes are delivered."""
+
+
 class ShareFetching:
     """One fetch; a watcher of its partitions while it waits."""
 
-    def __init__(self, broker: BrokerContext, session: ShareSession, limits: ShareFetchLimits) -> None:
+    def __init__(
+        self, broker: BrokerContext, session: ShareSession, limits: ShareFetchLimits, gate: ShareFetchGate
+    ) -> None:
         self._broker = broker
         self._session = session
         self._limits = limits
+        self._gate = gate
         self._committed = broker.shares.reads_committed(session.group_id)
         self._woken = asyncio.Event()
 
@@ -88,7 +104,7 @@ class ShareFetching:
                 failed = any(result.error is not None for result in results.values())
                 if due or failed or sum(each.size for each in readable.values()) >= max(1, self._limits.min_bytes):
                     moved = await self._acquire(readable, results)
-                    if due or failed or any(result.acquired for result in results.values()):
+                    if due or failed or any(result.acquired or result.error for result in results.values()):
                         return results
                     if moved:
                         continue
@@ -179,6 +195,11 @@ class ShareFetching:
             if machine is None or self._session.is_over:
                 moved = True
                 continue
+            if (refusal := self._gate.refusal(place)) is not None:
+                results[place].error = refusal
+                continue
+            if self._gate.is_throttled():
+                break
             limits = AcquireLimits(left, max(1, self._limits.batch_size), self._limits.strict)
             acquired = found.hosted.acquire(self._session.member_id, batches, limits, found.offset)
             moved = moved or machine.next_fetch_offset() != found.offset
@@ -186,6 +207,7 @@ class ShareFetching:
                 left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
                 results[place].acquired = acquired
                 results[place].records = _cut(data, acquired[0].first_offset, acquired[-1].last_offset)
+                self._gate.count(len(results[place].records))
         return moved
 
     async def _read(self, found: _Readable) -> tuple[bytes, list[LogBatch]]:

@@ -15,6 +15,7 @@ from kio.schema.share_fetch.v2.request import ShareFetchRequest
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
 from barnabas.broker.serving.caller import Session
+from barnabas.machines.security.authorizer import Authorizer
 from barnabas.machines.security.quota_entities import CONSUMER_BYTE_RATE, DEFAULT, QuotaEntity
 from barnabas.machines.security.quotas import QuotaLimits
 from barnabas.machines.shares.coordinator import UNINITIALIZED, Initialization, ShareKey
@@ -358,3 +359,32 @@ async def test_a_session_does_not_grow_beyond_the_partitions_that_there_are(tmp_
             await add(600)
         with pytest.raises(ShareSessionNotFound):
             await anna.fetch()
+
+
+async def test_members_that_wait_beside_each_other_get_no_more_than_the_quota(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        members = [Member(broker, topic_id, f"m{number}") for number in range(8)]
+        for member in members:
+            await member.fetch()
+        broker.quotas.shares.limits = QuotaLimits({QuotaEntity(client_id=DEFAULT): {CONSUMER_BYTE_RATE: 20.0}})
+        waiting = [asyncio.create_task(member.fetch(wait_ms=200, max_records=1)) for member in members]
+        await asyncio.sleep(0)
+        for _ in members:
+            send(broker, 1)
+        parts = await asyncio.gather(*waiting)
+        sizes = [len(part.records) for part in parts if part is not None and part.acquired_records]
+        assert 0 < sum(sizes) <= 200 + max(sizes), "what fits into the window of the quota, and the one that fills it"
+
+
+async def test_a_fetch_that_waits_is_judged_by_the_rules_of_the_moment(tmp_path: Path) -> None:
+    rule = {"authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+    async with queue(tmp_path, **rule, allow_everyone_if_no_acl_found="true") as (broker, topic_id):
+        anna = Member(broker, topic_id, "anna")
+        assert await anna.fetch() is not None
+        waiting = asyncio.create_task(anna.fetch(wait_ms=5000))
+        await asyncio.sleep(0)
+        assert broker.permissions is not None
+        broker.permissions.replace(Authorizer())
+        send(broker)
+        part = await waiting
+        assert (part.error_code, part.acquired_records) == (ErrorCode.group_authorization_failed, ())

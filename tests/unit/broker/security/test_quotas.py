@@ -172,6 +172,8 @@ async def test_whose_requests_take_too_long_has_to_wait_in_every_api(tmp_path: P
         assert (await client.produce("t", 1))["throttle_time"] == 1000
         assert (await client.fetch("t"))["throttle_time"] == 1000
         assert client.muted == [1.0] * 6
+        await client.fetch("t", replica_id=2)
+        assert client.muted == [1.0] * 7, "who passes for a follower waits, too"
 
 
 async def test_what_brokers_ask_does_not_count(tmp_path: Path) -> None:
