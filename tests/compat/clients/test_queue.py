@@ -17,9 +17,11 @@ import pytest
 from barnabas.clients.admin.admin import Admin
 from barnabas.clients.aio import AsyncQueue
 from barnabas.clients.errors import ClientClosed, NotAcknowledged, RequestRefused
+from barnabas.clients.producer.producer import Producer
 from barnabas.clients.queue.queue import Queue
 from barnabas.clients.serializers import JSON
 from tests.support.brokers import Barnabas, KafkaKRaft
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,6 +165,32 @@ def test_a_worker_that_closes_gives_its_messages_back_at_once(kafka: str, topic:
             with message:
                 found.add(message.value)
     assert found == {0, 1}
+
+
+def test_a_worker_takes_nothing_of_partitions_that_went_to_another(kafka: str, topic: str) -> None:
+    """Though it still works on a message of such a partition: what it took along would be locked for nobody."""
+    with queue(kafka, topic, prefetch=1) as worker, Producer(kafka) as producer:
+        for partition in range(3):
+            producer.send(topic, "0", partition=partition).result(PATIENCE)
+        held = [worker.get(PATIENCE) for _ in range(3)]
+        with queue(kafka, topic) as other:
+            assert other.get(0) is None  # it joins
+            membership = worker._membership
+            wait_until(lambda: membership is not None and len(membership._assigned) < 3, "partitions of the other", 30)
+            for number in range(30):
+                producer.send(topic, "1", partition=number % 3)
+            taken = 0
+            deadline = time.monotonic() + PATIENCE
+            while taken < 30 and time.monotonic() < deadline:
+                message = other.get(0.1) or worker.get(0.1)
+                if message is not None:
+                    assert message.deliveries == 1, "nobody had it before"
+                    message.done()
+                    taken += 1
+            assert taken == 30
+            for first in held:
+                assert first is not None
+                first.done().result(PATIENCE)
 
 
 async def test_asyncio_has_the_same_queue(kafka: str, topic: str) -> None:

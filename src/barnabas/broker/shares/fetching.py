@@ -59,7 +59,7 @@ class _Readable(NamedTuple):
 
 
 class ShareFetchGate(Protocol):
-    """Who fetches. It is asked at the moment of a delivery: rules and quotas may have changed while the fetch waited."""
+    """Who fetches. It is asked when records are delivered: rules and quotas may change while a fetch waits."""
 
     def refusal(self, place: TopicIdPartition) -> ApiError | None:
         """Why the caller may not read the partition now."""

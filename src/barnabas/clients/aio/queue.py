@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.clients.aio.threads import in_thread, to_the_end
-from barnabas.clients.errors import noted_in
+from barnabas.clients.errors import ClientClosed, noted_in
 from barnabas.clients.queue.membership import CLOSE_SECONDS
 from barnabas.clients.queue.queue import QueueBase
 from barnabas.clients.records import K, V
@@ -41,9 +41,12 @@ class AsyncQueue(QueueBase[K, V]):
             await self.close()
 
     async def __aiter__(self) -> AsyncIterator[QueueMessage[K, V]]:
-        """Messages, one by one, without an end."""
-        while True:
-            message = await self.get()
+        """Messages, one by one, until the queue is closed."""
+        while not self._engine.closing:
+            try:
+                message = await self.get()
+            except ClientClosed:
+                return
             if message is not None:
                 yield message
 

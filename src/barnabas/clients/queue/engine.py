@@ -105,7 +105,7 @@ class QueueEngine:
     def _has_valid(self) -> bool:
         """Whether a message waits; those whose lock is over are given up, since others may have them."""
         while self.waiting and self.waiting[0].is_over():
-            self.waiting.popleft()
+            self.waiting[0].give_up()
             self.changed.notify_all()
         return bool(self.waiting)
 

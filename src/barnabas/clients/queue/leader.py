@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from barnabas.clients.wire.connection import Node, WireClient
 
 RETRY_SECONDS: Final = 0.25
+SWEEP_SECONDS: Final = 1.0
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 SESSION_LOST: Final = frozenset({ErrorCode.share_session_not_found, ErrorCode.invalid_share_session_epoch})
@@ -75,6 +76,10 @@ class HeldRecord:
         """Whether its lock was not renewed in time."""
         return time.monotonic() - self.locked_at >= self.leader.lock_seconds
 
+    def give_up(self) -> None:
+        """Its lock is over, and others may have it."""
+        self.leader.drop(self)
+
     def settle(self, acknowledgement: Acknowledgement) -> Future[None]:
         """Acknowledge it; the future ends when the broker has stored that."""
         return self.leader.settle(self, acknowledgement)
@@ -110,6 +115,8 @@ class Leader:
         self._renewal_at = 0.0
         """No lock has to be renewed before."""
         self._renewal_refused = False
+        self._sweep_at = 0.0
+        """When records whose lock is over are forgotten next."""
         self._exact = False
         self._wire: WireClient | None = None
         self._thread = threading.Thread(target=self._run, name=f"barnabas-queue-{node.id}", daemon=True)
@@ -196,6 +203,10 @@ class Leader:
             if self._alone:
                 place, offset, acknowledgement = self._alone.popleft()
                 return {place: {offset: acknowledgement}}, 0
+            if elsewhere := {place: self._pending[place] for place in self._pending.keys() - self._names.keys()}:
+                for place in elsewhere:
+                    del self._pending[place]
+                return elsewhere, 0  # a fetch that names a partition is given records of it
             pending, self._pending = self._pending, {}
             return pending, self._engine.room if self._names else 0
 
@@ -212,12 +223,13 @@ class Leader:
         settings = self._engine.settings
         with self._engine.changed:
             names = dict(self._names)
-            kept = {place for place, _ in self._held}
+            returned = {place: pending.pop(place) for place in pending.keys() - names.keys()}
+        self._return(returned)
         limits = FetchLimits(max_records=room, max_wait=settings.max_wait, max_bytes=settings.max_bytes)
         if self._session.epoch == OPENING:  # which takes no acknowledgements; nothing can be held before it
             self._settle_all(pending, "its session with the broker had ended")
             pending = {}
-        request = self._session.fetch(names, kept, _kinds(pending), limits, exact=self._exact)
+        request = self._session.fetch(names, _kinds(pending), limits, exact=self._exact)
         answer = self._asked(wire, request, pending, at_least=1)
         self._set_lock_time(answer.acquisition_lock_timeout.total_seconds())
         for place, part in _parts(answer):
@@ -232,6 +244,12 @@ class Leader:
                 self._take(place, names[place], part)
         if refused:
             self._pause()
+
+    def _return(self, pending: Pending) -> None:
+        """Acknowledgements that have to go in another request."""
+        with self._engine.changed:
+            for place, offsets in pending.items():
+                self._pending.setdefault(place, {}).update(offsets)
 
     def _set_lock_time(self, seconds: float) -> None:
         """The broker says for how long it locks records; the group's setting may change at any time."""
@@ -274,12 +292,13 @@ class Leader:
             elif len(kinds[held.place]) > 1:
                 self._renew(wire, [held])
             else:
-                self._drop(held)
+                self.drop(held)
 
-    def _drop(self, held: HeldRecord) -> None:
+    def drop(self, held: HeldRecord) -> None:
         """The lock of a message is lost: nobody may take it any more, and whoever has it cannot acknowledge it."""
         with self._engine.changed:
-            self._held.pop((held.place, held.record.offset), None)
+            if self._held.get((held.place, held.record.offset)) is held:
+                del self._held[held.place, held.record.offset]
             if held in self._engine.waiting:
                 self._engine.waiting.remove(held)
 
@@ -300,6 +319,10 @@ class Leader:
             pending, self._pending = self._pending, {}
             for place, offset, acknowledgement in self._alone:
                 pending.setdefault(place, {})[offset] = acknowledgement
+            self._alone.clear()
+            for place, offset in self._held:
+                if place not in self._names:  # of a partition that has left the session, whose end does not release it
+                    pending.setdefault(place, {})[offset] = _unheard(Acknowledgement.RELEASE)
         if self._wire is None or self._session.epoch == OPENING:
             self._settle_all(pending, "the queue was closed")
             return
@@ -326,8 +349,7 @@ class Leader:
                 self._held[place, record.offset] = held
                 self._engine.waiting.append(held)
             for offset in acquired.gaps:
-                gap = PendingAcknowledgement(Acknowledgement.GAP, Future(), 0.0)
-                self._pending.setdefault(place, {})[offset] = gap
+                self._pending.setdefault(place, {})[offset] = _unheard(Acknowledgement.GAP)
             self._engine.changed.notify_all()
 
     def _settle_part(
@@ -379,7 +401,7 @@ class Leader:
             with self._engine.changed:
                 lost = [held for held in self._held.values() if held.place == place]
             for held in lost:
-                self._drop(held)  # the next leader hands it out again
+                self.drop(held)  # the next leader hands it out again
             self._engine.look_for_leaders()
         elif code in FINAL:
             self._engine.fail(RequestRefused(code, message or code.name.upper()))
@@ -392,6 +414,7 @@ class Leader:
             self._wire.__exit__()
             self._wire = None
         self._session.reset()
+        self._renewal_refused = False
         with self._engine.changed:
             self._held.clear()
             self._engine.waiting = type(self._engine.waiting)(
@@ -423,6 +446,10 @@ class Leader:
         Whoever takes a message wakes this thread, so all records are looked at only when one may be due.
         """
         now = time.monotonic()
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            for held in [held for held in self._held.values() if held.is_over()]:
+                self.drop(held)
         if not self._can_renew or now < self._renewal_at:
             return []
         longest = self._engine.settings.longest_work
@@ -437,6 +464,11 @@ class Leader:
         if not self._can_renew or not self._held:
             return None
         return max(self._renewal_at - time.monotonic(), RETRY_SECONDS)
+
+
+def _unheard(kind: Acknowledgement) -> PendingAcknowledgement:
+    """An acknowledgement that nobody waits for."""
+    return PendingAcknowledgement(kind, Future(), 0.0)
 
 
 def _kinds(pending: Pending) -> dict[SharePartitionId, dict[int, Acknowledgement]]:

@@ -4,7 +4,8 @@ A session lives at the leader, bound to a connection. Its epoch is 0 in the requ
 each request; -1 closes it, and with it all locks that the member still has there. A request names only what changed:
 partitions that came, those that went, and acknowledgements.
 
-A partition leaves the session only when nothing of it is unsettled: the leader takes no acknowledgement for others.
+The leader gives records of every partition of the session, so one that is not wanted any more leaves it at once.
+Acknowledgements are taken for others, too. They go in a request of their own: a fetch would bring the partition back.
 """
 
 from __future__ import annotations
@@ -65,19 +66,18 @@ class LeaderSession:
     def fetch(
         self,
         wanted: Iterable[SharePartitionId],
-        kept: Iterable[SharePartitionId],
         acknowledgements: Mapping[SharePartitionId, Mapping[int, Acknowledgement]],
         limits: FetchLimits,
         *,
         exact: bool,
     ) -> fetch.ShareFetchRequest:
-        """A fetch from the `wanted` partitions; those that are only `kept` stay in the session.
+        """A fetch from the `wanted` partitions, with acknowledgements of theirs.
 
         With `exact`, the leader hands out at most as many records as asked for, which older brokers cannot.
         """
         wanted = set(wanted)
         came = wanted - self._partitions
-        went = self._partitions - wanted - set(kept) - acknowledgements.keys()
+        went = self._partitions - wanted
         topics = {
             place: tuple(
                 fetch.AcknowledgementBatch(

@@ -48,34 +48,34 @@ def named(request: ShareFetchRequest) -> list[tuple[int, list[tuple[int, int, in
 
 
 def test_the_first_request_opens_the_session_and_names_all_partitions(session: LeaderSession) -> None:
-    request = session.fetch([FIRST, SECOND], (), {}, LIMITS, exact=True)
+    request = session.fetch([FIRST, SECOND], {}, LIMITS, exact=True)
     assert request.share_session_epoch == 0
     assert named(request) == [(0, []), (1, [])]
     assert request.share_acquire_mode == 1
 
 
 def test_later_requests_name_what_changed_only(session: LeaderSession) -> None:
-    session.fetch([FIRST], (), {}, LIMITS, exact=True)
-    assert named(session.fetch([FIRST], (), {}, LIMITS, exact=True)) == []
-    request = session.fetch([SECOND], (), {}, LIMITS, exact=True)
+    session.fetch([FIRST], {}, LIMITS, exact=True)
+    assert named(session.fetch([FIRST], {}, LIMITS, exact=True)) == []
+    request = session.fetch([SECOND], {}, LIMITS, exact=True)
     assert request.share_session_epoch == 2
     assert named(request) == [(1, [])]
     assert [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data] == [(ORDERS, (0,))]
 
 
-def test_a_partition_stays_while_something_of_it_is_not_settled(session: LeaderSession) -> None:
-    session.fetch([FIRST, SECOND], (), {}, LIMITS, exact=True)
-    assert not session.fetch([SECOND], {FIRST}, {}, LIMITS, exact=True).forgotten_topics_data
-    acknowledging = session.fetch([SECOND], (), {FIRST: {4: ACCEPT}}, LIMITS, exact=True)
-    assert named(acknowledging) == [(0, [(4, 4, 1)])]
-    assert not acknowledging.forgotten_topics_data
-    assert session.fetch([SECOND], (), {}, LIMITS, exact=True).forgotten_topics_data
+def test_a_partition_that_is_not_wanted_leaves_at_once(session: LeaderSession) -> None:
+    """Its records would be locked for nobody; acknowledgements for it go alone."""
+    session.fetch([FIRST, SECOND], {}, LIMITS, exact=True)
+    request = session.fetch([SECOND], {}, LIMITS, exact=True)
+    assert [(topic.topic_id, topic.partitions) for topic in request.forgotten_topics_data] == [(ORDERS, (0,))]
+    session.acknowledge({FIRST: {4: ACCEPT}})
+    assert not session.fetch([SECOND], {}, LIMITS, exact=True).forgotten_topics_data
 
 
 def test_after_a_reset_everything_is_named_again(session: LeaderSession) -> None:
-    session.fetch([FIRST], (), {}, LIMITS, exact=False)
+    session.fetch([FIRST], {}, LIMITS, exact=False)
     session.reset()
-    request = session.fetch([FIRST], (), {}, LIMITS, exact=False)
+    request = session.fetch([FIRST], {}, LIMITS, exact=False)
     assert (request.share_session_epoch, named(request), request.share_acquire_mode) == (0, [(0, [])], 0)
 
 
@@ -86,7 +86,7 @@ def test_epochs_go_on_with_one_after_the_highest(session: LeaderSession) -> None
 
 
 def test_the_last_request_closes_the_session(session: LeaderSession) -> None:
-    session.fetch([FIRST], (), {}, LIMITS, exact=True)
+    session.fetch([FIRST], {}, LIMITS, exact=True)
     request = session.acknowledge({FIRST: {1: ACCEPT, 2: ACCEPT, 3: RELEASE}}, closing=True)
     assert request.share_session_epoch == -1
     [batches] = [part.acknowledgement_batches for topic in request.topics for part in topic.partitions]
