@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -94,6 +94,10 @@ def run_beside(call: Callable[[], T], stopping: Stopping, cancel_tasks: Callable
         except BaseException as error:  # raised again by whoever waits
             outcome.set_exception(error)
 
+    def cancel() -> None:
+        with suppress(Exception):  # Java may end before it has answered, and nobody is left to be told
+            cancel_tasks()
+
     try:
         InheritableThread(target=run, name="barnabas-load", daemon=True).start()
         while not outcome.done():
@@ -102,7 +106,7 @@ def run_beside(call: Callable[[], T], stopping: Stopping, cancel_tasks: Callable
     except KeyboardInterrupt:
         try:
             stopping.request_stop()
-            threading.Thread(target=cancel_tasks, daemon=True).start()
+            threading.Thread(target=cancel, daemon=True).start()
             wait([outcome], stopping.timeout)
         except KeyboardInterrupt:
             raise Abandoned from None

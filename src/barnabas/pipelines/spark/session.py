@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from barnabas.pipelines.errors import SparkNotStarted
@@ -54,9 +55,9 @@ def spark_session(
         launch_quietly(settings)
     try:
         spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
-    except Py4JJavaError as error:
+        register(spark)  # the first thing that looks at the settings of SQL
+    except (Py4JJavaError, CapturedException) as error:
         raise SparkNotStarted.refused(java_error(str(error))) from error
-    register(spark)
     return spark
 
 

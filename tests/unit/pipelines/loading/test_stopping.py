@@ -84,6 +84,29 @@ def test_a_load_that_waits_for_something_else_is_left_after_a_while(monkeypatch:
     over.set()
 
 
+def test_java_that_ends_before_it_has_dropped_the_tasks_leaves_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it does at a second Ctrl-C, if it does not answer."""
+    told: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    stopping, asked = Stopping(), threading.Event()
+    dropping: list[threading.Thread] = []
+
+    def drop() -> None:
+        dropping.append(threading.current_thread())
+        asked.set()
+        raise ConnectionResetError
+
+    def load() -> None:
+        interrupt_main()
+        asked.wait(WAIT)
+        stopping.check()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_beside(load, stopping, drop)
+    dropping[0].join(WAIT)
+    assert not told
+
+
 def test_nobody_waits_for_spark_to_start() -> None:
     stopping, over = Stopping(), threading.Event()
 

@@ -11,6 +11,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 
 from barnabas.pipelines.errors import SparkNotStarted
 from barnabas.pipelines.spark import session as sessions
@@ -63,18 +64,44 @@ class JavaError(Py4JJavaError):  # type: ignore[misc]  # py4j has no types
         )
 
 
-def test_settings_that_spark_refuses_are_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+class SqlError(CapturedException):
+    """What PySpark makes of an error of Spark's SQL."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+    def __str__(self) -> str:
+        return (
+            "[INVALID_CONF_VALUE.TYPE_MISMATCH] The value 'many' in the config \"spark.sql.shuffle.partitions\" is "
+            "invalid. It should be a/an 'int' value. SQLSTATE: 22022\n\nJVM stacktrace:\n\tat org.apache.spark..."
+        )
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (JavaError(), "org.apache.spark.SparkIllegalArgumentException: Executor memory 1 must be at least 471859200"),
+        (
+            SqlError(),
+            "[INVALID_CONF_VALUE.TYPE_MISMATCH] The value 'many' in the config \"spark.sql.shuffle.partitions\" is "
+            "invalid. It should be a/an 'int' value. SQLSTATE: 22022",
+        ),
+    ],
+)
+@pytest.mark.parametrize("when", ["the session is made", "the source is registered"])
+def test_settings_that_spark_refuses_are_told_in_one_line(
+    error: Exception, reason: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, sys.executable)
-    spark = MagicMock()
-    spark.builder.config.return_value.getOrCreate.side_effect = JavaError()
+    spark, registering = MagicMock(), MagicMock()
+    failing = spark.builder.config.return_value.getOrCreate if when == "the session is made" else registering
+    failing.side_effect = error
     monkeypatch.setattr(sessions, "SparkSession", spark)
+    monkeypatch.setattr(sessions, "register", registering)
     with pytest.raises(SparkNotStarted) as told:
         spark_session(master="yarn", config={"spark.executor.memory": 1})
-    assert str(told.value) == (
-        "Spark could not start: org.apache.spark.SparkIllegalArgumentException: Executor memory 1 must be at least "
-        "471859200. Check the master and the settings that it was given."
-    )
+    assert str(told.value) == (f"Spark could not start: {reason}. Check the master and the settings that it was given.")
 
 
 def test_the_file_is_there_that_keeps_spark_quiet() -> None:
