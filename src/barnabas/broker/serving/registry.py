@@ -238,10 +238,10 @@ APIS: Final = (
         forwarded=True,
         takes_version=True,
     ),
-    Api(ApiKey.CREATE_DELEGATION_TOKEN, 1, 3, "delegation_tokens:create_delegation_token", NOTHING),
+    Api(ApiKey.CREATE_DELEGATION_TOKEN, 1, 3, "delegation_tokens:create_delegation_token", IN_HANDLER),
     Api(ApiKey.RENEW_DELEGATION_TOKEN, 1, 2, "delegation_tokens:renew_delegation_token", NOTHING),
     Api(ApiKey.EXPIRE_DELEGATION_TOKEN, 1, 2, "delegation_tokens:expire_delegation_token", NOTHING),
-    Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, 1, 3, "delegation_tokens:describe_delegation_token", NOTHING),
+    Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, 1, 3, "delegation_tokens:describe_delegation_token", IN_HANDLER),
     Api(ApiKey.DELETE_GROUPS, 0, 2, "group_admin:delete_groups", by("groups:delete_groups")),
     Api(ApiKey.ELECT_LEADERS, 0, 2, "partitions:elect_leaders", ALTER_CLUSTER, forwarded=True),
     Api(

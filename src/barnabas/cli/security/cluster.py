@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.cli.common.broker_options import load_config
@@ -90,6 +91,12 @@ def _check_files(plan: SecurePlan) -> None:
     """Refuse a folder that was not made for these brokers."""
     if not plan.folder.is_dir():
         raise Failed(f"{plan.folder} is there, and is no folder: move it away, or choose another --data.")
+    found_folder = plan.folder.stat()
+    if found_folder.st_uid != os.geteuid() or found_folder.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise Failed(
+            f"{plan.folder} belongs to another user, or others may write to it: its certificates and settings may be "
+            "theirs. Look at what is in it, and change its owner and mode (chmod 700), or choose another --data."
+        )
     if missing := [broker for broker in plan.brokers if not (plan.folder / broker.server_file).exists()]:
         found = len(list(plan.folder.glob("server*.properties")))
         raise Failed(

@@ -11,6 +11,7 @@ stays true until it is committed, whichever process it comes from.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -61,12 +62,10 @@ def connect(path: Path, busy_timeout: float) -> sqlite3.Connection:
 
     A new one is for its owner only: the cluster's secret is in it. What it becomes later is for the owner to say.
     """
-    is_new = not path.exists()
+    with contextlib.suppress(OSError):  # it is there, or SQLite says what is wrong
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # the others beside it are made like it
     connection = sqlite3.connect(path, timeout=busy_timeout, isolation_level=None)
     try:
-        if is_new:
-            _schema_version(connection)  # makes the file, and not yet the others beside it, which are made like it
-            path.chmod(0o600)
         _prepare(connection, path)
     except BaseException:
         connection.close()

@@ -111,13 +111,18 @@ NEEDS_NOTHING = {
     ApiKey.BROKER_PROOF,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,
-    ApiKey.CREATE_DELEGATION_TOKEN,
     ApiKey.RENEW_DELEGATION_TOKEN,
     ApiKey.EXPIRE_DELEGATION_TOKEN,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN,
 }
 """What a client must be able to ask before anything is known of it, and its own tokens."""
-ASK_THEMSELVES = {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.DESCRIBE_TOPIC_PARTITIONS}
+ASK_THEMSELVES = {
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.METADATA,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+}
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.key.name)
