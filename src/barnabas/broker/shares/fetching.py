@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.machines.shares.coordinator import ShareKey
 from barnabas.machines.shares.partition import AcquireLimits, LogBatch
@@ -18,14 +18,18 @@ from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.storage.files import ColdRead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.shares.hosted import HostedSharePartition
     from barnabas.machines.shares.partition import Acquired
     from barnabas.machines.shares.sessions import ShareSession, TopicIdPartition
+    from barnabas.protocol.records.batch import BatchHeader
     from barnabas.storage.segments.segments import ReadResult
+
+FIRST_STEP: Final = 128 * 1024
+"""Bytes of a partition that are read first; each step is twice as long as the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +191,7 @@ class ShareFetching:
             if left <= 0:
                 break
             try:
-                data, batches = await self._read(found)
+                data, batches = await self._read(found, left)
             except ApiError as error:
                 results[place].error = error
                 continue
@@ -210,16 +214,16 @@ class ShareFetching:
                 self._gate.count(len(results[place].records))
         return moved
 
-    async def _read(self, found: _Readable) -> tuple[bytes, list[LogBatch]]:
-        """The bytes of whole batches, and what they are: at once if they are in memory."""
+    async def _read(self, found: _Readable, most: int) -> tuple[bytes, list[LogBatch]]:
+        """The bytes of whole batches, and what they are: at once if they are in memory.
+
+        That is all from which up to `most` records may be acquired: those that are in flight, and so many after them.
+        """
+        machine = found.hosted.machine
+        end = found.offset if machine is None else max(machine.end_offset, found.offset)
 
         def read(may_block: bool) -> tuple[bytes, list[LogBatch]]:
-            result = found.read(may_block)
-            data = b"".join(
-                (piece.file.read if may_block else piece.file.read_cached)(piece.length, piece.position)
-                for piece in result.slices
-            )
-            return _batches(data, result)
+            return _batches(found.read(may_block), end + most - 1, may_block=may_block)
 
         try:
             return read(False)
@@ -227,23 +231,47 @@ class ShareFetching:
             return await asyncio.get_running_loop().run_in_executor(self._broker.executor, read, True)
 
 
-def _batches(data: bytes, result: ReadResult) -> tuple[bytes, list[LogBatch]]:
-    """The whole batches at the beginning of what was read."""
-    aborted = result.aborted
+def _batches(result: ReadResult, last: int, *, may_block: bool) -> tuple[bytes, list[LogBatch]]:
+    """The whole batches at the beginning of what was found, up to the one that has the offset `last`."""
+    data = bytearray()
     batches: list[LogBatch] = []
     position = 0
-    while position + HEADER_SIZE <= len(data):
-        header = read_header(data, position)
-        if position + header.size > len(data):
-            break
-        is_aborted = bool(aborted) and header.is_transactional and not header.is_control
-        is_aborted = is_aborted and any(
-            each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-            for each in aborted
-        )
-        batches.append(LogBatch(header.base_offset, header.last_offset, is_aborted))
-        position += header.size
-    return data[:position], batches
+    for piece in _steps(result, may_block=may_block):
+        data += piece
+        while position + HEADER_SIZE <= len(data):
+            header = read_header(data, position)
+            if position + header.size > len(data):
+                break
+            batches.append(LogBatch(header.base_offset, header.last_offset, _is_aborted(header, result)))
+            position += header.size
+            if header.last_offset >= last:
+                return bytes(data[:position]), batches
+    return bytes(data[:position]), batches
+
+
+def _steps(result: ReadResult, *, may_block: bool) -> Iterator[bytes]:
+    """The bytes that were found, little by little: a member that wants ten records needs few of those of a backlog."""
+    size = FIRST_STEP
+    for piece in result.slices:
+        at, end = piece.position, piece.position + piece.length
+        while at < end:
+            step = min(size, end - at)
+            data = (piece.file.read if may_block else piece.file.read_cached)(step, at)
+            yield data
+            if len(data) < step:
+                return  # the file was cut meanwhile
+            at += step
+            size *= 2
+
+
+def _is_aborted(header: BatchHeader, result: ReadResult) -> bool:
+    """Whether the records of a batch were aborted; only where the read asked for it."""
+    if not result.aborted or not header.is_transactional or header.is_control:
+        return False
+    return any(
+        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
+        for each in result.aborted
+    )
 
 
 def _cut(data: bytes, first: int, last: int) -> bytes:

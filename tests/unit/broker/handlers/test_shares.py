@@ -15,6 +15,7 @@ from kio.schema.share_fetch.v2.request import ShareFetchRequest
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
 from barnabas.broker.serving.caller import Session
+from barnabas.broker.shares import fetching
 from barnabas.machines.security.authorizer import Authorizer
 from barnabas.machines.security.quota_entities import CONSUMER_BYTE_RATE, DEFAULT, QuotaEntity
 from barnabas.machines.security.quotas import QuotaLimits
@@ -29,6 +30,7 @@ from barnabas.model.errors import (
 )
 from barnabas.model.internal_topics import SHARE_GROUP_STATE
 from barnabas.protocol.acknowledgements import Acknowledgement
+from barnabas.storage.file_pool import FileHandle
 from tests.support.images import CALLER
 from tests.support.parts import append, make_topic, running_parts
 from tests.support.wire import build
@@ -388,3 +390,28 @@ async def test_a_fetch_that_waits_is_judged_by_the_rules_of_the_moment(tmp_path:
         send(broker)
         part = await waiting
         assert (part.error_code, part.acquired_records) == (ErrorCode.group_authorization_failed, ())
+
+
+async def test_a_fetch_of_few_records_reads_little_of_a_long_backlog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "FIRST_STEP", 1000)
+    read: list[int] = []
+    async with queue(tmp_path) as (broker, topic_id):
+        for _ in range(500):
+            send(broker, 2)
+        anna = Member(broker, topic_id, "anna")
+        assert acquired(await anna.fetch(wait_ms=5000, max_records=10)) == [(0, 9, 1)]
+        read_cached = FileHandle.read_cached
+
+        def counted(file: FileHandle, size: int, position: int) -> bytes:
+            read.append(size)
+            return read_cached(file, size, position)
+
+        monkeypatch.setattr(FileHandle, "read_cached", counted)
+        got = await anna.fetch(max_records=10)
+        assert acquired(got) == [(10, 19, 1)]
+        assert len(got.records) < sum(read) < 5 * len(got.records)
+        read.clear()
+        assert acquired(await anna.fetch(max_records=980)) == [(20, 519, 1), (520, 999, 1)], "longer and longer steps"
+        assert 3 < len(read) < 20
