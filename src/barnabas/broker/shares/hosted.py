@@ -25,11 +25,14 @@ from barnabas.model.errors import (
     InvalidRequest,
     NotCoordinator,
     NotLeaderOrFollower,
+    UnknownServerError,
+    UnknownTopicOrPartition,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+    from barnabas.broker.coordinators.shares import Answered
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.replication.wakeups import Watcher
     from barnabas.broker.shares.partitions import SharePartitions
@@ -40,8 +43,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AGAIN: Final = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator, InvalidRequest)
-"""Errors of a coordinator that moves or loads, or of a state that the group coordinator is about to initialize."""
+MOVING: Final = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
+"""Errors of a coordinator that moves or loads."""
+AGAIN: Final = (*MOVING, InvalidRequest)
+"""Those, and that of a state that the group coordinator is about to initialize."""
+WRITE_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.5)
+"""Seconds before a write is tried again while the coordinator moves: about five in all."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 1.0
 """Seconds before a state is read again; each pause is twice as long as the last."""
@@ -182,6 +189,25 @@ class HostedSharePartition:
         self.wake()
 
     async def _write(self, machine: SharePartition, batches: tuple[StateBatch, ...]) -> ApiError | None:
+        """Store a change, again if the coordinator moves meanwhile. The error is what a client is told."""
+        answer = await self._write_once(machine, batches)
+        for pause in WRITE_PAUSES:
+            if not isinstance(answer, MOVING) or self.failure is not None:
+                break
+            await asyncio.sleep(pause)
+            if self.failure is not None:
+                break
+            answer = await self._write_once(machine, batches)
+        if not isinstance(answer, ApiError):
+            return None
+        told = _told(answer)
+        if isinstance(answer, FencedLeaderEpoch | FencedStateEpoch):
+            logger.info("%s is fenced, and is loaded again when it is asked for: %s", self.key.text, answer)
+            self.end(told)
+        return told
+
+    async def _write_once(self, machine: SharePartition, batches: tuple[StateBatch, ...]) -> Answered:
+        """Store a change with the start as it is now: another write may have moved it since the last try."""
         update = StateUpdate(
             self._state_epoch,
             self.partition.leader.leader_epoch,
@@ -189,13 +215,7 @@ class HostedSharePartition:
             batches,
             machine.complete_count,
         )
-        answer = await self._host.persister.write(self.key, update)
-        if not isinstance(answer, ApiError):
-            return None
-        if isinstance(answer, FencedLeaderEpoch | FencedStateEpoch):
-            logger.info("%s is fenced, and is loaded again when it is asked for: %s", self.key.text, answer)
-            self.end(_told(answer))
-        return _told(answer)
+        return await self._host.persister.write(self.key, update)
 
     # Locks
 
@@ -224,7 +244,11 @@ class HostedSharePartition:
 
 
 def _told(error: ApiError) -> ApiError:
-    """What a client is told of an error of the coordinator."""
-    if isinstance(error, FencedLeaderEpoch | FencedStateEpoch | NotCoordinator):
+    """What a client is told of an error of the coordinator: members try again if it moves, and nobody is blamed."""
+    if isinstance(error, MOVING):
+        return CoordinatorNotAvailable(str(error))
+    if isinstance(error, FencedLeaderEpoch | FencedStateEpoch):
         return NotLeaderOrFollower(str(error))
-    return error
+    if isinstance(error, UnknownTopicOrPartition):
+        return error
+    return UnknownServerError(str(error))

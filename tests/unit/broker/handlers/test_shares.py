@@ -15,16 +15,19 @@ from kio.schema.share_fetch.v2.request import ShareFetchRequest
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers.shares import share_acknowledge, share_fetch
 from barnabas.broker.serving.caller import Session
-from barnabas.broker.shares import fetching
+from barnabas.broker.shares import fetching, hosted
 from barnabas.machines.security.authorizer import Authorizer
 from barnabas.machines.security.quota_entities import CONSUMER_BYTE_RATE, DEFAULT, QuotaEntity
 from barnabas.machines.security.quotas import QuotaLimits
 from barnabas.machines.shares.coordinator import UNINITIALIZED, Initialization, ShareKey
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
     ErrorCode,
     InvalidRequest,
     InvalidShareSessionEpoch,
+    NotCoordinator,
     ShareSessionLimitReached,
     ShareSessionNotFound,
 )
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.machines.shares.coordinator import StateUpdate
+    from barnabas.model.errors import ApiError
 
 FEW = {"share.coordinator.state.topic.num.partitions": "3"}
 GROUP = "workers"
@@ -119,8 +124,8 @@ async def later(broker: BrokerContext, ms: int) -> None:
     """Let time pass, and locks end."""
     assert isinstance(broker.clock, ManualClock)
     broker.clock.advance(ms)
-    for hosted in list(broker.shares._hosted.values()):
-        hosted._timers.run_due()
+    for each in list(broker.shares._hosted.values()):
+        each._timers.run_due()
     await asyncio.sleep(0.01)
 
 
@@ -415,3 +420,60 @@ async def test_a_fetch_of_few_records_reads_little_of_a_long_backlog(
         read.clear()
         assert acquired(await anna.fetch(max_records=980)) == [(20, 519, 1), (520, 999, 1)], "longer and longer steps"
         assert 3 < len(read) < 20
+
+
+class FailingWrites:
+    """Lets the writes of states fail for a while, and keeps what was to be written."""
+
+    def __init__(self, broker: BrokerContext, monkeypatch: pytest.MonkeyPatch, *errors: ApiError) -> None:
+        self.errors = list(errors)
+        self.first_offset = 0
+        """Writes of records before it do not fail."""
+        self.updates: list[StateUpdate] = []
+        self._write = broker.shares.persister.write
+        monkeypatch.setattr(broker.shares.persister, "write", self.write)
+
+    async def write(self, key: ShareKey, update: StateUpdate) -> Any:
+        self.updates.append(update)
+        if self.errors and update.batches[0].first_offset >= self.first_offset:
+            return self.errors.pop(0)
+        return await self._write(key, update)
+
+
+MOVING = [NotCoordinator("moved"), CoordinatorNotAvailable("no leader"), CoordinatorLoadInProgress("loads")]
+
+
+async def test_an_acknowledgement_is_stored_though_the_share_coordinator_moves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted, "WRITE_PAUSES", (0.01,) * 999)
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 4)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        assert acquired(await anna.fetch(wait_ms=5000, max_records=2, share_acquire_mode=1)) == [(0, 1, 1)]
+        assert acquired(await bela.fetch()) == [(2, 3, 1)]
+        writes = FailingWrites(broker, monkeypatch, *[NotCoordinator("moved")] * 999)
+        writes.first_offset = 2
+        late = asyncio.create_task(bela.acknowledge((2, 3, ACCEPT)))
+        await asyncio.sleep(0.03)
+        assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.none
+        writes.errors = [*MOVING]
+        assert await late is ErrorCode.none
+        starts = [update.start_offset for update in writes.updates]
+        assert (starts[0], starts[-1]) == (0, 2), "the start does not go back"
+        assert await bela.fetch() is None
+
+
+@pytest.mark.parametrize("error", MOVING, ids=lambda error: type(error).__name__)
+async def test_a_client_is_told_to_try_again_if_the_coordinator_stays_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ApiError
+) -> None:
+    monkeypatch.setattr(hosted, "WRITE_PAUSES", (0.001,) * 3)
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 2)
+        anna = Member(broker, topic_id, "anna")
+        await anna.fetch(wait_ms=5000)
+        writes = FailingWrites(broker, monkeypatch, *[error] * 4)
+        assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.coordinator_not_available
+        assert len(writes.updates) == 4
+        assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.none, "the records are still its own"
