@@ -30,7 +30,7 @@ from barnabas.model.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Coroutine, Hashable, Sequence
 
     from barnabas.broker.coordinators.shares import Answered
     from barnabas.broker.replication.leader_partition import LeaderPartition
@@ -162,10 +162,9 @@ class HostedSharePartition:
         machine.settings = self.settings()
         await self._store(machine, machine.acknowledge(member, batches, self._clock.now_ms()))
 
-    async def release(self, member: str) -> None:
-        """Take back everything that a member has acquired. Raises ApiError."""
-        if self.machine is not None:
-            await self._store(self.machine, self.machine.release(member))
+    def release(self, member: str) -> Coroutine[None, None, None] | None:
+        """Take back, now, everything that a member has acquired; what is returned stores it. That raises ApiError."""
+        return None if self.machine is None else self._store(self.machine, self.machine.release(member))
 
     def _active(self) -> SharePartition:
         if self.machine is None:

@@ -207,7 +207,7 @@ class SharePartitions:
 
     def _connection_ended(self, connection: Session) -> None:
         for session in self.sessions.connection_ended(connection):
-            self.spawn(self.release(session))
+            self._begin_release(session)
 
     async def end_session(self, session: ShareSession) -> None:
         """A member is done: release what it has acquired."""
@@ -215,14 +215,39 @@ class SharePartitions:
         await self.release(session)
 
     async def release(self, session: ShareSession) -> None:
-        """Release everything that the member of a session has acquired. A failure leaves it to the locks.
+        """Release everything that the member of a session has acquired. A failure leaves it to the locks."""
+        await asyncio.shield(self._begin_release(session))
+
+    def _begin_release(self, session: ShareSession) -> asyncio.Task[None]:
+        """Take back in all partitions, at once, what a member has acquired; the task stores it.
+
+        The next session of the same member may acquire records before all of it is stored. They are not taken back.
+        """
+        from barnabas.machines.shares.coordinator import ShareKey
+
+        for fetching in list(self._waiting.get(session, ())):
+            fetching.wake()
+        writes: dict[ShareKey, Coroutine[None, None, None]] = {}
+        for place in list(session.partitions):
+            key = ShareKey(session.group_id, *place)
+            hosted = self._hosted.get(key)
+            write = None if hosted is None else hosted.release(session.member_id)
+            if write is not None:
+                writes[key] = write
+        self._releasing[session.group_id] += 1
+        return self.spawn(self._release(session, writes))
+
+    async def _release(self, session: ShareSession, writes: Mapping[ShareKey, Coroutine[None, None, None]]) -> None:
+        """Store what was taken back.
 
         After the last session of a group nothing of it is in flight. Its share partitions are forgotten, as in Kafka,
         and read again when somebody comes: its offsets may be reset or deleted meanwhile.
         """
-        self._releasing[session.group_id] += 1
         try:
-            await self._release(session)
+            errors = await asyncio.gather(*writes.values(), return_exceptions=True)
+            for key, error in zip(writes, errors, strict=True):
+                if error is not None:
+                    logger.warning("Could not release what %s had acquired of %s: %s", session.member_id, key, error)
         finally:
             self._releasing[session.group_id] -= 1
             if not self._releasing[session.group_id]:
@@ -230,17 +255,3 @@ class SharePartitions:
         if session.group_id not in self._releasing and not self.sessions.has_members(session.group_id):
             for hosted in [one for key, one in self._hosted.items() if key.group_id == session.group_id]:
                 hosted.end(NotLeaderOrFollower(f"Group {session.group_id} has no members here."))
-
-    async def _release(self, session: ShareSession) -> None:
-        from barnabas.machines.shares.coordinator import ShareKey
-
-        for fetching in list(self._waiting.get(session, ())):
-            fetching.wake()
-        for place in list(session.partitions):
-            hosted = self._hosted.get(ShareKey(session.group_id, *place))
-            if hosted is None:
-                continue
-            try:
-                await hosted.release(session.member_id)
-            except ApiError as error:
-                logger.warning("Could not release what %s had acquired of %s: %s", session.member_id, hosted.key, error)

@@ -107,7 +107,7 @@ async def queue(directory: Path, **settings: str) -> AsyncIterator[tuple[BrokerC
 
 
 async def begin(broker: BrokerContext, topic_id: UUID, state: Initialization) -> None:
-    """Begin the state of the group anew."""
+    """Begin the state of the group anew, in partition 0 of a topic."""
     key = ShareKey(GROUP, topic_id, 0)
     answer = broker.share_coordinators.ask(
         key, lambda machine, call, now_ms: machine.initialize(key, state, call, now_ms)
@@ -477,3 +477,33 @@ async def test_a_client_is_told_to_try_again_if_the_coordinator_stays_away(
         assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.coordinator_not_available
         assert len(writes.updates) == 4
         assert await anna.acknowledge((0, 1, ACCEPT)) is ErrorCode.none, "the records are still its own"
+
+
+async def test_what_the_next_session_of_a_member_acquires_is_not_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        more = (await make_topic(broker, "more")).topic_id
+        await begin(broker, more, Initialization(0, 0))
+        send(broker)
+        both = [{"topic_id": each, "partitions": [{"partition_index": 0}]} for each in (topic_id, more)]
+        first = Member(broker, topic_id, "anna")
+        await first.fetch(wait_ms=5000, topics=both)
+        machine = broker.shares.find(ShareKey(GROUP, topic_id, 0)).machine
+        assert machine is not None
+        assert machine.in_flight == 1
+        write, may_write = broker.shares.persister.write, asyncio.Event()
+
+        async def write_later(key: ShareKey, update: StateUpdate) -> Any:
+            await may_write.wait()
+            return await write(key, update)
+
+        monkeypatch.setattr(broker.shares.persister, "write", write_later)
+        first.hang_up()
+        await asyncio.sleep(0.01)
+        append(broker.replicas.find("more", 0), [1_700_000_000_000])
+        second = Member(broker, more, "anna")
+        assert acquired(await second.fetch(wait_ms=5000)) == [(0, 0, 1)]
+        may_write.set()
+        await broker.shares._tasks.wait()
+        assert await second.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
