@@ -145,6 +145,9 @@ class ShareFetching:
         for place in places:
             try:
                 hosted = self._broker.shares.find(ShareKey(self._session.group_id, *place))
+                if hosted.failure is not None:
+                    results[place].error = hosted.failure
+                    continue
                 watched += (hosted, hosted.partition)
                 hosted.watch(self)
                 hosted.partition.add_watcher(self)

@@ -2,7 +2,8 @@
 
     loading    the state is read from the share coordinator, in the leader epoch of the partition; fetches wait for it
     active     fetches acquire records, acknowledgements are stored and then answered
-    over       this broker leads no more, or another leader or another state has fenced it: the next request loads anew
+    over       this broker leads no more, or another leader or another state has fenced it: the next request loads anew;
+               or the state cannot be loaded: then requests are told so for a moment, before one loads anew
 
 Everything happens on the event loop, so a fetch looks at the log, acquires and answers without anybody in between.
 """
@@ -67,6 +68,7 @@ class HostedSharePartition:
         self._host = host
         self._clock = host.clock
         self._state_epoch = 0
+        self._is_loaded = False
         self._timers = Timers(host.clock, self._expire)
         self._watchers: dict[Watcher, None] = {}
         """Fetches that wait for records to be available."""
@@ -75,6 +77,16 @@ class HostedSharePartition:
 
     async def load(self) -> None:
         """Read the state, again and again only while somebody waits for it: the group may not even exist."""
+        try:
+            await self._load()
+        except ApiError as error:
+            logger.warning("Could not load the state of %s: %s", self.key.text, error)
+            self._could_not_load(error)
+        except Exception as error:
+            logger.exception("Loading the state of %s failed.", self.key.text)
+            self._could_not_load(UnknownServerError(str(error)))
+
+    async def _load(self) -> None:
         pause = FIRST_PAUSE
         while self.failure is None:
             answer = await self._host.persister.read(self.key, self.partition.leader.leader_epoch)
@@ -82,28 +94,29 @@ class HostedSharePartition:
                 await self._begin(answer)
                 return
             if not isinstance(answer, AGAIN):
-                self.end(_told(answer))
-                return
+                raise _told(answer)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             if not self._watchers:
                 self.end(_told(answer))
 
+    def _could_not_load(self, error: ApiError) -> None:
+        """Be over, but stay known for a moment: whoever asks meanwhile is told the error, and nothing is read anew."""
+        if self.failure is None:
+            self._serve_no_more(error)
+            asyncio.get_running_loop().call_later(LONGEST_PAUSE, self._host.forget, self)
+
     async def _begin(self, state: StoredState) -> None:
         start = state.start_offset
-        try:
-            if start == UNINITIALIZED:
-                start = await self._host.initial_offset(self.key.group_id, self.partition)
-        except ApiError as error:
-            self.end(error)
-            return
+        if start == UNINITIALIZED:
+            start = await self._host.initial_offset(self.key.group_id, self.partition)
         machine = SharePartition(self.settings())
         machine.load(state, start)
         self._state_epoch = state.state_epoch
         if state.start_offset == UNINITIALIZED and self.failure is None:
             await self._store_start(machine)
         if self.failure is None:
-            self.machine = machine
+            self.machine, self._is_loaded = machine, True
             self.wake()
 
     async def _store_start(self, machine: SharePartition) -> None:
@@ -122,11 +135,13 @@ class HostedSharePartition:
 
     def end(self, error: ApiError) -> None:
         """Serve no more: fetches that wait look again, and find another object or the error."""
-        if self.failure is not None:
-            return
+        if self.failure is None:
+            self._host.forget(self)
+            self._serve_no_more(error)
+
+    def _serve_no_more(self, error: ApiError) -> None:
         self.failure, self.machine = error, None
         self._timers.clear()
-        self._host.forget(self)
         self.wake()
 
     # Fetches
@@ -202,7 +217,7 @@ class HostedSharePartition:
         told = _told(answer)
         if isinstance(answer, FencedLeaderEpoch | FencedStateEpoch):
             logger.info("%s is fenced, and is loaded again when it is asked for: %s", self.key.text, answer)
-            self.end(told)
+            (self.end if self._is_loaded else self._could_not_load)(told)
         return told
 
     async def _write_once(self, machine: SharePartition, batches: tuple[StateBatch, ...]) -> Answered:

@@ -22,14 +22,17 @@ from barnabas.machines.security.quotas import QuotaLimits
 from barnabas.machines.shares.coordinator import UNINITIALIZED, Initialization, ShareKey
 from barnabas.model.clock import ManualClock
 from barnabas.model.errors import (
+    ApiError,
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     ErrorCode,
+    FencedStateEpoch,
     InvalidRequest,
     InvalidShareSessionEpoch,
     NotCoordinator,
     ShareSessionLimitReached,
     ShareSessionNotFound,
+    UnknownServerError,
 )
 from barnabas.model.internal_topics import SHARE_GROUP_STATE
 from barnabas.protocol.acknowledgements import Acknowledgement
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
 
     from barnabas.broker.context import BrokerContext
     from barnabas.machines.shares.coordinator import StateUpdate
-    from barnabas.model.errors import ApiError
 
 FEW = {"share.coordinator.state.topic.num.partitions": "3"}
 GROUP = "workers"
@@ -507,3 +509,39 @@ async def test_what_the_next_session_of_a_member_acquires_is_not_taken_back(
         may_write.set()
         await broker.shares._tasks.wait()
         assert await second.acknowledge((0, 0, ACCEPT)) is ErrorCode.none
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (UnknownServerError("broken"), ErrorCode.unknown_server_error),
+        (FencedStateEpoch("old"), ErrorCode.not_leader_or_follower),
+        (RuntimeError("a mistake"), ErrorCode.unknown_server_error),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_state_that_cannot_be_loaded_is_told_and_not_read_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, told: ErrorCode
+) -> None:
+    monkeypatch.setattr(hosted, "LONGEST_PAUSE", 0.2)
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker)
+        reads = []
+        read = broker.shares.persister.read
+
+        async def failing(key: ShareKey, leader_epoch: int) -> Any:
+            reads.append(key)
+            if isinstance(error, ApiError):
+                return error
+            raise error
+
+        monkeypatch.setattr(broker.shares.persister, "read", failing)
+        anna = Member(broker, topic_id, "anna")
+        part = await asyncio.wait_for(anna.fetch(wait_ms=20_000), 10)
+        assert (part.error_code, len(reads)) == (told, 1)
+        assert (await anna.fetch()).error_code is told
+        assert len(reads) == 1, "the failure is remembered for a moment"
+        monkeypatch.setattr(broker.shares.persister, "read", read)
+        while broker.shares._hosted:
+            await asyncio.sleep(0.02)
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 0, 1)]
