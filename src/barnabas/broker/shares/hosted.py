@@ -165,7 +165,7 @@ class HostedSharePartition:
         """Lock records of batches that were just read."""
         assert self.machine is not None
         self.machine.settings = self.settings()
-        acquired, outcome = self.machine.acquire(member, found, limits, fetch_offset, self._clock.now_ms())
+        acquired, outcome = self.machine.acquire(member, found, limits, fetch_offset, self._now_ms())
         self._set_timers(outcome)
         return acquired
 
@@ -175,7 +175,7 @@ class HostedSharePartition:
         """Do what a member says, and return when it is stored. Raises ApiError."""
         machine = self._active()
         machine.settings = self.settings()
-        await self._store(machine, machine.acknowledge(member, batches, self._clock.now_ms()))
+        await self._store(machine, machine.acknowledge(member, batches, self._now_ms()))
 
     def release(self, member: str) -> Coroutine[None, None, None] | None:
         """Take back, now, everything that a member has acquired; what is returned stores it. That raises ApiError."""
@@ -233,18 +233,22 @@ class HostedSharePartition:
 
     # Locks
 
+    def _now_ms(self) -> int:
+        """Monotonic time, by which locks end: a clock that is set back keeps no record locked."""
+        return int(self._clock.monotonic() * 1000)
+
     def _set_timers(self, outcome: Outcome[StateBatch, object, object]) -> None:
         for timer in outcome.timers:
             if timer.at_ms is None:
                 self._timers.cancel(timer.key)
             else:
-                self._timers.set(timer.key, timer.at_ms)
+                self._timers.set(timer.key, timer.at_ms - self._now_ms() + self._clock.now_ms())
 
     def _expire(self, key: Hashable) -> None:
         machine = self.machine
         if machine is None:
             return
-        outcome = machine.expire(key, self._clock.now_ms())
+        outcome = machine.expire(key, self._now_ms())
         self._set_timers(outcome)
         if outcome.changes:
             self._host.spawn(self._store_released(machine, outcome.changes))

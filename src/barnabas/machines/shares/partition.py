@@ -129,7 +129,7 @@ class RecordRun:
     """Records that were acquired together with these when they were first delivered."""
     member: str = NOBODY
     deadline_ms: int = 0
-    """When the lock ends."""
+    """When the lock ends, in monotonic time."""
     write: int = 0
     """The number of the write that is to change it; 0 if there is none."""
     next_state: DeliveryState = AVAILABLE

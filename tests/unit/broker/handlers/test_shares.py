@@ -182,6 +182,17 @@ async def test_a_lock_ends_and_deliveries_run_out_after_five(tmp_path: Path) -> 
         assert (stored.start_offset, stored.batches) == (1, ())
 
 
+async def test_a_lock_ends_though_the_clock_is_set_back(tmp_path: Path) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker)
+        anna, bela = Member(broker, topic_id, "anna"), Member(broker, topic_id, "bela")
+        await anna.fetch(wait_ms=5000)
+        assert isinstance(broker.clock, ManualClock)
+        broker.clock._now_ms -= 3_600_000
+        await later(broker, 30_001)
+        assert acquired(await bela.fetch()) == [(0, 0, 2)]
+
+
 async def test_a_renewed_lock_ends_later(tmp_path: Path) -> None:
     async with queue(tmp_path) as (broker, topic_id):
         send(broker)
