@@ -48,6 +48,8 @@ MOVING: Final = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordina
 """Errors of a coordinator that moves or loads."""
 AGAIN: Final = (*MOVING, InvalidRequest)
 """Those, and that of a state that the group coordinator is about to initialize."""
+OUTDATED: Final = (FencedLeaderEpoch, FencedStateEpoch, InvalidRequest, UnknownTopicOrPartition)
+"""Errors of writes by which another leader or another state is there, or none: what is known here holds no more."""
 WRITE_PAUSES: Final = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.5)
 """Seconds before a write is tried again while the coordinator moves: about five in all."""
 FIRST_PAUSE: Final = 0.05
@@ -215,8 +217,8 @@ class HostedSharePartition:
         if not isinstance(answer, ApiError):
             return None
         told = _told(answer)
-        if isinstance(answer, FencedLeaderEpoch | FencedStateEpoch):
-            logger.info("%s is fenced, and is loaded again when it is asked for: %s", self.key.text, answer)
+        if isinstance(answer, OUTDATED):
+            logger.info("%s is outdated, and is loaded again when it is asked for: %s", self.key.text, answer)
             (self.end if self._is_loaded else self._could_not_load)(told)
         return told
 

@@ -33,6 +33,7 @@ from barnabas.model.errors import (
     ShareSessionLimitReached,
     ShareSessionNotFound,
     UnknownServerError,
+    UnknownTopicOrPartition,
 )
 from barnabas.model.internal_topics import SHARE_GROUP_STATE
 from barnabas.protocol.acknowledgements import Acknowledgement
@@ -556,3 +557,25 @@ async def test_a_state_that_cannot_be_loaded_is_told_and_not_read_again_and_agai
         while broker.shares._hosted:
             await asyncio.sleep(0.02)
         assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (InvalidRequest("not initialized"), ErrorCode.unknown_server_error),
+        (UnknownTopicOrPartition("deleted"), ErrorCode.unknown_topic_or_partition),
+        (FencedStateEpoch("old"), ErrorCode.not_leader_or_follower),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_a_share_partition_is_loaded_anew_if_its_state_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ApiError, told: ErrorCode
+) -> None:
+    async with queue(tmp_path) as (broker, topic_id):
+        send(broker, 2)
+        anna = Member(broker, topic_id, "anna")
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(0, 1, 1)]
+        FailingWrites(broker, monkeypatch, error)
+        assert await anna.acknowledge((0, 1, ACCEPT)) is told
+        await begin(broker, topic_id, Initialization(1, 1))
+        assert acquired(await anna.fetch(wait_ms=5000)) == [(1, 1, 1)]
