@@ -153,21 +153,6 @@ def test_a_stranger_opens_no_envelope(judging: Judging) -> None:
             fresh.ask(58, 0, body)
 
 
-def test_rules_outlive_a_restart_of_every_broker(judging: Judging) -> None:
-    cluster = judging.cluster
-    known = judging.known(judging.admins[0])
-    for broker_id in list(cluster.nodes):
-        cluster.nodes[broker_id].kill()
-    for broker_id in list(cluster.nodes):
-        cluster.start(broker_id, wait=False)
-    for node in cluster.nodes.values():
-        node.wait_ready()
-    for address in judging.addresses:
-        with Connection(address) as admin, Connection(address, source=STRANGER) as stranger:
-            assert judging.known(admin) == known
-            assert not may_describe(stranger, "t")
-
-
 def known_quotas(connection: Connection) -> dict[tuple[str | None, ...], dict[str, float]]:
     entries = describe(connection, strict=False)["entries"]
     return {
@@ -215,3 +200,19 @@ def test_a_forwarded_change_of_topics_counts_in_the_clients_name(judging: Judgin
     with Connection(judging.addresses[1], client_id="another") as other:
         wanted = {"name": "made-by-another", "num_partitions": 7, "replication_factor": 1}
         assert other.ask(CREATE_TOPICS, 7, {"topics": [wanted], "timeout": 10_000}).topics[0].error_code == 0
+
+
+def test_rules_outlive_a_restart_of_every_broker(judging: Judging) -> None:
+    """The last of these tests: connections of the others end here."""
+    cluster = judging.cluster
+    known = judging.known(judging.admins[0])
+    for broker_id in list(cluster.nodes):
+        cluster.nodes[broker_id].kill()
+    for broker_id in list(cluster.nodes):
+        cluster.start(broker_id, wait=False)
+    for node in cluster.nodes.values():
+        node.wait_ready()
+    for address in judging.addresses:
+        with Connection(address) as admin, Connection(address, source=STRANGER) as stranger:
+            assert judging.known(admin) == known
+            assert not may_describe(stranger, "t")

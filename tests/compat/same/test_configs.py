@@ -28,6 +28,8 @@ OTHERWISE: Final = {
     "min.insync.replicas",  # set dynamically when a new Kafka is first started
     "listener.security.protocol.map",  # listeners of Barnabas are what they were at its start
     "config.providers",  # likewise: placeholders are replaced when the file is read
+    "sasl.kerberos.service.name",  # likewise: a listener offers what it offered at its start
+    "sasl.kerberos.principal.to.local.rules",
 }
 
 

@@ -56,6 +56,10 @@ def asked(api: Api, version: int, topic: str, topic_id: uuid.UUID) -> dict[str, 
         return fetching("g", {"name": topic, "topic_id": topic_id})
     if api.key.name == "DESCRIBE_GROUPS":
         return {"groups": ["g"]}
+    if api.key.name == "DESCRIBE_SHARE_GROUP_OFFSETS":
+        return {"groups": [{"group_id": "g", "topics": None}]}
+    if api.key.name == "ALTER_CLIENT_QUOTAS":
+        return {"entries": [{"entity": [{"entity_type": "user", "entity_name": "u"}], "ops": []}]}
     if api.key.name in ("DESCRIBE_LOG_DIRS", "METADATA", "DELETE_TOPICS", "DESCRIBE_TOPIC_PARTITIONS"):
         by_id = {"topics": [{"topic_id": None, "name": topic, "topic": topic, "partitions": [0]}]}
         return {**by_id, "topic_names": [topic], "response_partition_limit": 10}
