@@ -1,0 +1,118 @@
+"""Connections to a cluster in one user's name, which threads of the console borrow for a question.
+
+A `ClusterAdmin` is for one thread. So each question is asked in a thread with a connection of its own, and connections
+that are idle wait for the next one. A connection may have died since it was last used, as brokers stop and start: what
+only reads is then asked a second time, over a new one. A change is never sent twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from barnabas.clients.admin.cluster_admin import ClusterAdmin
+from barnabas.clients.errors import BrokerUnreachable, LoginFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS: Final = 8.0
+MOST_IDLE: Final = 4
+MOST_AT_ONCE: Final = 16
+"""Questions of one user that are under way; others wait for their turn."""
+
+
+class Connections:
+    """A cluster, as one user sees it."""
+
+    def __init__(self, bootstrap_servers: str, properties: Mapping[str, Any], timeout: float = TIMEOUT_SECONDS) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self.properties = dict(properties)
+        self._timeout = timeout
+        self._idle: list[ClusterAdmin] = []
+        self._lock = threading.Lock()
+        self._closed = False
+        self._limiter: anyio.CapacityLimiter | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the session of this user is over."""
+        return self._closed
+
+    async def ask(self, question: Callable[[ClusterAdmin], T]) -> T:
+        """The answer to what only reads; raises what the clients raise."""
+        return await self._in_thread(lambda: self.ask_here(question))
+
+    async def change(self, change: Callable[[ClusterAdmin], T]) -> T:
+        """Have something changed, over a connection that is new."""
+
+        def run() -> T:
+            with self._new() as cluster:
+                return change(cluster)
+
+        return await self._in_thread(run)
+
+    async def _in_thread(self, run: Callable[[], T]) -> T:
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
+        return await anyio.to_thread.run_sync(run, limiter=self._limiter, abandon_on_cancel=True)
+
+    def ask_here(self, question: Callable[[ClusterAdmin], T]) -> T:
+        """As `ask`, in this thread."""
+        with self._lock:
+            used = self._idle.pop() if self._idle else None
+        if used is not None:
+            try:
+                return self._ask(used, question)
+            except LoginFailed:
+                raise
+            except BrokerUnreachable:  # it may have been the connection alone
+                pass
+        return self._ask(self._open(), question)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[ClusterAdmin]:
+        """A connection for long work in this thread; it is closed at the end."""
+        with self._new() as cluster:
+            yield cluster
+
+    def _ask(self, cluster: ClusterAdmin, question: Callable[[ClusterAdmin], T]) -> T:
+        try:
+            answer = question(cluster)
+        except BrokerUnreachable:
+            cluster.__exit__()
+            raise
+        except BaseException:
+            self._give_back(cluster)
+            raise
+        self._give_back(cluster)
+        return answer
+
+    def _give_back(self, cluster: ClusterAdmin) -> None:
+        with self._lock:
+            if not self._closed and len(self._idle) < MOST_IDLE:
+                self._idle.append(cluster)
+                return
+        cluster.__exit__()
+
+    def _open(self) -> ClusterAdmin:
+        return ClusterAdmin(self._bootstrap_servers, self.properties, self._timeout)
+
+    @contextmanager
+    def _new(self) -> Iterator[ClusterAdmin]:
+        with self._open() as cluster:
+            yield cluster
+
+    def close(self) -> None:
+        """Close what is idle now, and what is in use when it comes back."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for cluster in idle:
+            cluster.__exit__()

@@ -1,0 +1,180 @@
+"""Bytes through the brokers, and what their cleaners do, from their metrics by HTTP where they have some.
+
+A broker tells in its settings where its metrics are (`metrics.listener`); otherwise addresses are given to the console.
+Only a few series are read, so the text is gone over line by line; what else is in it is Prometheus's.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from http import HTTPStatus
+from ssl import SSLCertVerificationError
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+
+from barnabas.clients.admin.configs import EntityType
+from barnabas.clients.errors import BrokerUnreachable, RequestRefused
+from barnabas.console.settings import is_loopback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from barnabas.clients.admin.configs import Setting
+    from barnabas.clients.scraping import MetricsAccess
+    from barnabas.console.cluster.observer import Observer
+    from barnabas.console.cluster.snapshot import ClusterSnapshot
+
+LISTENER_KEY: Final = "metrics.listener"
+PROTOCOL_KEY: Final = "metrics.security.protocol"
+TIMEOUT_SECONDS: Final = 2.0
+LOOK_AGAIN_SECONDS: Final = 300.0
+"""How often brokers are asked where their metrics are."""
+_FIGURE: Final = r"([-+]?[0-9]{1,30}(?:\.[0-9]{1,30})?(?:[eE][-+]?[0-9]{1,2})?)(?!\S)"
+"""A number that is neither infinite nor a word."""
+_LINE: Final = re.compile(
+    rf"^kafka_server_brokertopicmetrics_bytes(in|out)_total(\{{[^}}]*\}})? {_FIGURE}", re.MULTILINE
+)
+_OF_ONE_TOPIC: Final = re.compile(r'topic="[^"]')
+
+
+class ByteRates(NamedTuple):
+    """Bytes a second."""
+
+    bytes_in: float
+    bytes_out: float
+
+
+class Totals(NamedTuple):
+    """Bytes since a broker's start."""
+
+    at: float
+    bytes_in: float
+    bytes_out: float
+
+
+def read_totals(text: str, at: float) -> Totals | None:
+    """The two counters of a broker; None if they are not there. Where there is no sum, topics are added up."""
+    sums: dict[str, float] = {}
+    topics: dict[str, float] = {}
+    for way, labels, value in _LINE.findall(text):
+        kind = topics if _OF_ONE_TOPIC.search(labels) else sums
+        kind[way] = kind.get(way, 0.0) + float(value)
+    found = sums or topics
+    return Totals(at, found.get("in", 0.0), found.get("out", 0.0)) if found else None
+
+
+CLEANER_SERIES: Final = {
+    "barnabas_cleaner_cleanings_total": "cleanings",
+    "barnabas_cleaner_seconds_total": "seconds",
+    "barnabas_cleaner_read_bytes_total": "read",
+    "barnabas_cleaner_kept_bytes_total": "kept",
+    "kafka_log_logcleaner_max_clean_time_secs": "last_seconds",
+    "kafka_log_logcleanermanager_time_since_last_run_ms": "since_ms",
+    "kafka_log_logcleanermanager_uncleanable_partitions_count": "uncleanable",
+    "kafka_log_logcleaner_deadthreadcount": "dead_threads",
+}
+_CLEANER_LINE: Final = re.compile(rf"^({'|'.join(CLEANER_SERIES)})(?:\{{.*\}})? {_FIGURE}", re.MULTILINE)
+
+
+def read_cleaner(text: str) -> dict[str, float]:
+    """What a broker's cleaner has done, by short names; nothing of a broker that does not tell."""
+    found: dict[str, float] = {}
+    for series, value in _CLEANER_LINE.findall(text):
+        name = CLEANER_SERIES[series]
+        found[name] = found.get(name, 0.0) + float(value)
+    return found
+
+
+class TrafficReader:
+    """Reads the counters of all brokers, and knows what they were."""
+
+    def __init__(self, observer: Observer, addresses: tuple[str, ...], access: MetricsAccess) -> None:
+        self._observer = observer
+        self._access = access
+        self.failure: str | None = None
+        """Why a broker did not let the console read its metrics, if that is so."""
+        self._given = addresses
+        self._found: tuple[str, ...] = ()
+        self._looked: float | None = None
+        self._before: dict[str, Totals] = {}
+        self.cleaners: dict[str, dict[str, float]] = {}
+        """What cleaners have done, by the address of their broker's metrics."""
+
+    async def traffic(self, snapshot: ClusterSnapshot) -> ByteRates | None:
+        """Bytes a second since the last time; None where no broker tells."""
+        now: dict[str, Totals] = {}
+        self.failure = None
+        cleaners: dict[str, dict[str, float]] = {}
+        for address in self._given or await self._addresses(snapshot):
+            text = await anyio.to_thread.run_sync(self._fetch, address)
+            totals = None if text is None else read_totals(text, time.monotonic())
+            if totals is not None:
+                now[address] = totals
+            if text is not None and (cleaner := read_cleaner(text)):
+                cleaners[urlsplit(address).netloc] = cleaner
+        self.cleaners = cleaners
+        before, self._before = self._before, now
+        pairs = [(before[address], after) for address, after in now.items() if address in before]
+        if not pairs:
+            return None
+        return ByteRates(
+            round(sum(_rate(old.bytes_in, new.bytes_in, new.at - old.at) for old, new in pairs), 1),
+            round(sum(_rate(old.bytes_out, new.bytes_out, new.at - old.at) for old, new in pairs), 1),
+        )
+
+    def _fetch(self, address: str) -> str | None:
+        try:
+            return self._access.get(address, TIMEOUT_SECONDS).decode(errors="replace")
+        except HTTPError as error:
+            if error.code == HTTPStatus.UNAUTHORIZED:
+                self.failure = f"{address} asks for a token: give the console --metrics-token-file FILE."
+        except (OSError, ValueError) as error:  # a broker that is down is shown elsewhere
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, SSLCertVerificationError):
+                self.failure = f"{address}: {reason.verify_message}. Give the console --metrics-ca-file FILE."
+        return None
+
+    async def _addresses(self, snapshot: ClusterSnapshot) -> tuple[str, ...]:
+        if self._looked is None or time.monotonic() - self._looked > LOOK_AGAIN_SECONDS:
+            self._looked = time.monotonic()
+            up = {str(broker.id): broker.host for broker in snapshot.brokers.values() if broker.up}
+            self._found = await self._observer.connections.ask(
+                lambda cluster: _find_addresses(up, cluster.configs.describe)
+            )
+        return self._found
+
+
+def _find_addresses(
+    hosts: Mapping[str, str], describe: Callable[[EntityType, list[str]], dict[str, list[Setting]]]
+) -> tuple[str, ...]:
+    found = []
+    for broker, host in hosts.items():
+        try:
+            settings = describe(EntityType.BROKERS, [broker])[broker]
+        except (RequestRefused, BrokerUnreachable, KeyError):
+            continue
+        told = {each.name: each.value for each in settings if each.name in (LISTENER_KEY, PROTOCOL_KEY)}
+        listener, scheme = told.get(LISTENER_KEY), "https" if told.get(PROTOCOL_KEY) == "SSL" else "http"
+        if listener and (address := metrics_address(listener, host, scheme)) is not None:
+            found.append(address)
+    return tuple(found)
+
+
+def metrics_address(listener: str, host: str, scheme: str = "http") -> str | None:
+    """Where the metrics of a broker on `host` are; None if only programs on its own machine reach them."""
+    where, _, port = listener.rpartition(":")
+    if not port.isdecimal() or port == "0":
+        return None
+    if not where or is_loopback(where):
+        return f"{scheme}://{where or 'localhost'}:{port}/metrics" if is_loopback(host) else None
+    return f"{scheme}://{host if where in ('0.0.0.0', '[::]') else where}:{port}/metrics"
+
+
+def _rate(before: float, after: float, seconds: float) -> float:
+    """Of a counter that begins anew when its broker does."""
+    return max(0.0, after - before) / max(seconds, 0.001)

@@ -1,0 +1,51 @@
+"""One cluster, one console and one browser for all tests of the console."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from barnabas.clients import Admin
+from barnabas.testing import Cluster
+from tests.support.consoles import Browser, ConsoleProcess, running_browser, running_console
+from tests.support.steady_load import TOPIC, steady_load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """Three brokers at work: records come and are read while pages are looked at and brokers die."""
+    with Cluster({"controlled.shutdown.enable": False}, brokers=3) as cluster:
+        with Admin(cluster.bootstrap_servers) as admin:
+            admin.create_topic(TOPIC, 3, 3)
+        with steady_load(cluster.bootstrap_servers):
+            yield cluster
+
+
+@pytest.fixture(scope="session")
+def console(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+    folder = tmp_path_factory.mktemp("console")
+    masks = ("--mask", "cards*:value.card.number", "--mask", "cards*:headers.token")
+    with running_console(folder, cluster.bootstrap_servers, "--telemetry", *masks) as console:
+        yield console
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(chromium: Browser, console: ConsoleProcess) -> Iterator[Browser]:
+    chromium.address = console.address
+    chromium.resize(1280)
+    chromium.prefer("light")
+    chromium.complaints()
+    yield chromium
+    complaints = chromium.complaints()
+    chromium.driver.get("about:blank")
+    assert not complaints

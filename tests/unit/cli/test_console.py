@@ -1,0 +1,93 @@
+"""What `barnabas console` makes of its options before it opens anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from barnabas.cli.common.failures import Failed
+from barnabas.cli.console import command as console
+from barnabas.cli.start import console_child
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from barnabas.console.settings import ConsoleSettings
+
+
+def settings_of(*words: str) -> ConsoleSettings:
+    """The settings that the options stand for."""
+    context = console.command.make_context("console", list(words))
+    options = console.Options(**context.params)
+    options.check()
+    return console._settings(options, 8080)
+
+
+@pytest.mark.parametrize(
+    ("words", "read_only"),
+    [
+        ((), False),
+        (("--listen", "localhost:1"), False),
+        (("--listen", "127.0.0.2:1"), False),
+        (("--listen", "[::1]:1"), False),
+        (("--read-only",), True),
+        (("--listen", "0.0.0.0:1"), True),
+        (("--listen", "console.example.com:1"), True),
+        (("--listen", "0.0.0.0:1", "--allow-changes"), False),
+    ],
+)
+def test_a_console_outside_loopback_changes_nothing_unless_it_is_told_to(
+    words: tuple[str, ...], read_only: bool
+) -> None:
+    assert settings_of(*words).read_only is read_only
+
+
+def test_passwords_and_tokens_do_not_cross_a_network_as_they_are() -> None:
+    words = ("--oidc-issuer", "https://login.example.com", "--oidc-client-id", "console")
+    console._refuse_plain_logins(settings_of(*words), behind_proxy=False)
+    outside = settings_of(*words, "--listen", "0.0.0.0:1")
+    console._refuse_plain_logins(outside, behind_proxy=True)
+    with pytest.raises(Failed, match="unencrypted"):
+        console._refuse_plain_logins(outside, behind_proxy=False)
+    with pytest.raises(Failed, match="https://"):
+        settings_of("--oidc-issuer", "http://login.example.com", "--oidc-client-id", "console")
+    with pytest.raises(click.UsageError):
+        settings_of("--oidc-issuer", "https://login.example.com")
+
+
+def test_metrics_of_clients_are_taken_on_request_and_with_a_token_where_one_is_given(tmp_path: Path) -> None:
+    token, empty = tmp_path / "token", tmp_path / "empty"
+    token.write_text("secret\n")
+    empty.write_text("\n")
+    assert settings_of().telemetry is None
+    taken = settings_of("--telemetry").telemetry
+    assert taken is not None and taken.token is None
+    taken = settings_of("--telemetry", "--telemetry-token-file", str(token), "--behind-proxy").telemetry
+    assert taken is not None and taken.token == "secret"
+    with pytest.raises(Failed, match="holds no token"):
+        settings_of("--telemetry", "--telemetry-token-file", str(empty))
+    with pytest.raises(Failed, match="proxy"):
+        settings_of("--telemetry", "--behind-proxy")
+    with pytest.raises(click.UsageError):
+        settings_of("--telemetry-token-file", str(token))
+
+
+@pytest.mark.parametrize(
+    ("listen", "given", "settings"),
+    [
+        ("localhost:8080", (), ("endpoint=http://localhost:8080/v1/metrics", "interval.ms=10000")),
+        ("0.0.0.0:80", (), ("endpoint=http://127.0.0.1:80/v1/metrics", "interval.ms=10000")),
+        ("localhost:8080", ("telemetry.interval.ms",), ("endpoint=http://localhost:8080/v1/metrics",)),
+        ("localhost:8080", ("telemetry.otlp.endpoint",), ()),
+        ("localhost:0", (), ()),
+        ("10.0.0.7:8080", (), ()),
+        ("nonsense", (), ()),
+    ],
+)
+def test_brokers_push_to_the_console_that_is_started_with_them(
+    listen: str, given: tuple[str, ...], settings: tuple[str, ...]
+) -> None:
+    wired = console_child.telemetry_settings(listen, given)
+    assert tuple(each.removeprefix("telemetry.").removeprefix("otlp.") for each in wired) == settings

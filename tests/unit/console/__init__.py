@@ -1,0 +1,1 @@
+"""The rules of the console, without a browser or a broker."""
