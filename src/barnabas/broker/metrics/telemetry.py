@@ -1,0 +1,156 @@
+"""Client telemetry to an OTLP receiver (KIP-714): what clients push is sent on over HTTP, as they wrote it.
+
+A client's metrics are OpenTelemetry's MetricsData, which has the same bytes as the request of OTLP over HTTP. So they
+are not read here, only uncompressed, with a limit: a megabyte can become a gigabyte otherwise (CVE-2026-111073). Who
+pushed them goes along in headers. A receiver that sends elsewhere is not followed: the token is for it alone.
+
+Nothing waits for the receiver. What it does not take within a bound of bytes is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import urllib.request
+import uuid
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from barnabas.broker.tasks import TaskSet
+from barnabas.machines.telemetry import ALL_METRICS, TelemetryClients, TelemetrySubscription
+from barnabas.model.errors import ConfigError, ErrorCode, InvalidRecord, MessageTooLarge, UnsupportedCompressionType
+from barnabas.protocol.records.compression import Codec, codec_of, decompress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from barnabas.broker.serving.caller import Caller
+    from barnabas.broker.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
+"""Compressions that clients may use, the best first."""
+EXPANSION: Final = 8
+"""How many times telemetry.max.bytes a push may have when it is uncompressed."""
+MOST_WAITING: Final = 16 << 20
+"""Bytes that wait for the receiver; more is dropped."""
+SEND_SECONDS: Final = 10.0
+PAUSE_SECONDS: Final = 5.0
+"""After a push that could not be sent."""
+TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_UNSAFE: Final = re.compile(r"[^\x21-\x7e]")
+
+
+class Push(NamedTuple):
+    """Metrics of a client, on their way."""
+
+    metrics: bytes
+    headers: Mapping[str, str]
+
+
+class TelemetryReceiver:
+    """Takes metrics from clients and sends them on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._endpoint = settings.text("telemetry.otlp.endpoint")
+        if urlsplit(self._endpoint).scheme not in ("http", "https"):
+            raise ConfigError(
+                f"telemetry.otlp.endpoint is {self._endpoint!r}: write a URL, for example http://localhost:4318/v1/metrics"
+            )
+        token = settings.text_or_none("telemetry.otlp.token")
+        if token is not None and not TOKEN.fullmatch(token):
+            raise ConfigError("telemetry.otlp.token has characters that no header can have.")
+        self._own_headers = {"Content-Type": "application/x-protobuf"}
+        if token is not None:
+            self._own_headers["Authorization"] = f"Bearer {token}"
+        self._opener = urllib.request.build_opener(_NoRedirects)
+        self.max_bytes = settings.number("telemetry.max.bytes")
+        subscription = TelemetrySubscription(
+            metrics=tuple(settings.items("telemetry.metrics")) or (ALL_METRICS,),
+            interval_ms=settings.number("telemetry.interval.ms"),
+        )
+        self.clients = TelemetryClients(subscription, uuid.uuid4)
+        self._waiting: asyncio.Queue[Push] = asyncio.Queue()
+        self._waiting_bytes = 0
+        self._is_failing = False
+        self._tasks = TaskSet()
+        self.taken = 0
+        self.sent = 0
+        self.dropped = 0
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._tasks.spawn(self._send_all(), "client telemetry")
+
+    async def stop(self) -> None:
+        """Send nothing more."""
+        await self._tasks.cancel()
+
+    def unpack(self, compression: int, metrics: bytes) -> bytes | ErrorCode:
+        """What was pushed, uncompressed, or why it is not taken. May run in a thread."""
+        if len(metrics) > self.max_bytes:
+            return ErrorCode.telemetry_too_large
+        try:
+            if codec_of(compression) not in (Codec.NONE, *ACCEPTED):
+                return ErrorCode.unsupported_compression_type
+            return decompress(compression, metrics, EXPANSION * self.max_bytes)
+        except MessageTooLarge:
+            return ErrorCode.telemetry_too_large
+        except UnsupportedCompressionType:
+            return ErrorCode.unsupported_compression_type
+        except InvalidRecord:
+            return ErrorCode.invalid_record
+
+    def take(self, client_id: UUID, caller: Caller, metrics: bytes) -> None:
+        """Have metrics sent on, if there is room for them."""
+        self.taken += 1
+        if not metrics:
+            return
+        if self._waiting_bytes + len(metrics) > MOST_WAITING:
+            self.dropped += 1
+            return
+        self._waiting_bytes += len(metrics)
+        headers = {
+            **self._own_headers,
+            "X-Kafka-Client-Instance-Id": str(client_id),
+            "X-Kafka-Client-Id": _UNSAFE.sub("_", caller.client_id or "")[:256],
+            "X-Kafka-Client-Software": caller.session.software,
+            "X-Kafka-Client-Address": _UNSAFE.sub("_", caller.address[0])[:256],
+            "X-Kafka-Principal": _UNSAFE.sub("_", caller.principal)[:256],
+        }
+        self._waiting.put_nowait(Push(metrics, headers))
+
+    async def _send_all(self) -> None:
+        while True:
+            push = await self._waiting.get()
+            try:
+                await asyncio.to_thread(self._post, push)
+            except (OSError, HTTPException, ValueError) as error:
+                self.dropped += 1
+                if not self._is_failing:
+                    logger.warning("Metrics of clients cannot be sent to %s and are dropped: %s", self._endpoint, error)
+                self._is_failing = True
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                self.sent += 1
+                self._is_failing = False
+            finally:
+                self._waiting_bytes -= len(push.metrics)
+
+    def _post(self, push: Push) -> None:
+        """Send one push. Runs in a thread; raises OSError, HTTPException."""
+        request = urllib.request.Request(self._endpoint, data=push.metrics, headers=dict(push.headers))
+        with self._opener.open(request, timeout=SEND_SECONDS):
+            return
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Takes a redirect for the error that it is here."""
+
+    def redirect_request(self, *words: object, **options: object) -> None:
+        """Follow none."""
+        return

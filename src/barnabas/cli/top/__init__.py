@@ -1,0 +1,1 @@
+"""`barnabas top`: a live view of brokers, over their metrics listeners."""
