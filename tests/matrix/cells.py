@@ -18,7 +18,7 @@ OUT: Final = "out"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORDS: Final = ("PLAIN", *SCRAM)
 MECHANISMS: Final = (*PASSWORDS, "OAUTHBEARER")
-SESSIONS: Final = 2.5
+SESSIONS: Final = 1.7
 """For how many sessions a client writes that has to log in again."""
 
 
@@ -72,7 +72,7 @@ def _logins(broker: MatrixBroker) -> Iterable[Cell]:
                     expected=LOGIN,
                 )
         yield Cell(
-            name=f"{mechanism} over TLS, again and again",
+            name=f"{mechanism} over TLS, and again",
             address=broker.address("LOGIN_TLS"),
             mechanism=mechanism,
             secret=right,

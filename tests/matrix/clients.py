@@ -22,6 +22,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.matrix.broker import TOPIC
 from tests.matrix.cells import IN, LOGIN, OUT, SCRAM, TLS, Cell
+from tests.matrix.java_properties import java_properties
+from tests.matrix.spark import spark
 from tests.support import jars, java
 
 if TYPE_CHECKING:
@@ -34,11 +36,6 @@ JAVA: Final = "4.3.0"
 SECONDS: Final = 60.0
 """To come in, or to be told why not."""
 HERE: Final = Path(__file__).parent
-LOGIN_MODULES: Final = {
-    "PLAIN": "plain.PlainLoginModule",
-    **dict.fromkeys(SCRAM, "scram.ScramLoginModule"),
-    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
-}
 
 
 def _at_once(attempt: Callable[[Cell], str], cells: Iterable[Cell]) -> Outcomes:
@@ -272,27 +269,8 @@ async def _aio(cell: Cell) -> str:
 def java_clients(cells: Iterable[Cell]) -> Outcomes:
     """Apache Kafka's own clients, all cells in one JVM."""
     flags = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
-    lines = ["\x1f".join((cell.name, str(cell.seconds), *_java_properties(cell))) for cell in cells]
+    lines = ["\x1f".join((cell.name, str(cell.seconds), *java_properties(cell))) for cell in cells]
     return _harness(java.command(JAVA, str(HERE / "Matrix.java"), *flags), lines)
-
-
-def _java_properties(cell: Cell) -> Iterable[str]:
-    yield f"bootstrap.servers={cell.address}"
-    yield f"security.protocol={cell.protocol}"
-    if cell.mechanism is not None:
-        module = f"org.apache.kafka.common.security.{LOGIN_MODULES[cell.mechanism]}"
-        options = f'username="{cell.user}" password="{cell.secret}"'
-        if cell.mechanism == "OAUTHBEARER":
-            options = f'token="{cell.secret}"'
-            yield "sasl.login.callback.handler.class=Matrix$Token"
-        yield f"sasl.mechanism={cell.mechanism}"
-        yield f"sasl.jaas.config={module} required {options};"
-    if cell.ca is not None:
-        yield "ssl.truststore.type=PEM"
-        yield f"ssl.truststore.location={cell.ca}"
-    if cell.certificate is not None:
-        yield "ssl.keystore.type=PEM"
-        yield f"ssl.keystore.location={cell.certificate.with_suffix('.pem')}"
 
 
 def franz_go(cells: Iterable[Cell]) -> Outcomes:
@@ -333,12 +311,16 @@ def _harness(words: list[str], lines: list[str]) -> Outcomes:
 
 NEEDS_GO: Final = "franz-go"
 """The one client that does not run wherever `make test` does."""
+SPARK: Final = "Spark"
+NOT_IN_CI: Final = frozenset({NEEDS_GO, SPARK})
+"""Spark's tasks take half a minute; that a login is enough for it is seen in tests/pipelines, too."""
 CLIENTS: Final = {
     "Java 4.3": java_clients,
     "librdkafka": librdkafka,
     "kafka-python": kafka_python,
     "aiokafka": aio,
     "kcat": kcat,
+    SPARK: spark,
     NEEDS_GO: franz_go,
 }
 TELL_WHY: Final = frozenset({"Java 4.3", "librdkafka", NEEDS_GO})

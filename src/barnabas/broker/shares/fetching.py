@@ -8,11 +8,12 @@ as with the connection of a worker that died: messages would be locked for nobod
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from barnabas.machines.shares.coordinator import ShareKey
-from barnabas.machines.shares.partition import AcquireLimits, LogBatch
+from barnabas.machines.shares.records import AcquireLimits, LogBatch
 from barnabas.model.errors import ApiError, OffsetOutOfRange
 from barnabas.protocol.records.batch import HEADER_SIZE, read_header
 from barnabas.storage.files import ColdRead
@@ -23,13 +24,12 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.shares.hosted import HostedSharePartition
-    from barnabas.machines.shares.partition import Acquired
+    from barnabas.machines.shares.records import Acquired
     from barnabas.machines.shares.sessions import ShareSession, TopicIdPartition
-    from barnabas.protocol.records.batch import BatchHeader
     from barnabas.storage.segments.segments import ReadResult
 
-FIRST_STEP: Final = 128 * 1024
-"""Bytes of a partition that are read first; each step is twice as long as the last."""
+SMALLEST_STEP: Final = 16 * 1024
+"""Bytes of a partition that are read at once are a multiple of this; each step is twice as long as the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,29 @@ class _Readable(NamedTuple):
     offset: int
     read: Callable[[bool], ReadResult]
     size: int
+    """Bytes that it has, as far as that matters."""
+
+
+class _Read(NamedTuple):
+    """Bytes of the log that begin with whole batches, what these are, and where each of them ends."""
+
+    data: bytes
+    batches: list[LogBatch]
+    ends: list[int]
+
+    def cut(self, first: int, last: int) -> bytes:
+        """The batches that have records of these offsets; there are some."""
+        begin = bisect_left(self.batches, first, key=_last_offset)
+        end = bisect_right(self.batches, last, key=_first_offset)
+        return self.data[self.ends[begin - 1] if begin else 0 : self.ends[end - 1]]
+
+
+def _first_offset(batch: LogBatch) -> int:
+    return batch.first_offset
+
+
+def _last_offset(batch: LogBatch) -> int:
+    return batch.last_offset
 
 
 class ShareFetchGate(Protocol):
@@ -124,10 +147,7 @@ class ShareFetching:
 
     def _unwatch(self, watched: Sequence[HostedSharePartition | LeaderPartition]) -> None:
         for each in watched:
-            if hasattr(each, "unwatch"):
-                each.unwatch(self)
-            else:
-                each.remove_watcher(self)
+            each.remove_watcher(self)
 
     async def _open_logs(self, places: Sequence[TopicIdPartition]) -> None:
         for topic_id, index in places:
@@ -149,7 +169,7 @@ class ShareFetching:
                     results[place].error = hosted.failure
                     continue
                 watched += (hosted, hosted.partition)
-                hosted.watch(self)
+                hosted.add_watcher(self)
                 hosted.partition.add_watcher(self)
                 found = self._readable(hosted, share)
             except ApiError as error:
@@ -166,8 +186,10 @@ class ShareFetching:
         log, end = partition.log, partition.leader.high_watermark
         if self._committed:
             end = log.last_stable_offset(end)
-        machine.log_start_moved(log.log_start_offset)
-        if not machine.can_acquire():
+        if log.log_start_offset > machine.start_offset:
+            machine.log_start_moved(log.log_start_offset)
+            hosted.wake()  # others that wait for room have it now
+        if not hosted.can_acquire(machine):
             return None
         offset = machine.next_fetch_offset()
         if offset >= end:
@@ -176,6 +198,8 @@ class ShareFetching:
         def read(may_block: bool) -> ReadResult:
             return log.read(offset, max_bytes, end, True, may_block=may_block, committed=self._committed)
 
+        if self._limits.min_bytes <= 1:
+            return _Readable(hosted, offset, read, 1)  # a record is enough, and here is one
         try:
             size = read(False).size
         except ColdRead:
@@ -194,7 +218,10 @@ class ShareFetching:
             if left <= 0:
                 break
             try:
-                data, batches = await self._read(found, left)
+                read = await self._read(found, left)
+            except OffsetOutOfRange:  # retention may have been faster; otherwise the log ends before the offset
+                moved = moved or found.offset < found.hosted.partition.log.log_start_offset
+                continue
             except ApiError as error:
                 results[place].error = error
                 continue
@@ -208,16 +235,18 @@ class ShareFetching:
             if self._gate.is_throttled():
                 break
             limits = AcquireLimits(left, max(1, self._limits.batch_size), self._limits.strict)
-            acquired = found.hosted.acquire(self._session.member_id, batches, limits, found.offset)
+            acquired = found.hosted.acquire(self._session.member_id, read.batches, limits, found.offset)
             moved = moved or machine.next_fetch_offset() != found.offset
             if acquired:
                 left -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
                 results[place].acquired = acquired
-                results[place].records = _cut(data, acquired[0].first_offset, acquired[-1].last_offset)
-                self._gate.count(len(results[place].records))
+                records = results[place].records = read.cut(acquired[0].first_offset, acquired[-1].last_offset)
+                found.hosted.read_size = _next_size(len(records))
+                self._gate.count(len(records))
+                found.hosted.partition.traffic.bytes_out += len(records)
         return moved
 
-    async def _read(self, found: _Readable, most: int) -> tuple[bytes, list[LogBatch]]:
+    async def _read(self, found: _Readable, most: int) -> _Read:
         """The bytes of whole batches, and what they are: at once if they are in memory.
 
         That is all from which up to `most` records may be acquired: those that are in flight, and so many after them.
@@ -225,8 +254,8 @@ class ShareFetching:
         machine = found.hosted.machine
         end = found.offset if machine is None else max(machine.end_offset, found.offset)
 
-        def read(may_block: bool) -> tuple[bytes, list[LogBatch]]:
-            return _batches(found.read(may_block), end + most - 1, may_block=may_block)
+        def read(may_block: bool) -> _Read:
+            return _batches(found.read(may_block), end + most - 1, found.hosted.read_size, may_block=may_block)
 
         try:
             return read(False)
@@ -234,27 +263,28 @@ class ShareFetching:
             return await asyncio.get_running_loop().run_in_executor(self._broker.executor, read, True)
 
 
-def _batches(result: ReadResult, last: int, *, may_block: bool) -> tuple[bytes, list[LogBatch]]:
+def _batches(result: ReadResult, last: int, size: int, *, may_block: bool) -> _Read:
     """The whole batches at the beginning of what was found, up to the one that has the offset `last`."""
-    data = bytearray()
+    data = b""
     batches: list[LogBatch] = []
+    ends: list[int] = []
     position = 0
-    for piece in _steps(result, may_block=may_block):
-        data += piece
+    for piece in _steps(result, size, may_block=may_block):
+        data = data + piece if data else piece
         while position + HEADER_SIZE <= len(data):
             header = read_header(data, position)
             if position + header.size > len(data):
                 break
-            batches.append(LogBatch(header.base_offset, header.last_offset, _is_aborted(header, result)))
+            batches.append(LogBatch(header.base_offset, header.last_offset, result.is_aborted(header)))
             position += header.size
+            ends.append(position)
             if header.last_offset >= last:
-                return bytes(data[:position]), batches
-    return bytes(data[:position]), batches
+                return _Read(data, batches, ends)
+    return _Read(data, batches, ends)
 
 
-def _steps(result: ReadResult, *, may_block: bool) -> Iterator[bytes]:
+def _steps(result: ReadResult, size: int, *, may_block: bool) -> Iterator[bytes]:
     """The bytes that were found, little by little: a member that wants ten records needs few of those of a backlog."""
-    size = FIRST_STEP
     for piece in result.slices:
         at, end = piece.position, piece.position + piece.length
         while at < end:
@@ -267,24 +297,6 @@ def _steps(result: ReadResult, *, may_block: bool) -> Iterator[bytes]:
             size *= 2
 
 
-def _is_aborted(header: BatchHeader, result: ReadResult) -> bool:
-    """Whether the records of a batch were aborted; only where the read asked for it."""
-    if not result.aborted or not header.is_transactional or header.is_control:
-        return False
-    return any(
-        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-        for each in result.aborted
-    )
-
-
-def _cut(data: bytes, first: int, last: int) -> bytes:
-    """The batches that have records of these offsets."""
-    begin = position = 0
-    while position < len(data):
-        header = read_header(data, position)
-        if header.base_offset > last:
-            break
-        position += header.size
-        if header.last_offset < first:
-            begin = position
-    return data[begin:position]
+def _next_size(size: int) -> int:
+    """The bytes that are read first when the last member got so many: a little more, so that one read is enough."""
+    return -(-size * 5 // 4 // SMALLEST_STEP) * SMALLEST_STEP

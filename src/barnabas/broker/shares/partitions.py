@@ -1,8 +1,8 @@
 """The share partitions that this broker serves, and the sessions of their members.
 
 A share partition is loaded when a member first fetches from it. It goes when this broker leads its partition no more,
-or in another leader epoch, and when no member of its group has a session here any more. A session ends with its
-connection; what its member has acquired is released then.
+or has not led it all the time, and when no member of its group has a session here any more and no dead letter waits. A
+session ends with its connection; what its member has acquired is released then.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from barnabas.broker.context import BrokerContext
     from barnabas.broker.replication.leader_partition import LeaderPartition
     from barnabas.broker.serving.caller import Session
+    from barnabas.broker.shares.dead_letters import DeadLetterCounts, DeadLetterWriter
     from barnabas.broker.shares.fetching import ShareFetched, ShareFetching
     from barnabas.broker.shares.hosted import HostedSharePartition
-    from barnabas.broker.shares.persister import ShareStates
+    from barnabas.broker.shares.states import ShareStates
     from barnabas.machines.shares.coordinator import ShareKey
-    from barnabas.machines.shares.partition import SharePartitionSettings
+    from barnabas.machines.shares.records import SharePartitionSettings
     from barnabas.machines.shares.sessions import ShareSession, ShareSessions, TopicIdPartition
+    from barnabas.metadata.images.cache import Delta
     from barnabas.model.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ STOP_SECONDS: Final = 3.0
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 DURATION: Final = "by_duration:"
+DEAD_LETTER_TOPIC: Final = "errors.deadletterqueue.topic.name"
 NO_GROUP: Final = ""
 """Under this the settings of all groups that have none of their own are kept."""
 
@@ -55,11 +58,15 @@ class SharePartitions:
         self._waiting: dict[ShareSession, dict[ShareFetching, None]] = {}
         """Fetches that are under way."""
         self._tasks = TaskSet()
-        self._settings: dict[str, tuple[Mapping[str, str], SharePartitionSettings]] = {}
+        self._settings: dict[str, tuple[Mapping[str, str], bool, SharePartitionSettings]] = {}
 
     @property
     def _broker(self) -> BrokerContext:
         return self._find_broker()
+
+    def hosted(self) -> list[HostedSharePartition]:
+        """All that are known now."""
+        return list(self._hosted.values())
 
     @property
     def clock(self) -> Clock:
@@ -67,11 +74,28 @@ class SharePartitions:
         return self._broker.clock
 
     @cached_property
-    def persister(self) -> ShareStates:
+    def states(self) -> ShareStates:
         """Where states are kept; made when the first is read, as a broker without share groups has no use for it."""
-        from barnabas.broker.shares.persister import ShareStates
+        from barnabas.broker.shares.states import ShareStates
 
         return ShareStates(self._broker)
+
+    @cached_property
+    def dead_letters(self) -> DeadLetterWriter:
+        """Where dead letters are written."""
+        from barnabas.broker.shares.dead_letter_topics import DeadLetterTopics
+        from barnabas.broker.shares.dead_letters import DeadLetterWriter
+
+        self._broker.metadata.subscribe(self._metadata_changed)
+        return DeadLetterWriter(self._broker, DeadLetterTopics(self._broker))
+
+    def dead_letter_counts(self) -> Mapping[str, DeadLetterCounts]:
+        """What became of dead letters so far, by group; nothing is made to be counted."""
+        return self.dead_letters.counts if "dead_letters" in vars(self) else {}
+
+    def _metadata_changed(self, _: Delta) -> None:
+        for hosted in self._hosted.values():
+            hosted.archiver.retry()
 
     @cached_property
     def sessions(self) -> ShareSessions:
@@ -85,8 +109,8 @@ class SharePartitions:
         for hosted in list(self._hosted.values()):
             hosted.end(NotLeaderOrFollower("This broker stops."))
         await self._tasks.finish(STOP_SECONDS)
-        if "persister" in vars(self):
-            await self.persister.stop()
+        if "states" in vars(self):
+            await self.states.stop()
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Run work that goes on if nobody waits for it any more."""
@@ -97,6 +121,9 @@ class SharePartitions:
     def find(self, key: ShareKey) -> HostedSharePartition:
         """A share partition of which this broker leads the partition; loaded from now on if it was not."""
         partition, hosted = self._led(key)
+        if hosted is not None and hosted.is_lingering:
+            hosted.end(NotLeaderOrFollower(f"Group {key.group_id} has members again."))
+            hosted = None
         if hosted is not None:
             return hosted
         from barnabas.broker.shares.hosted import HostedSharePartition
@@ -106,7 +133,7 @@ class SharePartitions:
         return hosted
 
     def _led(self, key: ShareKey) -> tuple[LeaderPartition, HostedSharePartition | None]:
-        """The partition, and what is served of it in its present leader epoch. Raises ApiError if it is not led."""
+        """The partition, and what is served of it as long as it is led. Raises ApiError if it is not led."""
         hosted = self._hosted.get(key)
         try:
             partition = self._broker.replicas.find(key.topic_id.bytes, key.partition)
@@ -114,8 +141,8 @@ class SharePartitions:
             if hosted is not None:
                 hosted.end(error)
             raise
-        if hosted is not None and hosted.partition is not partition:
-            hosted.end(NotLeaderOrFollower(f"{partition.tp} is led in another leader epoch."))
+        if hosted is not None and not hosted.leads_on(partition):
+            hosted.end(NotLeaderOrFollower(f"{partition.tp} was led by another broker meanwhile."))
             hosted = None
         return partition, hosted
 
@@ -131,14 +158,20 @@ class SharePartitions:
         if self._hosted.get(hosted.key) is hosted:
             del self._hosted[hosted.key]
 
+    def idle(self, hosted: HostedSharePartition) -> None:
+        """No dead letters of a share partition wait any more."""
+        if hosted.is_lingering:
+            hosted.end(NotLeaderOrFollower(f"Group {hosted.key.group_id} has no members here."))
+
     def settings_of(self, group_id: str) -> SharePartitionSettings:
         """What holds for the share partitions of a group."""
-        from barnabas.machines.shares.partition import SharePartitionSettings
+        from barnabas.machines.shares.records import SharePartitionSettings
 
         own = self.config_of(group_id)
+        may_have_letters = self._broker.groups.has_dead_letters
         key = group_id if own else NO_GROUP  # groups that anybody makes up leave nothing here
         known = self._settings.get(key)
-        if known is None or known[0] is not own:
+        if known is None or known[0] is not own or known[1] is not may_have_letters:
             broker = self._broker.settings
             settings = SharePartitionSettings(
                 lock_ms=broker.number("group.share.record.lock.duration.ms"),
@@ -150,10 +183,11 @@ class SharePartitions:
                     lock_ms=group_config.number("share.record.lock.duration.ms", own, broker),
                     max_deliveries=group_config.number("share.delivery.count.limit", own, broker),
                     max_locks=group_config.number("share.partition.max.record.locks", own, broker),
+                    has_dead_letters=may_have_letters and bool(group_config.value(DEAD_LETTER_TOPIC, own, broker)),
                 )
-            known = own, settings
+            known = own, may_have_letters, settings
             self._settings[key] = known
-        return known[1]
+        return known[2]
 
     def config_of(self, group_id: str) -> Mapping[str, str]:
         """The settings that a group has of its own."""
@@ -247,11 +281,21 @@ class SharePartitions:
             errors = await asyncio.gather(*writes.values(), return_exceptions=True)
             for key, error in zip(writes, errors, strict=True):
                 if error is not None:
-                    logger.warning("Could not release what %s had acquired of %s: %s", session.member_id, key, error)
+                    logger.warning(
+                        "Could not store that member %s of share group %s released records of partition %d of topic id "
+                        "%s: %s",
+                        session.member_id,
+                        session.group_id,
+                        key.partition,
+                        key.topic_id,
+                        error,
+                    )
         finally:
             self._releasing[session.group_id] -= 1
             if not self._releasing[session.group_id]:
                 del self._releasing[session.group_id]
         if session.group_id not in self._releasing and not self.sessions.has_members(session.group_id):
             for hosted in [one for key, one in self._hosted.items() if key.group_id == session.group_id]:
-                hosted.end(NotLeaderOrFollower(f"Group {session.group_id} has no members here."))
+                hosted.is_lingering = True
+                if not hosted.archiver.is_busy:
+                    self.idle(hosted)

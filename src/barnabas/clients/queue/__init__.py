@@ -4,6 +4,7 @@
     engine.py       what all parts share: the messages that wait, and whether it goes on
     membership.py   heartbeats to the group coordinator, and which broker leads what
     leader.py       fetches from one leader and acknowledges to it, in a thread
+    pending.py      acknowledgements that are on their way
     session.py      the share session with one leader, without I/O
     acquired.py     the records of an answer that were acquired
 

@@ -15,11 +15,12 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.config import log
-from barnabas.clients.errors import BrokerUnreachable, NotAcknowledged, RequestRefused
+from barnabas.clients.errors import BrokerUnreachable, RequestRefused
 from barnabas.clients.queue.acquired import AcquiredRange, acquired_records
+from barnabas.clients.queue.pending import Pending, PendingAcknowledgement, kinds_of, not_stored, unheard
 from barnabas.clients.queue.session import OPENING, FetchLimits, LeaderSession, SharePartitionId
 from barnabas.model.base_error import BarnabasError
 from barnabas.model.errors import ErrorCode
@@ -85,17 +86,6 @@ class HeldRecord:
         return self.leader.settle(self, acknowledgement)
 
 
-class PendingAcknowledgement(NamedTuple):
-    """What was said of a record, who waits for it to be stored, and until when its lock is held."""
-
-    kind: Acknowledgement
-    stored: Future[None]
-    until: float
-
-
-Pending = dict[SharePartitionId, dict[int, PendingAcknowledgement]]
-
-
 class Leader:
     """Fetches and acknowledges at one broker."""
 
@@ -142,7 +132,7 @@ class Leader:
         offset = held.record.offset
         with self._engine.changed:
             if self._held.get((held.place, offset)) is not held:
-                _not_acknowledged(held.place, offset, stored, "its lock was lost before")
+                not_stored(held.place, {offset: PendingAcknowledgement(kind, stored, 0.0)}, "its lock was lost before")
             else:
                 del self._held[held.place, offset]
                 self._pending.setdefault(held.place, {})[offset] = PendingAcknowledgement(
@@ -229,8 +219,8 @@ class Leader:
         if self._session.epoch == OPENING:  # which takes no acknowledgements; nothing can be held before it
             self._settle_all(pending, "its session with the broker had ended")
             pending = {}
-        request = self._session.fetch(names, _kinds(pending), limits, exact=self._exact)
-        answer = self._asked(wire, request, pending, at_least=1)
+        request = self._session.fetch(names, kinds_of(pending), limits, exact=self._exact)
+        answer = self._request(wire, request, pending, at_least=1)
         self._set_lock_time(answer.acquisition_lock_timeout.total_seconds())
         for place, part in _parts(answer):
             self._settle_part(place, pending.pop(place, {}), ErrorCode(part.acknowledge_error_code))
@@ -261,7 +251,7 @@ class Leader:
         if self._session.epoch == OPENING:
             self._settle_all(pending, "its session with the broker had ended")
             return
-        answer = self._asked(wire, self._session.acknowledge(_kinds(pending)), pending, at_least=1)
+        answer = self._request(wire, self._session.acknowledge(kinds_of(pending)), pending, at_least=1)
         for place, part in _parts(answer):
             self._settle_part(place, pending.pop(place, {}), part.error_code)
         self._settle_left(pending)
@@ -273,7 +263,7 @@ class Leader:
             kinds.setdefault(held.place, {})[held.record.offset] = Acknowledgement.RENEW
         asked_at = time.monotonic()
         try:
-            answer = self._asked(wire, self._session.acknowledge(kinds, renewing=True), {}, at_least=2)
+            answer = self._request(wire, self._session.acknowledge(kinds, renewing=True), {}, at_least=2)
         except RequestRefused as error:
             self._renewal_refused = error.code == ErrorCode.invalid_request
             raise
@@ -302,8 +292,8 @@ class Leader:
             if held in self._engine.waiting:
                 self._engine.waiting.remove(held)
 
-    def _asked(self, wire: WireClient, request: Any, pending: Pending, *, at_least: int) -> Any:
-        """The answer. If there is none, nobody knows what became of the acknowledgements."""
+    def _request(self, wire: WireClient, request: Any, pending: Pending, *, at_least: int) -> Any:
+        """Ask the leader. If it does not answer, nobody knows what became of the acknowledgements."""
         try:
             answer = wire.ask(request, at_least=at_least)
             if answer.error_code != ErrorCode.none:
@@ -322,13 +312,13 @@ class Leader:
             self._alone.clear()
             for place, offset in self._held:
                 if place not in self._names:  # of a partition that has left the session, whose end does not release it
-                    pending.setdefault(place, {})[offset] = _unheard(Acknowledgement.RELEASE)
+                    pending.setdefault(place, {})[offset] = unheard(Acknowledgement.RELEASE)
         if self._wire is None or self._session.epoch == OPENING:
             self._settle_all(pending, "the queue was closed")
             return
         try:
-            answer = self._asked(
-                self._wire, self._session.acknowledge(_kinds(pending), closing=True), pending, at_least=1
+            answer = self._request(
+                self._wire, self._session.acknowledge(kinds_of(pending), closing=True), pending, at_least=1
             )
         except BarnabasError as error:
             log.info("The end of a share session with broker %d was not answered: %s", self.node.id, error)
@@ -345,12 +335,25 @@ class Leader:
         acquired = acquired_records(partition, bytes(part.records or b""), ranges)
         with self._engine.changed:
             for record in acquired.records:
+                if self._has_said(place, record.offset):
+                    continue
                 held = HeldRecord(self, place, record)
                 self._held[place, record.offset] = held
                 self._engine.waiting.append(held)
             for offset in acquired.gaps:
-                self._pending.setdefault(place, {})[offset] = _unheard(Acknowledgement.GAP)
+                self._pending.setdefault(place, {})[offset] = unheard(Acknowledgement.GAP)
             self._engine.changed.notify_all()
+
+    def _has_said(self, place: SharePartitionId, offset: int) -> bool:
+        """Whether the program has said already what became of a record, and its lock ended before that was sent.
+
+        It is locked for this member again, so what was said holds, and the program does not get it a second time.
+        """
+        waiting = self._pending.get(place, {})
+        if offset in waiting:
+            waiting[offset] = waiting[offset]._replace(until=time.monotonic() + self.lock_seconds)
+            return True
+        return any((place, offset) == one[:2] for one in self._alone)
 
     def _settle_part(
         self,
@@ -372,8 +375,7 @@ class Leader:
                 self._engine.look_for_leaders()
             if again and code in NOT_STORED_YET:
                 offsets = self._try_again(place, offsets)
-            for offset, pending in offsets.items():
-                _not_acknowledged(place, offset, pending.stored, code.name.upper(), pending.kind)
+            not_stored(place, offsets, code.name.upper())
 
     def _try_again(
         self, place: SharePartitionId, offsets: dict[int, PendingAcknowledgement]
@@ -393,8 +395,7 @@ class Leader:
 
     def _settle_all(self, pending: Pending, reason: str) -> None:
         for place, offsets in pending.items():
-            for offset, one in offsets.items():
-                _not_acknowledged(place, offset, one.stored, reason, one.kind)
+            not_stored(place, offsets, reason)
 
     def _refused(self, place: SharePartitionId, code: ErrorCode, message: str | None) -> None:
         if code in ANOTHER_LEADER:
@@ -466,33 +467,7 @@ class Leader:
         return max(self._renewal_at - time.monotonic(), RETRY_SECONDS)
 
 
-def _unheard(kind: Acknowledgement) -> PendingAcknowledgement:
-    """An acknowledgement that nobody waits for."""
-    return PendingAcknowledgement(kind, Future(), 0.0)
-
-
-def _kinds(pending: Pending) -> dict[SharePartitionId, dict[int, Acknowledgement]]:
-    return {place: {offset: one.kind for offset, one in offsets.items()} for place, offsets in pending.items()}
-
-
 def _parts(answer: Any) -> Iterable[tuple[SharePartitionId, Any]]:
     for topic in answer.responses:
         for part in topic.partitions:
             yield SharePartitionId(topic.topic_id, part.partition_index), part
-
-
-def _not_acknowledged(
-    place: SharePartitionId,
-    offset: int,
-    stored: Future[None],
-    reason: str,
-    kind: Acknowledgement = Acknowledgement.ACCEPT,
-) -> None:
-    """Tell whoever waits, or the log, that an acknowledgement was not stored."""
-    error = NotAcknowledged(
-        f"the acknowledgement of offset {offset} of partition {place.partition} was not stored, so the message may be "
-        f"delivered again: {reason}"
-    )
-    stored.set_exception(error)
-    if kind is not Acknowledgement.GAP:
-        log.warning("%s", str(error)[0].upper() + str(error)[1:])

@@ -196,7 +196,11 @@ class Membership:
             if self._epoch != JOINING:
                 self._ask(LEAVING, None)
         except BarnabasError as error:
-            log.info("The end of a member of group %s was not answered: %s", self._engine.settings.group_id, error)
+            log.info(
+                "Could not leave group %s. Its coordinator removes the member when the session times out: %s",
+                self._engine.settings.group_id,
+                error,
+            )
         finally:
             self._wire.__exit__()
 
@@ -228,9 +232,9 @@ def begin_with_what_is_there(wire: WireClient, group_id: str) -> None:
             time.sleep(0.02)  # Kafka's controller answers before its brokers know
     except RequestRefused as error:
         log.warning(
-            "Group %s begins with messages that come from now on, since its %s could not be set: %s",
-            group_id,
+            "Could not set %s of the new group %s, which therefore gets only messages that are sent from now on: %s",
             OFFSET_RESET,
+            group_id,
             error,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self
 
 from barnabas.clients.errors import DeserializationFailed
+from barnabas.clients.queue.dead_letter import DeadLetter
 from barnabas.clients.records import ConsumerRecord, K, V
 from barnabas.protocol.acknowledgements import Acknowledgement
 
@@ -72,6 +73,11 @@ class QueueMessage(Generic[K, V]):
         return self.record.delivery_count or 1
 
     @property
+    def dead_letter(self) -> DeadLetter | None:
+        """What it says of a message that another group gave up; None unless it comes from a topic of dead letters."""
+        return DeadLetter.of(self.record)
+
+    @property
     def settled(self) -> bool:
         """Whether `done`, `retry` or `reject` was called."""
         return self._settled is not None
@@ -85,7 +91,7 @@ class QueueMessage(Generic[K, V]):
         return self.settle(Acknowledgement.RELEASE)
 
     def reject(self) -> Future[None]:
-        """It cannot be processed: nobody gets it again."""
+        """It cannot be processed: nobody gets it again. It has a dead letter if the group has them."""
         return self.settle(Acknowledgement.REJECT)
 
     def settle(self, acknowledgement: Acknowledgement) -> Future[None]:

@@ -19,8 +19,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 from barnabas.clients.closed import watch_forks
-from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, properties
-from barnabas.clients.errors import ClientClosed, InvalidClientConfig, noted_in
+from barnabas.clients.config import DEFAULT_BOOTSTRAP_SERVERS, check, properties
+from barnabas.clients.errors import ClientClosed, InvalidClientConfig, added_to, noted_in, passing_error
 from barnabas.clients.queue.engine import QueueEngine, QueueSettings
 from barnabas.clients.queue.membership import CLOSE_SECONDS, Membership, begin_with_what_is_there
 from barnabas.clients.queue.message import Decoders, QueueMessage
@@ -106,6 +106,7 @@ class QueueBase(Generic[K, V]):
         self._decoders = Decoders(from_bytes(key_deserializer), from_bytes(value_deserializer))
         self._serializers = key_serializer, value_serializer
         self._config = {name: value for name, value in found.items() if name != "bootstrap.servers"}
+        check(self._config)
         self._engine = QueueEngine(self._settings)
         self._membership: Membership | None = None
         self._producer: Producer[Any, Any] | None = None
@@ -221,4 +222,5 @@ class Queue(QueueBase[K, V]):
 
         Closing twice does nothing.
         """
-        self._close(timeout)
+        with added_to(passing_error()):
+            self._close(timeout)

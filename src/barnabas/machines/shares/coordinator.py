@@ -11,7 +11,11 @@ whose state was initialized anew writes with the state epoch of the state before
 
 The log would grow forever, since it is not compacted: an update needs the snapshot before it. So share partitions that
 do not change are snapshotted from time to time, too, and when every state has a snapshot behind some offset of the log,
-the records before this offset are deleted (`redundant_before`).
+the records before this offset are deleted (`Prune`).
+
+A request may arrive long after its sender has given it up and asked again: a connection that was cut off delivers what
+it holds when the network is whole again. So a late write does not move the start back, behind which nothing is known
+any more, and a state that has begun is not begun again in the same state epoch, unless it is told where.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.outcome import CoordinatorOutcome, Outcome, Timer, answer, as_before
 from barnabas.machines.shares.state_batches import combine
+from barnabas.machines.shares.unset import UNINITIALIZED
 from barnabas.model.errors import (
     ApiError,
     FencedLeaderEpoch,
@@ -54,8 +59,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNINITIALIZED: Final = -1
-"""The start offset of a state that nobody has given one, and an epoch that a request does not name."""
 COLD: Final = "cold snapshots"
 PRUNE: Final = "prune"
 
@@ -105,7 +108,13 @@ NO_STATE: Final = StoredState(0, 0, UNINITIALIZED, NOT_COUNTED, ())
 
 
 class Prune(NamedTuple):
-    """A message to the shell: look whether records can be deleted (`redundant_before`)."""
+    """A message to the shell, which gets it when everything that was decided before is committed.
+
+    It deletes the records before an offset, and says where the log ends now (`begin_pruning`).
+    """
+
+    before: int | None
+    """All states that there were when the log ended here have a snapshot behind it. None if that is not known."""
 
 
 @dataclass(slots=True)
@@ -137,7 +146,7 @@ class ShareCoordinator:
         self._partition_exists = partition_exists
         self._states: dict[ShareKey, _State] = {}
         self._pruned_at: int | None = None
-        """The end of the log when `redundant_before` last began to wait for snapshots."""
+        """The end of the log when `begin_pruning` last began to wait for snapshots."""
         self._without_snapshot: set[ShareKey] = set()
         """The share partitions that have no snapshot since then."""
 
@@ -153,6 +162,8 @@ class ShareCoordinator:
             self._check_exists(key)
         except ApiError as error:
             return answer(asker, error)
+        if known is not None and begin == (known.snapshot.state_epoch, UNINITIALIZED):
+            return answer(asker, NO_STATE)  # it has begun, and who began it has asked again
         value = ShareSnapshotValue(
             snapshot_epoch=0 if known is None else known.snapshot.snapshot_epoch + 1,
             state_epoch=begin.state_epoch,
@@ -177,7 +188,11 @@ class ShareCoordinator:
             self._check_exists(key)
         except ApiError as error:
             return answer(asker, error)
-        kept = update._replace(leader_epoch=state.leader_epoch)  # only a leader that reads raises it
+        start = update.start_offset
+        kept = update._replace(
+            leader_epoch=state.leader_epoch,  # only a leader that reads raises it
+            start_offset=start if start == UNINITIALIZED else max(start, state.start_offset),
+        )
         return _decided(self._change(key, state, kept, now_ms), asker, NO_STATE)
 
     def read(self, key: ShareKey, leader_epoch: int, asker: Asker[StoredState], now_ms: int) -> ShareOutcome:
@@ -264,9 +279,13 @@ class ShareCoordinator:
     # Upkeep of the log
 
     def expire(self, key: object, now_ms: int) -> ShareOutcome:
-        """Snapshot what did not change for long, or look whether records can be deleted."""
+        """Snapshot what did not change for long, or have records deleted that nobody needs.
+
+        Snapshots that are decided from now on do not count for that: they may get lost while the shell deletes.
+        """
         if key == PRUNE:
-            return Outcome(sends=(Prune(),), timers=(Timer(PRUNE, now_ms + self.settings.prune_interval_ms),))
+            sends = () if self._without_snapshot else (Prune(self._pruned_at),)
+            return Outcome(sends=sends, timers=(Timer(PRUNE, now_ms + self.settings.prune_interval_ms),))
         return Outcome(
             changes=self._cold_snapshots(now_ms),
             timers=(Timer(COLD, now_ms + self.settings.cold_snapshot_interval_ms),),
@@ -295,17 +314,10 @@ class ShareCoordinator:
             if state.snapshot.write_timestamp <= oldest
         )
 
-    def redundant_before(self, log_end: int) -> int | None:
-        """The offset before which no record is needed, if there are new ones of which this can be said; None if not.
-
-        All states that there were at the last answer have a snapshot behind the end that the log had then. The shell
-        calls this with the end that the log has now, before anything else is decided.
-        """
-        if self._without_snapshot:
-            return None
-        before, self._pruned_at = self._pruned_at, log_end
+    def begin_pruning(self, log_end: int) -> None:
+        """The log ends here: its records will be redundant when every state has a newer snapshot."""
+        self._pruned_at = log_end
         self._without_snapshot = set(self._states)
-        return before
 
     # The log
 

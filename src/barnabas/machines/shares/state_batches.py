@@ -1,15 +1,16 @@
 """Runs of records that have the same delivery state, and how newer runs are laid over older ones.
 
 A later write of the same record never has a lower delivery count, and within one delivery a record only goes from
-available to acknowledged or archived. So of two runs that overlap the one with the higher count wins, and with equal
-counts the one with the higher state, whichever was written first: the order of writes does not matter.
+available to acknowledged, archiving or archived, and from archiving to archived. So of two runs that overlap the one
+with the higher count wins, and with equal counts the one with the higher state, whichever was written first: the order
+of writes does not matter.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from barnabas.protocol.coordinator_records.share_state import StateBatch
 
@@ -27,14 +28,21 @@ class DeliveryState(IntEnum):
     ACKNOWLEDGED = 2
     """It is processed, and never delivered again."""
     ARCHIVING = 3
-    """Given up, while its dead letter is being stored. Nothing leads here yet: there are no dead letters."""
+    """Given up, while its dead letter is being stored. It is never delivered again."""
     ARCHIVED = 4
     """It is given up, or the log does not have it, and it is never delivered again."""
 
     @property
     def is_final(self) -> bool:
         """Whether the record is never delivered again."""
-        return self in (DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED)
+        return self is ACKNOWLEDGED or self is ARCHIVED
+
+
+AVAILABLE: Final = DeliveryState.AVAILABLE
+ACQUIRED: Final = DeliveryState.ACQUIRED
+ACKNOWLEDGED: Final = DeliveryState.ACKNOWLEDGED
+ARCHIVING: Final = DeliveryState.ARCHIVING
+ARCHIVED: Final = DeliveryState.ARCHIVED
 
 
 def combine(so_far: Sequence[StateBatch], new: Iterable[StateBatch], start_offset: int = -1) -> list[StateBatch]:
@@ -55,6 +63,9 @@ def combine(so_far: Sequence[StateBatch], new: Iterable[StateBatch], start_offse
 
 def _lay(runs: list[StateBatch], batch: StateBatch) -> None:
     """Lay one batch over the runs, in place. Its neighbours may become one run with it."""
+    if not runs or runs[-1].last_offset < batch.first_offset - 1:
+        runs.append(batch)  # behind all others, as most are
+        return
     begin = bisect_left(runs, batch.first_offset - 1, key=_last_offset)
     end = bisect_right(runs, batch.last_offset + 1, lo=begin, key=_first_offset)
     pieces: list[StateBatch] = []

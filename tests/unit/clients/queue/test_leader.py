@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from barnabas.clients.errors import BrokerUnreachable, NotAcknowledged
+from barnabas.clients.errors import BrokerUnreachable, InvalidClientConfig, NotAcknowledged
 from barnabas.clients.queue.engine import QueueEngine, QueueSettings
 from barnabas.clients.queue.leader import HeldRecord, Leader
 from barnabas.clients.queue.queue import Queue
@@ -16,7 +17,10 @@ from barnabas.clients.queue.session import SharePartitionId
 from barnabas.clients.records import ConsumerRecord
 from barnabas.clients.wire.connection import Node
 from barnabas.model.errors import ErrorCode
+from barnabas.model.ids import TopicPartition
 from barnabas.protocol.acknowledgements import Acknowledgement
+from barnabas.protocol.records.builder import build_batch
+from barnabas.protocol.records.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +112,33 @@ def test_an_acknowledgement_whose_lock_is_over_is_not_sent_again(leader: Leader)
         stored.result(0)
 
 
+class Fetched(NamedTuple):
+    records: bytes
+    acquired_records: tuple[Any, ...]
+
+
+class Range(NamedTuple):
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+def test_a_message_that_is_locked_again_is_not_given_to_a_program_that_has_said_what_became_of_it(
+    leader: Leader,
+) -> None:
+    """A broker was slow: the lock ended before the acknowledgement was sent, and the same worker got it again."""
+    connect(leader, ErrorCode.none)
+    said, unsaid = hold(leader, 0), hold(leader, 1)
+    stored = said.settle(Acknowledgement.ACCEPT)
+    batch = build_batch([Record(number, 0, None, b"job") for number in range(2)], base_timestamp=0)
+    leader._take(PLACE, TopicPartition("work", 0), Fetched(batch, (Range(0, 1, 2),)))
+    assert [held.record.offset for held in leader._engine.waiting] == [1]
+    leader._step()
+    assert stored.result(0) is None
+    with pytest.raises(NotAcknowledged, match="lock was lost"):
+        unsaid.settle(Acknowledgement.ACCEPT).result(0)
+
+
 def test_one_lost_lock_does_not_spoil_the_others(leader: Leader) -> None:
     wire = connect(leader, ErrorCode.invalid_record_state, ErrorCode.none, ErrorCode.invalid_record_state)
     first, second = (hold(leader, offset).settle(Acknowledgement.ACCEPT) for offset in (5, 6))
@@ -132,6 +163,25 @@ def test_nobody_waits_for_ever_when_the_broker_cannot_be_reached(
     leader._lose(BrokerUnreachable("it is down"))
     with pytest.raises(NotAcknowledged, match="it is down"):
         stored.result(0)
+
+
+def test_a_broker_that_is_lost_is_one_line_of_the_log_however_many_messages_it_had(
+    leader: Leader, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = [hold(leader, offset).settle(Acknowledgement.ACCEPT) for offset in (5, 6, 9)]
+    leader._lose(BrokerUnreachable("it is down"))
+    (line,) = (record.message for record in caplog.records if record.levelno == logging.WARNING)
+    assert line == (
+        "The acknowledgements of 3 messages of partition 0, from offset 5 to 9, were not stored, so they may be "
+        "delivered again: it is down"
+    )
+    with pytest.raises(NotAcknowledged, match="the acknowledgement of offset 6 of partition 0 was not stored"):
+        told[1].result(0)
+
+
+def test_a_property_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(InvalidClientConfig, match=r"no\.such"):
+        Queue("localhost:1", "work", "w", config={"no.such": "1"})
 
 
 def test_an_acknowledgement_on_its_way_cannot_be_cancelled(leader: Leader) -> None:

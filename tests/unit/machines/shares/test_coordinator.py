@@ -40,6 +40,24 @@ class TestStates:
         assert coordinator.read().batches == ((12, 19, 0, 1),)
         assert coordinator.summary().start_offset == 12
 
+    def test_a_write_that_arrives_late_does_not_move_the_start_back(self, coordinator: Coordinator) -> None:
+        coordinator.initialize()
+        coordinator.write([(0, 4, 2, 1)], start=0)
+        coordinator.write([(6, 6, 2, 1)], start=6)
+        coordinator.write([(5, 5, 2, 1)], start=0)
+        state = coordinator.read()
+        assert (state.start_offset, state.batches) == (6, ((6, 6, 2, 1),)), "0 to 4 were acknowledged"
+
+    def test_a_state_that_has_begun_is_not_begun_again_by_a_request_that_arrives_late(
+        self, coordinator: Coordinator
+    ) -> None:
+        coordinator.initialize(state_epoch=1, start_offset=-1)
+        coordinator.write([(5, 9, 2, 1)], start=5, state_epoch=1)
+        assert coordinator.initialize(state_epoch=1, start_offset=-1) is NO_STATE
+        assert coordinator.read().batches == ((5, 9, 2, 1),)
+        coordinator.initialize(state_epoch=1, start_offset=0)
+        assert coordinator.read().start_offset == 0, "its offsets are reset"
+
     def test_nothing_is_read_or_written_before_the_state_is_initialized(self, coordinator: Coordinator) -> None:
         assert code(coordinator.read()) is ErrorCode.invalid_request
         assert code(coordinator.write()) is ErrorCode.invalid_request
@@ -139,19 +157,28 @@ class TestLog:
         coordinator = Coordinator(ShareCoordinatorSettings(updates_per_snapshot=1))
         coordinator.initialize()
         coordinator.initialize(key=OTHER)
-        coordinator.expire(PRUNE)
-        assert coordinator.sent == [Prune()]
-        assert coordinator.machine.redundant_before(len(coordinator.log)) is None, "there was no end to compare with"
+        assert coordinator.prune() is None, "there was no end to compare with"
         for _ in range(2):
             coordinator.write([(0, 0, 2, 1)])
-        assert coordinator.machine.redundant_before(len(coordinator.log)) is None, "the other has none yet"
+        assert coordinator.prune() is None, "the other has none yet"
         for _ in range(2):
             coordinator.write([(0, 0, 2, 1)], key=OTHER)
-        before = coordinator.machine.redundant_before(len(coordinator.log))
+        before = coordinator.prune()
         assert before == 2
         states = coordinator.machine.states
         del coordinator.log[:before]
         assert coordinator.reloaded().states == states
+
+    def test_a_snapshot_makes_nothing_redundant_that_is_decided_while_earlier_records_are_committed(self) -> None:
+        coordinator = Coordinator(ShareCoordinatorSettings(updates_per_snapshot=1))
+        coordinator.initialize()
+        coordinator.prune()
+        coordinator.expire(PRUNE)
+        for _ in range(2):
+            coordinator.write([(0, 0, 2, 1)])
+        assert coordinator.sent == [], "it may be lost with the leader, and what is deleted is gone"
+        coordinator.expire(PRUNE)
+        assert coordinator.sent == [Prune(1)]
 
     def test_a_record_that_cannot_be_read_is_passed_over(
         self, coordinator: Coordinator, caplog: pytest.LogCaptureFixture

@@ -162,10 +162,11 @@ class ShareGroup:
     def apply(self, record: CoordinatorRecord) -> None:
         """Take over what a record of this group says."""
         key, value = record
+        if isinstance(key, ShareGroupCurrentMemberAssignmentKey):
+            self._replay_current(key.member_id, value)
+            return  # what a member has decides nothing: in a rebalance there is one of these for every member
         self._not_assigned = None
         match key:
-            case ShareGroupCurrentMemberAssignmentKey(_, member_id):
-                self._replay_current(member_id, value)
             case ShareGroupMemberMetadataKey(_, member_id):
                 self._replay_member(member_id, value)
             case ShareGroupTargetAssignmentMemberKey(_, member_id):

@@ -6,9 +6,8 @@ have the same partitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from barnabas.machines.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH
 from barnabas.protocol.coordinator_records import (
@@ -33,8 +32,7 @@ STABLE: Final = 0
 """The only state of a member, as records have it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareMember:
+class ShareMember(NamedTuple):
     """A member."""
 
     member_id: str
@@ -45,18 +43,17 @@ class ShareMember:
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    assigned: Partitions = field(default_factory=lambda: NOTHING)
+    assigned: Partitions = NOTHING
 
     def at_epoch(self, epoch: int, assigned: Partitions) -> ShareMember:
         """The member with what an epoch's target assignment gives it."""
         if epoch == self.epoch:
-            return replace(self, assigned=assigned)
-        return replace(self, epoch=epoch, previous_epoch=self.epoch, assigned=assigned)
+            return self._replace(assigned=assigned)
+        return self._replace(epoch=epoch, previous_epoch=self.epoch, assigned=assigned)
 
     def described_by(self, value: ShareGroupMemberMetadataValue) -> ShareMember:
         """The member as it describes itself in a record."""
-        return replace(
-            self,
+        return self._replace(
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
@@ -65,8 +62,7 @@ class ShareMember:
 
     def placed_by(self, value: ShareGroupCurrentMemberAssignmentValue) -> ShareMember:
         """The member with the assignment in a record."""
-        return replace(
-            self,
+        return self._replace(
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             assigned=read_partitions(value.assigned_partitions),
@@ -74,7 +70,7 @@ class ShareMember:
 
     def without_place(self) -> ShareMember:
         """The member after its assignment was removed, and before it is removed itself."""
-        return replace(self, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING)
+        return self._replace(epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NOTHING)
 
 
 def member_record(group_id: str, member: ShareMember) -> CoordinatorRecord:

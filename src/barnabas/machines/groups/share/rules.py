@@ -34,6 +34,7 @@ from barnabas.machines.groups.share.state_partitions import NamedPartitions
 from barnabas.machines.groups.share.target import make_target
 from barnabas.machines.groups.table import TimerKey
 from barnabas.machines.outcome import Draft, Outcome, answer
+from barnabas.machines.shares.unset import UNINITIALIZED
 from barnabas.model.errors import ApiError, GroupIdNotFound
 from barnabas.protocol.coordinator_records import (
     CoordinatorRecord,
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
 
 SESSION: Final = "share.session"
 """The timer of a member's session."""
-UNINITIALIZED: Final = -1
-"""A start offset that is chosen by share.auto.offset.reset when the partition's leader first needs it."""
 
 
 class ShareRules:
@@ -296,7 +295,8 @@ class ShareRules:
     ) -> None:
         """Have state made of subscribed partitions that have none, unless it was asked for a short while ago."""
         names = group.topics_without(old, new) if new.topics != old.topics else group.topics
-        missing = self._without_state(group, names, now_ms - settings.share_initialize_retry_interval_ms)
+        lately = range(now_ms - settings.share_initialize_retry_interval_ms + 1, now_ms + 1)
+        missing = self._without_state(group, names, lately)
         if not missing:
             return
         self.offsets.asked.setdefault(group.group_id, {}).update(dict.fromkeys(missing, now_ms))
@@ -304,9 +304,8 @@ class ShareRules:
         offsets = {topic: dict.fromkeys(sorted(found.partitions), UNINITIALIZED) for topic, found in missing.items()}
         draft.sends.append(InitializeStates(group.group_id, epoch, offsets))
 
-    def _without_state(
-        self, group: ShareGroup, names: Collection[str], asked_after_ms: int
-    ) -> dict[UUID, NamedPartitions]:
+    def _without_state(self, group: ShareGroup, names: Collection[str], lately: range) -> dict[UUID, NamedPartitions]:
+        """Partitions that have no state, unless it was asked for in these milliseconds."""
         states = group.state_partitions
         asked = self.offsets.asked.get(group.group_id, {})
         missing: dict[UUID, NamedPartitions] = {}
@@ -317,7 +316,7 @@ class ShareRules:
             done = states.initialized.get(topic.topic_id)
             known = frozenset[int]() if done is None else done.partitions
             begun = states.initializing.get(topic.topic_id)
-            if begun is not None and asked.get(topic.topic_id, 0) > asked_after_ms:
+            if begun is not None and asked.get(topic.topic_id, 0) in lately:
                 known |= begun.partitions
             if len(known) < len(topic.partitions):
                 rest = frozenset(range(len(topic.partitions))) - known
@@ -351,14 +350,12 @@ def _updated(
 ) -> ShareMember:
     """The member with everything that the request says about it; what it leaves out stays."""
     names = request.subscribed_topic_names
-    new = replace(
-        member,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
-        topics=member.topics if names is None else frozenset(names),
-        client_id=asker.client_id,
-        client_host=asker.client_host,
-    )
-    return member if new == member else new
+    rack_id = member.rack_id if request.rack_id is None else request.rack_id
+    topics = member.topics if names is None else frozenset(names)
+    said = (rack_id, topics, asker.client_id, asker.client_host)
+    if said == (member.rack_id, member.topics, member.client_id, member.client_host):
+        return member  # as almost all heartbeats say: a copy would cost more than all the rest
+    return member._replace(rack_id=rack_id, topics=topics, client_id=asker.client_id, client_host=asker.client_host)
 
 
 @lru_cache(64)

@@ -1,4 +1,6 @@
-"""Reads and writes the state of share partitions: by the share coordinator here, or by that of another broker.
+"""The states of share partitions as their leaders read and write them: from the share coordinator, here or elsewhere.
+
+The group coordinator, which begins and deletes states, asks for itself (`broker/coordinators/share_persister`).
 
 Writes to another broker go in batches (`request_batching`): those that come up while it owes an answer leave together.
 """
@@ -10,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.broker.coordinators import internal_topics
-from barnabas.broker.coordinators.request_batching import RequestBatcher
+from barnabas.broker.coordinators.request_batching import REQUEST_SECONDS, RequestBatcher
 from barnabas.model.errors import (
     ApiError,
     CoordinatorLoadInProgress,
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-REQUEST_SECONDS: Final = 30.0
-"""How long a coordinator on another broker has to answer."""
 
 _ERRORS: Final[dict[ErrorCode, type[ApiError]]] = {
     each.code: each
