@@ -12,8 +12,8 @@ Handshakes that are under way count as connections.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,8 +23,7 @@ LONGEST_WAIT: Final = 1.0
 """Seconds after which a listener that comes too fast looks again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListenerLimits:
+class ListenerLimits(NamedTuple):
     """The limits of one listener."""
 
     max_connections: int = UNLIMITED
@@ -32,16 +31,15 @@ class ListenerLimits:
     """Connections per second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
+class ConnectionLimits(NamedTuple):
     """The limits of a broker, and of its listeners by their names."""
 
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
-    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    per_ip_overrides: Mapping[str, int] = MappingProxyType({})
     """By address."""
     creation_rate: int = UNLIMITED
-    listeners: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    listeners: Mapping[str, ListenerLimits] = MappingProxyType({})
     inter_broker_listener: str | None = None
     """The listener between brokers, if clients have another."""
 

@@ -125,6 +125,22 @@ def require_cryptography() -> None:
         ) from None
 
 
+def hosts_of_certificate(pem: str) -> tuple[str, ...]:
+    """The hosts that the first certificate in a PEM text names; raises ConfigError if there is none."""
+    require_cryptography()
+    from cryptography import x509
+
+    start = pem.find("-----BEGIN CERTIFICATE-----")
+    try:
+        extensions = x509.load_pem_x509_certificate(pem[max(start, 0) :].encode()).extensions
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    except ValueError as error:
+        raise ConfigError(f"it has no certificate that can be read: {error}") from None
+    return tuple(str(name.value) for name in names if isinstance(name, x509.DNSName | x509.IPAddress))
+
+
 def host_of_certificate(host: str) -> str:
     """A host name or address as a certificate has it; raises ConfigError for what is neither."""
     text = host.removeprefix("[").removesuffix("]")

@@ -16,7 +16,6 @@ import contextlib
 import math
 import socket
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from barnabas.model.errors import BarnabasError
@@ -38,14 +37,15 @@ if TYPE_CHECKING:
 RETIRING_SECONDS: Final = 1.0
 """How often it is seen whether a connection that is used no more can be closed."""
 _CORRELATION_IDS: Final = 1 << 31
+_COPIED: Final = 65_536
+"""Bytes of a message that is copied into one piece. What is larger may be in messages to other brokers too."""
 
 
 class ChannelBroken(BarnabasError):
     """The other broker cannot be reached, or went away before it answered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelOptions:
+class ChannelOptions(NamedTuple):
     """How a channel connects, and what it takes."""
 
     client_id: str
@@ -88,9 +88,7 @@ class Channel:
         """Whether there is a connection that is not known to be broken."""
         return self._link is not None and not self._link.broken
 
-    async def ask(
-        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool, seconds: float
-    ) -> memoryview:
+    async def ask(self, key: int, version: int, body: Sequence[bytes], *, flexible: bool, seconds: float) -> memoryview:
         """Send a request and wait for its response, from the first byte after the correlation id on.
 
         Raises ChannelBroken, also when there is no response within `seconds`: the connection is then closed.
@@ -108,13 +106,20 @@ class Channel:
         answer: asyncio.Future[memoryview] = loop.create_future()
         return await link.ask(_PendingRequest(self._last_id, answer, deadline, seconds), message)
 
-    def _message(
-        self, key: int, version: int, body: Sequence[bytes | bytearray | memoryview], *, flexible: bool
-    ) -> bytes:
-        """A request with the next correlation id."""
+    def _message(self, key: int, version: int, body: Sequence[bytes], *, flexible: bool) -> tuple[bytes, ...]:
+        """A request with the next correlation id, with its size in front."""
         self._last_id = (self._last_id + 1) % _CORRELATION_IDS
         header = HEADER.pack(key, version, self._last_id, len(self._client_id)) + self._client_id
-        return b"".join((header, b"\0" if flexible else b"", *body))
+        if flexible:
+            header += b"\0"
+        size = len(header) + sum(map(len, body))
+        message = (LENGTH.pack(size), header, *body)
+        return message if size > _COPIED else (b"".join(message),)
+
+    async def until_broken(self) -> None:
+        """Connect if there is no connection, and wait for its end. Raises ChannelBroken if there can be none."""
+        link = await self._connected()
+        await link.ended.wait()
 
     def close(self) -> None:
         """Close the connection for good."""
@@ -210,15 +215,16 @@ class _Link(asyncio.BufferedProtocol):
         self._frame: bytearray | None = None
         self._filled = 0
         self.broken = False
+        self.ended = asyncio.Event()
 
-    def ask(self, request: _PendingRequest, message: bytes) -> asyncio.Future[memoryview]:
+    def ask(self, request: _PendingRequest, message: Sequence[bytes]) -> asyncio.Future[memoryview]:
         """Send one request; answers come in the order of requests."""
         if self._transport is None or self.broken:
             raise ChannelBroken(f"the connection to {self._name} is broken")
         self._waiting.append(request)
         if request.deadline < self._alarm_at:
             self._set_alarm(request.deadline)
-        self._transport.write(LENGTH.pack(len(message)) + message)
+        self._transport.writelines(message)
         return request.answer
 
     @property
@@ -229,6 +235,7 @@ class _Link(asyncio.BufferedProtocol):
     def break_off(self, reason: str) -> None:
         """Close it, and fail every request that waits."""
         self.broken = True
+        self.ended.set()
         if self._alarm is not None:
             self._alarm.cancel()
         if self._transport is not None:

@@ -37,7 +37,7 @@ from barnabas.protocol.wire.framing import HEADER, LENGTH, frame_size
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from concurrent.futures import Future
 
     from barnabas.net.server import Server
@@ -135,6 +135,11 @@ class Connection:
         return self._closed
 
     @property
+    def parked(self) -> Iterable[Parked]:
+        """Answers that wait, to be looked at and not to be changed."""
+        return self._parked
+
+    @property
     def idle(self) -> bool:
         """Whether nothing is being answered or sent."""
         return not (self._busy or self._parked or self._outbox)
@@ -165,10 +170,15 @@ class Connection:
 
     # Muting
 
-    def mute(self, seconds: float) -> None:
-        """Read and serve nothing more for a while; what is under way is answered. A longer time counts."""
+    def mute(self, seconds: float, whose: object = None) -> None:
+        """Read and serve nothing more for a while; what is under way is answered. A longer time counts.
+
+        `whose` quota makes it wait is what `Server.unmute` is asked about.
+        """
         if self._closed:
             return
+        self.server.throttles += 1
+        self.server.throttled_seconds += seconds
         until = self.server.loop.time() + seconds
         if self._muted is not None:
             if self._muted.when() >= until:
@@ -176,7 +186,7 @@ class Connection:
             self._muted.cancel()
         self._busy = True
         self._muted = self.server.loop.call_at(until, self.unmute)
-        self.server.muted.add(self)
+        self.server.muted[self] = whose
 
     def unmute(self) -> None:
         """Go on with what has waited."""
@@ -189,7 +199,7 @@ class Connection:
             return False
         self._muted.cancel()
         self._muted = None
-        self.server.muted.discard(self)
+        self.server.muted.pop(self, None)
         return True
 
     # Receiving
@@ -203,7 +213,7 @@ class Connection:
         now = self.last_active = server.loop.time()
         try:
             if self._inbox.filled:
-                count = self._sock.recv_into(self._inbox.room(self._wanted(self._inbox.data()), now))
+                count = self._sock.recv_into(self._inbox.room(self._frame_length(self._inbox.data()), now))
                 self._inbox.filled += count
                 if count:
                     self._serve_inbox()
@@ -214,7 +224,7 @@ class Connection:
                     served = self._serve_frames(shared, count)
                     if served < count and not self._closed:
                         rest = shared[served:count]
-                        self._inbox.keep(rest, self._wanted(rest), now, self._evict)
+                        self._inbox.keep(rest, self._frame_length(rest), now, self._evict)
             if not count:
                 self._on_end()
         except (BlockingIOError, InterruptedError):
@@ -242,7 +252,7 @@ class Connection:
         except OSError:
             self.close()
 
-    def _wanted(self, data: memoryview) -> int:
+    def _frame_length(self, data: memoryview) -> int:
         """The bytes of the frame that `data` starts with, its length included."""
         return 4 + frame_size(data, 0, self.frames) if len(data) >= 4 else 4
 
@@ -319,7 +329,7 @@ class Connection:
                 "queued.max.request.bytes is used up.",
                 *self.address[:2],
                 self.listener,
-                self._wanted(self._inbox.data()),
+                self._frame_length(self._inbox.data()),
             )
             self.close()
 
@@ -356,8 +366,11 @@ class Connection:
         if self._is_gone:
             self._abandon_waiting()
         while self._parked and self._parked[0].resolved:
-            answer = self._parked.popleft().answer
+            parked = self._parked.popleft()
+            answer = parked.answer
             assert not isinstance(answer, Parked)
+            if parked.when_answered is not None:
+                parked.when_answered()
             self._answer(answer)
             if self._closed:
                 return
@@ -435,6 +448,7 @@ class Connection:
 
     def _warm_up(self) -> None:
         self._busy = self._warming = True
+        self.server.cold_sends += 1
         if self._writing:
             self._writing = False
             self.server.loop.remove_writer(self._sock)

@@ -49,8 +49,7 @@ def listener_context(values: ListenerValues, client_auth: str) -> TlsContext:
     context.verify_mode = _CLIENT_AUTH[client_auth]
     if client_auth != "none":
         _trust(values, context)
-        context.num_tickets = 0  # a certificate is checked with each connection
-        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0  # of TLS 1.3: a certificate is checked with each connection
     return made
 
 

@@ -4,8 +4,10 @@ A handshake takes some round trips and a millisecond of arithmetic. The waiting 
 arithmetic by threads, so neither a silent client nor a thousand that come at once hold up the others.
 
 A client that sends nothing costs a socket and no more. One that has sent something has a place, of which there are
-MOST_HANDSHAKES; where all are taken, the oldest one goes if it has had a fair time, and others wait for theirs. All
-have a deadline, counted from the moment at which they were accepted.
+MOST_HANDSHAKES; where all are taken, the oldest one that has let the broker wait for a fair time goes, and others wait
+for theirs. What the broker itself needs for a step does not count: under an attack its threads have a queue, and
+whoever has waited in it would otherwise lose its place. All have a deadline, counted from the moment at which they were
+accepted.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ import logging
 import ssl
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from barnabas.model.certificates import read_certificate
 from barnabas.net.tls import RECEIVED, TlsPipe
 
 if TYPE_CHECKING:
@@ -55,6 +59,8 @@ class Handshake:
     __slots__ = (
         "address",
         "at_work",
+        "awaited",
+        "awaited_since",
         "dropped",
         "listener",
         "pipe",
@@ -77,12 +83,20 @@ class Handshake:
         """When it was accepted."""
         self.placed: float | None = None
         """When it got its place; None while it has none."""
+        self.awaited = 0.0
+        """For how many seconds the broker has waited for the client, before it waits now."""
+        self.awaited_since: float | None = None
+        """Since when it waits for the client now; None if it does not."""
         self.pipe: TlsPipe | None = None
         self.received = 0
         self.unsent = b""
         self.at_work = False
         """Whether a thread computes."""
         self.dropped = False
+
+    def seconds_awaited(self, now: float) -> float:
+        """For how long the client has let the broker wait since it got its place."""
+        return self.awaited + (0.0 if self.awaited_since is None else now - self.awaited_since)
 
     def step(self, received: bytes) -> bool:
         """Go on with what came; returns whether it is done. Runs in a thread."""
@@ -93,7 +107,15 @@ class Handshake:
             self.pipe.ssl.do_handshake()
         except ssl.SSLWantReadError:
             return False
+        if self.pipe.ssl.session_reused:
+            _check_not_expired(self.pipe.ssl.getpeercert(binary_form=True))
         return True
+
+
+def _check_not_expired(certificate: bytes | None) -> None:
+    """Raise ValueError if a client's certificate has expired, which OpenSSL does not ask in a resumed session."""
+    if certificate is not None and read_certificate(certificate).not_after < datetime.now(UTC):
+        raise ValueError("the client's certificate has expired since its session began")
 
 
 class Handshakes:
@@ -110,6 +132,8 @@ class Handshakes:
         """Those that have a place, the oldest place first."""
         self._waiting: deque[Handshake] = deque()
         """Those that wait for a place."""
+        self._full_until = 0.0
+        """Until when it is not looked again whether somebody has had a fair time."""
         self._alarm: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._failures = _FailureLog(loop)
@@ -142,11 +166,15 @@ class Handshakes:
         self._placed[handshake] = None
 
     def _make_room(self) -> bool:
-        """End the handshake that has its place for longest, if it has had a fair time."""
-        oldest = next(iter(self._placed))
-        if oldest.placed is None or self._loop.time() - oldest.placed < FAIR_SECONDS:
+        """End the oldest handshake whose client has had a fair time, if there is one."""
+        now = self._loop.time()
+        if now < self._full_until:
             return False
-        self._drop(oldest, "others needed its place")
+        slow = next((each for each in self._placed if each.seconds_awaited(now) >= FAIR_SECONDS), None)
+        if slow is None:
+            self._full_until = now + RETRY_SECONDS / 2
+            return False
+        self._drop(slow, "others needed its place")
         return True
 
     def _admit_waiting(self) -> None:
@@ -154,6 +182,7 @@ class Handshakes:
             handshake = self._waiting.popleft()
             if not handshake.dropped:
                 self._place(handshake)
+                handshake.awaited_since = handshake.placed
                 self._loop.add_reader(handshake.sock, self._on_readable, handshake)
         if self._waiting:
             self._retry_later()
@@ -183,12 +212,14 @@ class Handshakes:
             self._drop(handshake, f"the client sent more than {MOST_BYTES} bytes")
         else:
             self._loop.remove_reader(handshake.sock)
+            handshake.awaited, handshake.awaited_since = handshake.seconds_awaited(self._loop.time()), None
             handshake.at_work = True
             step = self._pool.submit(handshake.step, received)
             step.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._on_step, handshake, done))
 
     def _on_step(self, handshake: Handshake, step: Future[bool]) -> None:
         handshake.at_work = False
+        handshake.awaited_since = self._loop.time()
         if handshake.dropped:
             handshake.sock.close()
             return
@@ -289,11 +320,16 @@ class _FailureLog:
             self._counting = True
             self._loop.call_later(LOG_SECONDS, self._count)
         if self._lines <= MOST_LOG_LINES:
-            logger.info("TLS handshake with %s:%d on listener %s failed: %s.", *address[:2], listener, reason)
+            logger.info("TLS handshake with %s:%d on listener %s failed: %s", *address[:2], listener, reason)
 
     def _count(self) -> None:
         if self._lines > MOST_LOG_LINES:
-            logger.info("%d more TLS handshakes failed in %g s.", self._lines - MOST_LOG_LINES, LOG_SECONDS)
+            logger.info(
+                "%d further TLS handshakes failed within %g s; at most %d are logged one by one.",
+                self._lines - MOST_LOG_LINES,
+                LOG_SECONDS,
+                MOST_LOG_LINES,
+            )
         self._lines, self._counting = 0, False
 
 

@@ -4,6 +4,9 @@ All connections receive into one shared buffer, and most frames are served out o
 whole, or that must wait, gets a buffer of its own, which grows with what really arrives: announcing a hundred megabytes
 costs nothing. All private buffers together are bounded by the `Budget`; where it is used up, frames that have not come
 to their end for long make room for those that are on their way.
+
+A few large buffers are kept for the next frames. New memory of such a size comes from the system page by page, and
+goes back when it is free: for each megabyte of a producer that took longer than to receive it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,10 @@ SHARED_SIZE: Final = 256 * 1024
 SMALLEST: Final = 16 * 1024
 GROWTH: Final = 4
 """A buffer is at most so many times as large as what has arrived, or as SMALLEST."""
+LARGE: Final = 128 * 1024
+"""Bytes of a buffer that is worth keeping: the C library has smaller ones at hand."""
+SPARE: Final = 4 * 1024 * 1024
+"""Bytes of all buffers that are kept."""
 STALLED: Final = 2.0
 """Seconds after which an unfinished frame has to make room for others, where there is none left."""
 
@@ -26,13 +33,14 @@ STALLED: Final = 2.0
 class Budget:
     """Bytes that all private buffers of a server may take together."""
 
-    __slots__ = ("_holders", "limit", "used")
+    __slots__ = ("_holders", "_spare", "limit", "used")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
         self._holders: dict[Inbox, Callable[[], None]] = {}
         """Those with a buffer, the one whose first frame is oldest first, and how they are made to give it back."""
+        self._spare: list[bytearray] = []
 
     def take(self, size: int, inbox: Inbox, now: float) -> None:
         """Reserve `size` more bytes, or refuse."""
@@ -52,6 +60,27 @@ class Budget:
     def give(self, size: int) -> None:
         """Return what was taken."""
         self.used -= size
+
+    def new_buffer(self, size: int, arrived: int) -> bytearray:
+        """A buffer of `size` bytes, or a larger one that was kept: no more than GROWTH times what has arrived."""
+        most = min(GROWTH * arrived, self.limit - self.used)
+        for index, spare in enumerate(self._spare):
+            if size <= len(spare) <= most:
+                return self._spare.pop(index)
+        return bytearray(size)
+
+    def keep_buffer(self, buffer: bytearray) -> None:
+        """Keep a buffer that was given back for the next frame, unless it is small or someone holds views of it."""
+        most = min(SPARE, self.limit // 4)
+        if not LARGE <= len(buffer) <= most:
+            return
+        try:
+            buffer.append(buffer.pop())
+        except BufferError:  # its size cannot be changed while there are views
+            return
+        self._spare.append(buffer)
+        while sum(map(len, self._spare)) > most:
+            del self._spare[0]  # the oldest: frames are of other sizes now
 
     def begin(self, inbox: Inbox, evict: Callable[[], None]) -> None:
         """The first frame of `inbox` is the newest of all; `evict` ends its connection, unless that is at work."""
@@ -93,27 +122,29 @@ class Inbox:
 
         `evict` is called when others need the memory.
         """
-        size = max(len(data), min(wanted, GROWTH * len(data)), SMALLEST)
-        self._budget.take(size, self, now)
+        buffer = self._budget.new_buffer(max(len(data), min(wanted, GROWTH * len(data)), SMALLEST), len(data))
+        self._budget.take(len(buffer), self, now)
         self._budget.begin(self, evict)
         self.since = now
-        self._buffer = bytearray(size)
-        self._buffer[: len(data)] = data
+        self._buffer = buffer
+        buffer[: len(data)] = data
         self.filled = len(data)
 
     def room(self, wanted: int, now: float) -> memoryview:
         """Where the next bytes go; there is always room for at least one."""
         size = len(self._buffer)
         if self.filled == size:
-            grown = max(min(wanted, GROWTH * size), size + SMALLEST)
-            self._budget.take(grown - size, self, now)
-            larger = bytearray(grown)  # a new one: someone may still hold views of the old
-            larger[: self.filled] = self._buffer
+            larger = self._budget.new_buffer(max(min(wanted, GROWTH * size), size + SMALLEST), size)
+            self._budget.take(len(larger) - size, self, now)
+            larger[: self.filled] = self._buffer  # another one: someone may still hold views of the old
+            self._budget.keep_buffer(self._buffer)
             self._buffer = larger
         return memoryview(self._buffer)[self.filled :]
 
     def charge(self, budget: Budget, now: float, evict: Callable[[], None]) -> None:
         """Count what it takes against another budget from now on. Raises InvalidFrame if that is used up."""
+        if budget is self._budget:  # as when a client logs in again
+            return
         if self.filled:
             budget.take(len(self._buffer), self, now)
             budget.begin(self, evict)
@@ -126,7 +157,10 @@ class Inbox:
         return memoryview(self._buffer)[: self.filled]
 
     def drop(self, count: int, now: float) -> None:
-        """Forget the first `count` bytes, which were served; the buffer goes when nothing is left."""
+        """Forget the first `count` bytes, which were served; the buffer goes when nothing is left.
+
+        What is left moves to the front, so views of what was served are worth nothing any more.
+        """
         rest = self.filled - count
         if rest:
             self._buffer[:rest] = self._buffer[count : self.filled]
@@ -140,5 +174,6 @@ class Inbox:
         """Give the buffer back."""
         self._budget.give(len(self._buffer))
         self._budget.end(self)
+        self._budget.keep_buffer(self._buffer)
         self._buffer = bytearray()
         self.filled = 0

@@ -95,17 +95,18 @@ class Outbox:
                 self._sent = sent
                 return Progress.BLOCKED
             budget = MOST_PER_TURN
-            while self._parts:
-                if budget <= 0:
+            while parts:
+                part = parts[0]
+                if budget <= 0 and not (isinstance(part, bytes) and len(part) <= SMALL):  # the end of a large answer
                     return Progress.BLOCKED
-                part = self._parts[0]
                 if isinstance(part, bytes):
-                    sent = self._send_bytes(part)
+                    budget -= self._send_bytes(part)
                 else:
                     if not (part.warm or self._warmed or self._is_warm(part)):
                         return Progress.COLD
-                    sent = self._send_slice(part)
-                budget -= sent
+                    budget -= self._send_slice(part)
+                if self._sent:
+                    return Progress.BLOCKED  # the socket did not take all of it
         except (BlockingIOError, InterruptedError):
             return Progress.BLOCKED
         except OSError as error:
@@ -136,7 +137,8 @@ class Outbox:
     def _send_slice(self, part: Slice) -> int:
         if part.file.revoked:
             raise Broken("the log was truncated below a response that was being sent")
-        sent = os.sendfile(self._sock.fileno(), part.file.fd, part.position + self._sent, part.length - self._sent)
+        most = min(part.length - self._sent, MOST_PER_TURN)
+        sent = os.sendfile(self._sock.fileno(), part.file.fd, part.position + self._sent, most)
         if not sent:
             raise Broken("the log file is shorter than a response that was being sent")
         self._advance(sent, part.length)

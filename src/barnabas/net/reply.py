@@ -72,22 +72,24 @@ class Parked:
     of its connection may start; its response still waits for this one.
     """
 
-    __slots__ = ("abandoned", "answer", "notify", "on_abandon", "overtakable")
+    __slots__ = ("abandoned", "answer", "notify", "on_abandon", "overtakable", "when_answered")
 
     def __init__(self, overtakable: bool = False, on_abandon: Callable[[], object] | None = None) -> None:
         self.overtakable = overtakable
         self.on_abandon = on_abandon
         """Called if the client leaves first; without it there is work under way, which the next request must await."""
-        self.answer: Answer | Parked = self
-        """Itself until it is resolved."""
+        self.answer: Answer | Parked = UNRESOLVED
+        """What it is resolved with; until then a value that is no answer."""
         self.notify: Callable[[], None] | None = None
         """Set by the connection: it is resolved now, or may be overtaken or abandoned now."""
         self.abandoned = False
+        self.when_answered: Callable[[], object] | None = None
+        """Called when its turn has come and its response is about to be sent."""
 
     @property
     def resolved(self) -> bool:
         """Whether the answer is there."""
-        return self.answer is not self
+        return self.answer is not UNRESOLVED
 
     @property
     def may_be_overtaken(self) -> bool:
@@ -107,7 +109,7 @@ class Parked:
         """Give this answer, or whatever another parked one becomes."""
         if isinstance(answer, Parked):
             if not answer.resolved:
-                answer.notify = lambda: self.follow(answer.answer)
+                answer.notify = lambda: self.follow(answer)
                 if self.abandoned:
                     answer.abandon()
                 elif answer.may_be_overtaken:
@@ -121,16 +123,25 @@ class Parked:
         self.resolve(answer)
 
     def abandon(self) -> None:
-        """The connection has ended: nobody waits any more. A second time changes nothing."""
+        """The connection has ended: nobody waits any more. A second time changes nothing.
+
+        It lets go of the connection and of whom it would have to tell: connections live long, and a cycle would keep
+        them where the collector does not look any more (`broker/collector`).
+        """
         if self.abandoned:
             return
         self.abandoned = True
+        on_abandon, self.on_abandon = self.on_abandon, None
+        self.notify = self.when_answered = None
         if self.resolved:
             assert not isinstance(self.answer, Parked)
             release(self.answer)
-        elif self.on_abandon is not None:
-            self.on_abandon()
+        elif on_abandon is not None:
+            on_abandon()
 
+
+UNRESOLVED: Final = Parked.__new__(Parked)
+"""The answer of all that have none yet: were each its own, each would be a cycle, left to the collector."""
 
 Answer: TypeAlias = "bytes | Sequence[Part] | HangUp | None"
 

@@ -13,17 +13,15 @@ import logging
 import math
 import os
 import socket
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.errors import StartupError
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.net.admission import Admission, ConnectionLimits
 from barnabas.net.connection import Connection
 from barnabas.net.departures import Departures
-from barnabas.net.handshakes import Handshakes
 from barnabas.net.inbox import SHARED_SIZE, Budget
-from barnabas.net.tls import CHUNK, RECEIVED, TlsConnection
 from barnabas.protocol.wire.framing import FrameLimits
 
 if TYPE_CHECKING:
@@ -31,17 +29,22 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from barnabas.net.contexts import TlsContext
+    from barnabas.net.freed_memory import FreedMemory
+    from barnabas.net.handshakes import Handshakes
     from barnabas.net.reply import Answer, Parked
-    from barnabas.net.tls import TlsPipe
+    from barnabas.net.tls import TlsBuffers, TlsPipe
 
     Address = tuple[str, int]
     """Where a socket is bound: an IP address and a port."""
+    DelayConnection = Callable[[str], float]
+    """Gives the seconds after which a new connection of an IP address is closed, 0 if it may come in."""
     GetContext = Callable[[], TlsContext]
     """Gives the TLS context for the next connection, with the certificate of today."""
 
 logger = logging.getLogger(__name__)
 
-ACCEPTS_PER_TURN: Final = 64
+ACCEPTS_PER_TURN: Final = 8
+"""Connections of one listener that come in before others have their turn: each takes as long as some requests."""
 RETRY_ACCEPT: Final = 0.1
 """Seconds to wait when no descriptor is left for another connection."""
 LOGIN_SHARE: Final = 8
@@ -56,8 +59,7 @@ NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """A name may have an address of a family that this machine does not use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """Kafka's socket settings."""
 
     request_max_bytes: int = 104_857_600
@@ -66,7 +68,7 @@ class Limits:
     send_buffer_bytes: int = 102_400
     receive_buffer_bytes: int = 102_400
     listen_backlog: int = 50
-    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+    connections: ConnectionLimits = ConnectionLimits()
     idle_ms: int = 600_000
     """Below zero: for ever."""
 
@@ -83,6 +85,7 @@ class Server:
         serve: Callable[[Connection, memoryview], Answer | Parked],
         limits: Limits,
         executor: Executor,
+        delay_connection: DelayConnection = _no_delay,
     ) -> None:
         self.serve = serve
         self.executor = executor
@@ -98,11 +101,23 @@ class Server:
         self.departures = Departures(self.loop)
         self.connections: dict[Connection, None] = {}
         """In the order in which they came; they are closed in this order."""
-        self.muted: set[Connection] = set()
+        self.muted: dict[Connection, object] = {}
         """Connections that are not read for a while, because their clients have used more than their quotas."""
-        self.delay_connection: Callable[[str], float] = _no_delay
-        """Gives the seconds after which a new connection of an address is closed, because there are too many; 0 if it
-        may come in."""
+        self.opened: Counter[str] = Counter()
+        """Connections that came in, by listener."""
+        self.ended: Counter[str] = Counter()
+        """Those that have ended."""
+        self.turned_away = 0
+        """Connections that were closed at once, because their addresses had too many."""
+        self.failed_handshakes: Counter[str] = Counter()
+        """TLS handshakes that failed, by listener."""
+        self.throttles = 0
+        """How often a connection was muted."""
+        self.throttled_seconds = 0.0
+        self.cold_sends = 0
+        """How often a response had to wait until it was read from disk."""
+        self._freed: FreedMemory | None = None
+        """Gives the memory of ended TLS connections back; None without TLS."""
         self._refused: set[socket.socket] = set()
         """Connections that are about to be closed."""
         self._to_flush: list[Connection] = []
@@ -111,13 +126,12 @@ class Server:
         """Whether connections end as soon as they have nothing to do."""
         self._all_closed: asyncio.Future[None] | None = None
         self._admission = Admission(limits.connections)
-        self.tls_received = memoryview(bytearray(RECEIVED))
-        """What every connection over TLS receives ciphertext into."""
-        self.tls_scratch = memoryview(bytearray(CHUNK))
-        """What every connection over TLS encrypts from."""
+        self._delay_connection = delay_connection
         self._tls: dict[str, GetContext] = {}
         """By listener."""
         self._handshakes: Handshakes | None = None
+        self.tls_buffers: TlsBuffers | None = None
+        """These two are made with the first listener that has TLS."""
         self._listening: dict[socket.socket, str] = {}
         self._greetings: dict[str, Callable[[Connection], None]] = {}
         """By listener, what is done with a new connection before anything is read from it."""
@@ -141,26 +155,22 @@ class Server:
         Port 0 takes a free one. Returns the port.
         """
         if tls is not None:
-            self._tls[name] = tls
-            if self._handshakes is None:
-                self._handshakes = Handshakes(self.loop, self._on_handshake, self._release)
-        opened: list[socket.socket] = []
-        absent: OSError | None = None
-        for family, address in _addresses(name, host, port):
-            try:
-                opened.append(self._open(family, (address[0], port, *address[2:])))
-                port = opened[0].getsockname()[1]
-            except OSError as error:
-                if error.errno in NO_SUCH_ADDRESS:
-                    absent = error
-                    continue
-                for sock in opened:
-                    sock.close()
-                raise _cannot_listen(name, host, port, error) from error
-        if absent is not None and not opened:
-            raise _cannot_listen(name, host, port, absent) from absent
+            self._begin_tls(name, tls)
+        opened = open_sockets(name, host, port, self.limits.listen_backlog, self.limits.receive_buffer_bytes)
         self._listening.update(dict.fromkeys(opened, name))
-        return port
+        bound: int = opened[0].getsockname()[1]
+        return bound
+
+    def _begin_tls(self, listener: str, context: GetContext) -> None:
+        from barnabas.net.freed_memory import FreedMemory  # here: most brokers have no listener with TLS
+        from barnabas.net.handshakes import Handshakes
+        from barnabas.net.tls import TlsBuffers
+
+        self._tls[listener] = context
+        if self._handshakes is None:
+            self._handshakes = Handshakes(self.loop, self._on_handshake, self._on_failed_handshake)
+            self.tls_buffers = TlsBuffers()
+            self._freed = FreedMemory(self.loop, self.executor)
 
     def greet(self, listener: str, greeting: Callable[[Connection], None]) -> None:
         """Do this with every new connection of a listener before anything is read from it."""
@@ -169,22 +179,6 @@ class Server:
     def addresses(self) -> frozenset[Address]:
         """Where connections come in."""
         return frozenset(sock.getsockname()[:2] for sock in self._listening)
-
-    def _open(self, family: int, address: tuple[object, ...]) -> socket.socket:
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:  # addresses of the other family have sockets of their own
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            if self.limits.receive_buffer_bytes > 0:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
-            sock.bind(address)
-            sock.listen(self.limits.listen_backlog)
-        except OSError:
-            sock.close()
-            raise
-        sock.setblocking(False)
-        return sock
 
     def accept(self) -> None:
         """Start to take connections on every listener."""
@@ -248,9 +242,11 @@ class Server:
         ip = address[0]
         if self._admission.is_refused(ip):
             logger.warning("Refused a connection from %s: max.connections.per.ip is reached.", ip)
+            self.turned_away += 1
             sock.close()
             return
-        if (delay := self.delay_connection(ip)) > 0:
+        if not self._admission.is_protected(listener) and (delay := self._delay_connection(ip)) > 0:
+            self.turned_away += 1
             self._refuse_later(sock, delay)
             return
         sock.setblocking(False)
@@ -259,6 +255,7 @@ class Server:
         if self.limits.send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
         self._admission.add(listener, ip)
+        self.opened[listener] += 1
         if self._admission.is_overfull:
             self._close_quietest()
         if listener in self._tls and self._handshakes is not None:
@@ -278,13 +275,20 @@ class Server:
         self._refused.discard(sock)
         sock.close()
 
-    def unmute_all(self) -> None:
-        """Read from all muted connections again: quotas have changed."""
-        for connection in list(self.muted):
-            connection.unmute()
+    def unmute(self, concerns: Callable[[object], bool]) -> None:
+        """Read again from the muted connections of those whom a change of quotas concerns."""
+        for connection, whose in list(self.muted.items()):
+            if concerns(whose):
+                connection.unmute()
 
     def _on_handshake(self, sock: socket.socket, pipe: TlsPipe, listener: str, address: tuple[str, int]) -> None:
+        from barnabas.net.tls import TlsConnection
+
         self._greet(TlsConnection(self, sock, pipe, listener, address))
+
+    def _on_failed_handshake(self, listener: str, address: tuple[str, int]) -> None:
+        self.failed_handshakes[listener] += 1
+        self._release(listener, address)
 
     def _greet(self, connection: Connection) -> None:
         """Count a connection among those that are served, after what its listener begins with."""
@@ -309,6 +313,10 @@ class Server:
             self.loop.call_soon(self._flush)
         self._to_flush.append(connection)
 
+    def is_answering(self, but: object) -> bool:
+        """Whether a client that has logged in, or need not, is about to be sent something, but for one."""
+        return any(connection.frames is self.frames and connection is not but for connection in self._to_flush)
+
     def _flush(self) -> None:
         connections, self._to_flush = self._to_flush, []
         for connection in connections:
@@ -325,6 +333,9 @@ class Server:
     def _release(self, listener: str, address: tuple[str, int]) -> None:
         """A connection or a handshake has ended, and its place is free."""
         self._admission.remove(listener, address[0])
+        self.ended[listener] += 1
+        if self._freed is not None and listener in self._tls:
+            self._freed.note()
         if self._waiting:
             self._resume_waiting()
 
@@ -356,7 +367,7 @@ class Server:
             self._refuse(sock)
         if self._handshakes is not None:
             self._handshakes.close()
-        self.unmute_all()
+        self.unmute(lambda whose: True)
         for connection in [one for one in self.connections if one.idle]:
             connection.close()
         if self.connections:
@@ -369,10 +380,51 @@ class Server:
         self.departures.close()
 
 
+def open_sockets(name: str, host: str, port: int, backlog: int, receive_buffer_bytes: int = -1) -> list[socket.socket]:
+    """Listening sockets on every address that a host has, all on one port; port 0 takes a free one.
+
+    Raises StartupError.
+    """
+    opened: list[socket.socket] = []
+    absent: OSError | None = None
+    for family, address in _addresses(name, host, port):
+        try:
+            opened.append(_open(family, (address[0], port, *address[2:]), backlog, receive_buffer_bytes))
+            port = opened[0].getsockname()[1]
+        except OSError as error:
+            if error.errno in NO_SUCH_ADDRESS:
+                absent = error
+                continue
+            for sock in opened:
+                sock.close()
+            raise _cannot_listen(name, host, port, error) from error
+    if absent is not None and not opened:
+        raise _cannot_listen(name, host, port, absent) from absent
+    return opened
+
+
+def _open(family: int, address: tuple[object, ...], backlog: int, receive_buffer_bytes: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:  # addresses of the other family have sockets of their own
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        sock.bind(address)
+        sock.listen(backlog)
+    except OSError:
+        sock.close()
+        raise
+    sock.setblocking(False)
+    return sock
+
+
 def _addresses(name: str, host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
     """All addresses of a host: clients that try only one of its families must find us too."""
+    encoded = host.encode() if host.isascii() else host  # else Python loads its tables of international names
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(encoded or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
         raise StartupError(f"listener {name}: cannot find an address for {host}: {error.strerror}") from error
     return list(dict.fromkeys((family, address) for family, _, _, _, address in found))

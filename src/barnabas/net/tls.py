@@ -28,7 +28,7 @@ import errno
 import logging
 import os
 import ssl
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.model.errors import InvalidFrame
 from barnabas.net.connection import Connection
@@ -47,9 +47,11 @@ RECORD: Final = 16 * 1024
 """The most bytes of data in one record of a client."""
 RECEIVED: Final = 8 * 1024
 """Bytes of ciphertext that are received at once. OpenSSL's memory for them stays with the connection."""
-SEALED: Final = 8 * 1024
+RECEIVED_MORE: Final = 2 * RECEIVED
+"""The same for the rest of what a client sends that sends more than that: fewer calls, and memory only for those."""
+SEALED: Final = 16 * 1024
 """Bytes of data in one record of ours; OpenSSL's memory for them stays with the connection, too."""
-CHUNK: Final = 8 * SEALED
+CHUNK: Final = 4 * SEALED
 """Bytes that are encrypted and sent at once."""
 RECEIVED_PER_TURN: Final = 256 * 1024
 """Bytes after which a client that sends much lets others have their turn."""
@@ -57,6 +59,16 @@ MOST_WITHOUT_DATA: Final = 3 * RECORD
 """Bytes of ciphertext in a row without a byte of data, after which a client is disconnected."""
 CANNOT_PROBE: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL})
 """Answers of file systems that cannot tell whether bytes are in memory."""
+
+
+class TlsBuffers:
+    """What all connections over TLS of a server share."""
+
+    def __init__(self) -> None:
+        self.received = memoryview(bytearray(RECEIVED_MORE))
+        """Ciphertext is received into it."""
+        self.scratch = memoryview(bytearray(CHUNK))
+        """Data of files is read into it and encrypted from it."""
 
 
 class TlsPipe:
@@ -79,10 +91,10 @@ class TlsPipe:
     def decrypt(self, room: memoryview) -> int:
         """Decrypt into `room` what has arrived; returns how many bytes."""
         read, incoming = self.ssl.read, self.incoming
-        filled = 0
+        filled, size = 0, len(room)
         try:
-            while filled < len(room) and (incoming.pending or self.ssl.pending()):
-                count = cast("int", read(len(room) - filled, room[filled:]))  # a number, since there is a buffer
+            while filled < size and (incoming.pending or self.ssl.pending()):  # once for each record: some are small
+                count: Any = read(size, room[filled:] if filled else room)  # a number, since there is a buffer
                 if not count:
                     self.is_ended = True
                     break
@@ -213,7 +225,7 @@ class TlsOutbox(Outbox):
 class TlsConnection(Connection):
     """A client's connection whose TLS handshake is done."""
 
-    __slots__ = ("_pipe", "_without_data", "certificate")
+    __slots__ = ("_pipe", "_received", "_without_data", "certificate")
 
     def __init__(
         self, server: Server, sock: socket.socket, pipe: TlsPipe, listener: str, address: tuple[str, int]
@@ -223,7 +235,9 @@ class TlsConnection(Connection):
         self._without_data = 0
         """Bytes of ciphertext that came since the last byte of data."""
         super().__init__(server, sock, listener, address)
-        self._outbox = TlsOutbox(sock, pipe, server.tls_scratch)
+        assert server.tls_buffers is not None  # made with the listener
+        self._received = server.tls_buffers.received
+        self._outbox = TlsOutbox(sock, pipe, server.tls_buffers.scratch)
 
     # Receiving
 
@@ -254,21 +268,22 @@ class TlsConnection(Connection):
 
     def _receive(self) -> None:
         """Receive and serve until nothing is there, some request must be waited for, or it is the turn of others."""
-        left = RECEIVED_PER_TURN
+        left, size = RECEIVED_PER_TURN, RECEIVED
         while left > 0:
-            count = self._pull()
+            count = self._pull(size)
             if not count:
                 self._on_end()
                 return
             self._serve_buffered()
-            if self._busy or self._closed or count < RECEIVED or self._pipe.is_ended:
+            if self._busy or self._closed or count < size or self._pipe.is_ended:
                 return
             left -= RECEIVED_PER_TURN if self._without_data > RECORD + RECEIVED else count
+            size = RECEIVED_MORE
 
-    def _pull(self) -> int:
-        """Receive ciphertext, as much as OpenSSL gets at once; returns how many bytes, 0 at the end of the stream."""
-        received = self.server.tls_received
-        count = self._sock.recv_into(received)
+    def _pull(self, size: int = RECEIVED) -> int:
+        """Receive ciphertext that OpenSSL gets at once; returns how many bytes, 0 at the end of the stream."""
+        received = self._received
+        count = self._sock.recv_into(received, size)
         self._pipe.incoming.write(received[:count])
         self._without_data += count
         return count
@@ -296,13 +311,13 @@ class TlsConnection(Connection):
             served = self._serve_frames(shared, count)
             if served < count and not self._closed:
                 rest = shared[served:count]
-                self._inbox.keep(rest, self._wanted(rest), self.last_active, self._evict)
+                self._inbox.keep(rest, self._frame_length(rest), self.last_active, self._evict)
         return count
 
     def _decrypt_more(self) -> int:
         """Decrypt the next bytes of an unfinished frame."""
         inbox = self._inbox
-        wanted = self._wanted(inbox.data())
+        wanted = self._frame_length(inbox.data())
         count = self._pipe.decrypt(inbox.room(wanted, self.last_active))
         inbox.filled += count
         if inbox.filled >= wanted:

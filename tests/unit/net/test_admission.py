@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.net.admission import Admission, ConnectionLimits, ListenerLimits
 from barnabas.net.server import Limits
-from tests.support.servers import Rig, connect, frame, hang_up, read_answer, run, until
+from tests.support.servers import Rig, connect, frame, hang_up, read_answer, run
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -129,3 +130,21 @@ async def test_a_higher_limit_lets_those_in_that_wait(executor: ThreadPoolExecut
         await hang_up(second_writer)
 
     await run(Rig(limits=Limits(connections=ConnectionLimits(max_connections=1))), executor, story)
+
+
+async def test_the_quota_of_an_address_does_not_hold_for_brokers_on_their_own_listener(
+    executor: ThreadPoolExecutor,
+) -> None:
+    async def story(rig: Rig) -> None:
+        port = rig.server.listen("BROKERS", "127.0.0.1", 0)
+        rig.server.accept()
+        rig.delay_connection = lambda ip: 0.01
+        client, client_writer = await connect(rig)
+        assert await client.read() == b"", "clients of this address have opened too many"
+        broker, broker_writer = await asyncio.open_connection("127.0.0.1", port)
+        broker_writer.write(frame(b"broker"))
+        assert await read_answer(broker) == b"broker"
+        await hang_up(client_writer)
+        await hang_up(broker_writer)
+
+    await run(Rig(limits=Limits(connections=ConnectionLimits(inter_broker_listener="BROKERS"))), executor, story)

@@ -190,3 +190,22 @@ async def test_nobody_there() -> None:
     channel.close()
     with pytest.raises(ChannelBroken, match="closed"):
         await ask(channel, b"a")
+
+
+async def test_the_end_of_a_connection_is_waited_for() -> None:
+    leave = asyncio.Event()
+
+    async def until_told(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await leave.wait()
+
+    async with asyncio.timeout(30), peer(until_told) as channel:
+        waiting = asyncio.create_task(channel.until_broken())
+        while not channel.is_connected:
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        leave.set()
+        await waiting
+        assert not channel.is_connected
+        channel.close()
+        with pytest.raises(ChannelBroken):
+            await channel.until_broken()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import struct
 from dataclasses import dataclass, field
@@ -14,7 +15,8 @@ import pytest
 from barnabas.model.errors import InvalidFrame
 from barnabas.net import connection as connections
 from barnabas.net.reply import HANG_UP, Answer, Parked
-from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run, until
+from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -191,7 +193,10 @@ async def test_an_inbox_grows_while_an_overtaken_request_still_looks_into_it(exe
     await run(HoldingRig(lambda body: replies.get(body) or answer(body)), executor, story)
 
 
-async def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPoolExecutor) -> None:
+async def test_a_client_that_leaves_abandons_what_is_parked(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ABANDON_SECONDS", 0.01)
     left: list[bool] = []
     parked = Parked(on_abandon=lambda: left.append(True))
 
@@ -205,6 +210,38 @@ async def test_a_client_that_leaves_abandons_what_is_parked(executor: ThreadPool
         parked.resolve(answer(b"nobody"))
 
     await run(Rig(lambda body: parked), executor, story)
+
+
+async def test_a_connection_that_ended_with_a_parked_request_is_freed_without_the_collector(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has lived long is not looked at by the collector any more, so it must not be left to it."""
+    monkeypatch.setattr(connections, "ABANDON_SECONDS", 0.01)
+    gc.collect()
+
+    def number() -> int:
+        return sum(isinstance(each, connections.Connection) for each in gc.get_objects())
+
+    def reply(body: bytes) -> Parked:
+        inner, outer = Parked(on_abandon=lambda: None), Parked()
+        outer.follow(inner)
+        return outer
+
+    async def story(rig: Rig) -> None:
+        before = number()
+        for wanted in range(1, 4):
+            _, writer = await connect(rig)
+            writer.write(frame(b"wait"))
+            await until(lambda wanted=wanted: len(rig.seen) == wanted)  # type: ignore[misc]
+            await hang_up(writer)
+            await until(lambda: not rig.server.connections)
+        await until(lambda: number() == before)
+
+    gc.disable()
+    try:
+        await run(Rig(reply), executor, story)
+    finally:
+        gc.enable()
 
 
 async def test_what_a_client_sent_before_it_left_is_served_though_a_request_is_parked(

@@ -21,6 +21,7 @@ from barnabas.net.contexts import (
     client_context,
     listener_context,
 )
+from barnabas.net.keystores import KeyPair
 from tests.support.certificates import Authority, Issued
 
 pytestmark = pytest.mark.slow
@@ -43,10 +44,8 @@ def context_of(settings: dict[str, str], client_auth: str = "none") -> TlsContex
     return listener_context(BrokerConfig.load(base | settings).of_listener("SSL"), client_auth)
 
 
-def shake_hands(server: TlsContext, authority: Authority) -> tuple[str, str]:
-    """The version and the suite that a client gets, which trusts the authority."""
-    client = ssl.create_default_context(cadata=authority.pem)
-    client.check_hostname = False
+def connected(server: TlsContext, client: ssl.SSLContext) -> ssl.SSLObject:
+    """The client's side of a connection whose handshake is done."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     here = server.context.wrap_bio(to_server, to_client, server_side=True)
     there = client.wrap_bio(to_client, to_server)
@@ -58,6 +57,14 @@ def shake_hands(server: TlsContext, authority: Authority) -> tuple[str, str]:
                 done.add(side)
             except ssl.SSLWantReadError:
                 pass
+    return there
+
+
+def shake_hands(server: TlsContext, authority: Authority) -> tuple[str, str]:
+    """The version and the suite that a client gets, which trusts the authority."""
+    client = ssl.create_default_context(cadata=authority.pem)
+    client.check_hostname = False
+    there = connected(server, client)
     suite = there.cipher()
     assert suite is not None
     return there.version() or "", suite[0]
@@ -272,3 +279,20 @@ def test_brokers_have_to_trust_each_other(authority: Authority, issued: Issued, 
     check_trusts_itself(*both(authority.pem))
     with pytest.raises(ConfigError, match="would not trust each other"):
         check_trusts_itself(*both(Authority().pem))
+
+
+def test_sessions_of_clients_with_certificates_are_kept_by_the_clients(authority: Authority, issued: Issued) -> None:
+    """The broker would keep the certificates of twenty thousand sessions, and who has one can make as many."""
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem}
+    own = {"ssl.keystore.key": issued.key, "ssl.keystore.certificate.chain": issued.certificate}
+    server = context_of({"ssl.keystore.type": "PEM", **own, **trust}, "required")
+    client = ssl.create_default_context(cadata=authority.pem)
+    client.check_hostname = False
+    KeyPair(issued.key, (issued.certificate,), None).load_into(client)
+    for version, has_ticket in ((ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, False)):
+        client.minimum_version = ssl.TLSVersion.TLSv1_2
+        client.maximum_version = version
+        session = connected(server, client).session
+        assert session is not None
+        assert session.has_ticket is has_ticket
+    assert server.context.session_stats()["number"] == 0

@@ -22,7 +22,8 @@ from barnabas.net.connection import MOST_PARKED
 from barnabas.net.reply import Parked
 from barnabas.net.server import Limits, Server
 from tests.fuzz.rules import TimedLoop
-from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, until
+from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,7 +14,8 @@ from barnabas.net import inbox
 from barnabas.net.inbox import SHARED_SIZE
 from barnabas.net.reply import Answer, Parked
 from barnabas.net.server import MOST_REFUSED, Limits
-from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run, until
+from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -72,7 +73,7 @@ async def test_a_client_that_pipelines_on_is_not_read_and_costs_one_buffer(execu
         await asyncio.sleep(0.1)
         assert rig.seen == [b"mute"]
         assert rig.server.budget.used <= 2 * SHARED_SIZE
-        rig.server.unmute_all()
+        rig.server.unmute(lambda whose: True)
         for _ in range(4_000):
             assert len(await read_answer(reader)) == 1000
         assert rig.server.budget.used == 0
@@ -150,7 +151,7 @@ async def test_an_answer_that_comes_while_a_client_is_muted_is_sent(executor: Th
         parked.resolve(answer(b"done"))
         assert await read_answer(reader) == b"done"
         assert rig.seen == [b"mute"]
-        rig.server.unmute_all()
+        rig.server.unmute(lambda whose: True)
         assert await read_answer(reader) == b"next"
         await hang_up(writer)
 
@@ -198,14 +199,14 @@ async def test_muted_clients_give_their_memory_to_others_where_it_is_short(
 async def test_too_many_connections_of_an_address_are_closed_after_a_while(executor: ThreadPoolExecutor) -> None:
     async def story(rig: Rig) -> None:
         loop = asyncio.get_running_loop()
-        rig.server.delay_connection = lambda ip: 0.2 if ip == "127.0.0.1" else 0.0
+        rig.delay_connection = lambda ip: 0.2 if ip == "127.0.0.1" else 0.0
         began = loop.time()
         reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
         assert await reader.read() == b""
         assert 0.2 <= loop.time() - began < 5
         writer.close()
         assert not rig.server.connections
-        rig.server.delay_connection = lambda ip: 60.0
+        rig.delay_connection = lambda ip: 60.0
         many = [await asyncio.open_connection("127.0.0.1", rig.port) for _ in range(MOST_REFUSED + 5)]
         closed = await asyncio.gather(*(_is_closed(reader) for reader, _ in many))
         assert sum(closed) == 5, "no more are kept than there is room for"

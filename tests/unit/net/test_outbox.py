@@ -8,11 +8,11 @@ import socket
 import struct
 import tempfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from barnabas.net.outbox import SMALL
+from barnabas.net.outbox import MOST_PER_TURN, SMALL, Outbox, Progress
 from barnabas.net.reply import Parked
 from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
 
@@ -47,6 +47,54 @@ def test_a_parked_answer_gives_its_leases_back_once() -> None:
     parked.abandon()
     parked.abandon()
     assert file.leases == 0
+
+
+class Roomy:
+    """A socket that takes what it is given, or so many bytes of it at a time."""
+
+    def __init__(self, most: int = 1 << 30) -> None:
+        self.most = most
+        self.taken: list[int] = []
+
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        return self.take(len(data))
+
+    def take(self, size: int) -> int:
+        self.taken.append(min(size, self.most))
+        return self.taken[-1]
+
+
+def outbox_into(sock: Roomy, monkeypatch: pytest.MonkeyPatch, *parts: Any) -> Outbox:
+    monkeypatch.setattr(os, "sendfile", lambda out, file, position, count: sock.take(count))
+    outbox = Outbox(cast("socket.socket", sock))
+    outbox.put(parts)
+    return outbox
+
+
+def test_an_answer_of_a_megabyte_goes_out_whole_in_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    sock, file = Roomy(), OpenFile(-1)
+    outbox = outbox_into(sock, monkeypatch, b"head", Piece(file, 0, MOST_PER_TURN), b"end")
+    assert outbox.send() is Progress.DONE
+    assert sock.taken == [4, MOST_PER_TURN, 3]
+    assert file.leases == 0
+
+
+def test_after_a_megabyte_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    sock, file = Roomy(), OpenFile(-1, leases=2)
+    pieces = Piece(file, 0, 3 * MOST_PER_TURN), Piece(file, 0, 10)
+    outbox = outbox_into(sock, monkeypatch, b"head", pieces[0], b"middle", pieces[1], b"end")
+    assert [outbox.send() for _ in range(4)] == [Progress.BLOCKED] * 3 + [Progress.DONE]
+    assert sock.taken == [4, *[MOST_PER_TURN] * 3, 6, 10, 3]
+
+
+def test_a_socket_that_takes_only_a_part_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sock = Roomy(most=1000)
+    outbox = outbox_into(sock, monkeypatch, b"head", Piece(OpenFile(-1), 0, SMALL + 1), b"end")
+    assert outbox.send() is Progress.BLOCKED
+    assert sock.taken == [4, 1000]
 
 
 async def test_a_client_that_never_reads_is_not_read_either(executor: ThreadPoolExecutor) -> None:

@@ -15,7 +15,8 @@ from barnabas.net import inbox
 from barnabas.net.admission import ConnectionLimits
 from barnabas.net.reply import Parked
 from barnabas.net.server import Limits
-from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run, until
+from tests.support.servers import Rig, answer, connect, frame, hang_up, read_answer, run
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import socket
 import ssl
 import struct
 import time
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +22,8 @@ from barnabas.net.keystores import KeyPair
 from barnabas.net.reply import Parked
 from barnabas.net.server import Limits
 from tests.support.certificates import Authority
-from tests.support.servers import Rig, TlsSides, answer, connect, frame, hang_up, read_answer, run, until
+from tests.support.servers import Rig, TlsSides, answer, connect, frame, hang_up, read_answer, run
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,6 +69,37 @@ def blocking(rig: Rig) -> ssl.SSLSocket:
 
 def tls_rig(sides: TlsSides, reply: Callable[[bytes], Answer | Parked] = answer, limits: Limits | None = None) -> Rig:
     return Rig(reply, limits or Limits(), sides)
+
+
+async def test_only_a_client_that_sends_much_is_given_a_large_buffer(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL keeps the memory for what it got at once, as long as the connection lasts."""
+    asked: list[tuple[int, int]] = []
+    pull = tls.TlsConnection._pull
+
+    def noted(self: tls.TlsConnection, size: int = tls.RECEIVED) -> int:
+        count = pull(self, size)
+        asked.append((size, count))
+        return count
+
+    monkeypatch.setattr(tls.TlsConnection, "_pull", noted)
+
+    async def story(rig: Rig) -> None:
+        reader, writer = await connect(rig)
+        for _ in range(3):
+            writer.write(frame(b"small"))
+            await read_answer(reader)
+        assert {size for size, _ in asked} == {tls.RECEIVED}
+        asked.clear()
+        large = os.urandom(400_000)
+        writer.write(frame(large))
+        assert await read_answer(reader) == large
+        assert {size for size, _ in asked} == {tls.RECEIVED, tls.RECEIVED_MORE}
+        assert all(count <= size for size, count in asked)
+        await hang_up(writer)
+
+    await run(tls_rig(tls_sides), executor, story)
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -301,6 +337,63 @@ async def test_handshakes_wait_for_a_place_and_the_oldest_gives_it_up(
     await run(tls_rig(tls_sides), executor, story)
 
 
+async def test_a_client_that_waits_for_the_brokers_threads_keeps_its_place(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else nobody would get in while strangers keep the threads busy: all would have had their time in the queue."""
+    monkeypatch.setattr(handshakes, "MOST_HANDSHAKES", 2)
+    monkeypatch.setattr(handshakes, "FAIR_SECONDS", 0.2)
+    step = handshakes.Handshake.step
+
+    def slowly(handshake: handshakes.Handshake, received: bytes) -> bool:
+        time.sleep(0.3)
+        return step(handshake, received)
+
+    monkeypatch.setattr(handshakes.Handshake, "step", slowly)
+
+    async def story(rig: Rig) -> None:
+        clients = await asyncio.gather(*(connect(rig) for _ in range(6)))
+        for reader, writer in clients:
+            writer.write(frame(b"hello"))
+            assert await read_answer(reader) == b"hello"
+            writer.transport.abort()
+        await until(lambda: rig.server._admission.total == 0)
+
+    await run(tls_rig(tls_sides), executor, story)
+
+
+async def test_a_client_that_sends_its_hello_bit_by_bit_gives_its_place_up(
+    executor: ThreadPoolExecutor, tls_sides: TlsSides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "MOST_HANDSHAKES", 2)
+    monkeypatch.setattr(handshakes, "FAIR_SECONDS", 0.3)
+
+    async def drip(rig: Rig) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", rig.port)
+        try:
+            for byte in b"\x16\x03\x01\x02\x00\x01" + bytes(300):
+                writer.write(bytes((byte,)))
+                await asyncio.sleep(0.05)
+                if reader.at_eof():
+                    return
+        finally:
+            writer.transport.abort()
+
+    async def story(rig: Rig) -> None:
+        dripping = [asyncio.create_task(drip(rig)) for _ in range(2)]
+        await until(lambda: len(rig.server._handshakes._placed) == 2)
+        async with asyncio.timeout(8):  # which is before the end of their time
+            reader, writer = await connect(rig)
+        writer.write(frame(b"hello"))
+        assert await read_answer(reader) == b"hello"
+        writer.transport.abort()
+        for task in dripping:
+            task.cancel()
+        await asyncio.gather(*dripping, return_exceptions=True)
+
+    await run(tls_rig(tls_sides), executor, story)
+
+
 async def test_handshakes_count_as_connections(executor: ThreadPoolExecutor, tls_sides: TlsSides) -> None:
     async def story(rig: Rig) -> None:
         _, first = await asyncio.open_connection("127.0.0.1", rig.port)
@@ -336,6 +429,48 @@ async def test_a_client_certificate_is_demanded_and_kept(executor: ThreadPoolExe
         (connection,) = rig.server.connections
         assert connection.certificate == ssl.PEM_cert_to_DER_cert(issued.certificate)
         await hang_up(writer)
+
+    await run(tls_rig(sides), executor, story)
+
+
+async def test_a_session_of_tls_1_2_is_resumed_until_the_clients_certificate_ends(
+    executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    authority = Authority()
+    sides = TlsSides.made(verify_mode=ssl.CERT_REQUIRED)
+    sides.server.context.load_verify_locations(cadata=authority.pem)
+    sides.client.maximum_version = ssl.TLSVersion.TLSv1_2
+    ends = datetime.now(UTC) + timedelta(hours=1)
+    issued = authority.issue("client", not_after=ends)
+    KeyPair(issued.key, (issued.certificate,), None).load_into(sides.client)
+
+    def let_it_be(time: datetime) -> None:
+        monkeypatch.setattr("barnabas.net.handshakes.datetime", SimpleNamespace(now=time.astimezone))
+
+    def ask(rig: Rig, session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool, bytes]:
+        """Ask something within a session; gives the session, whether it was resumed, and the answer."""
+        with (
+            socket.create_connection(("127.0.0.1", rig.port), timeout=20) as plain,
+            sides.client.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as client,
+        ):
+            client.sendall(frame(b"hello"))
+            return client.session, bool(client.session_reused), client.recv(100)
+
+    async def story(rig: Rig) -> None:
+        session, resumed, answered = await asyncio.to_thread(ask, rig, None)
+        assert not resumed
+        session, resumed, again = await asyncio.to_thread(ask, rig, session)
+        assert resumed
+        assert again == answered
+        let_it_be(ends - timedelta(seconds=2))
+        session, resumed, again = await asyncio.to_thread(ask, rig, session)
+        assert resumed
+        assert again == answered
+        let_it_be(ends + timedelta(seconds=1))
+        with contextlib.suppress(OSError):
+            assert (await asyncio.to_thread(ask, rig, session))[2] == b""
+        assert "the client's certificate has expired since its session began" in caplog.text
 
     await run(tls_rig(sides), executor, story)
 

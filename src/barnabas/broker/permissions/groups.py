@@ -92,7 +92,7 @@ def offset_fetch(asked: Asked) -> Admitted | Denied:
 
 
 def _no_offsets(topics: tuple[Any, ...]) -> tuple[Any, ...]:
-    from barnabas.protocol.messages.offset_fetch import OffsetFetchResponsePartitions, OffsetFetchResponseTopics
+    from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchResponsePartitions, OffsetFetchResponseTopics
 
     return tuple(
         OffsetFetchResponseTopics(

@@ -109,8 +109,11 @@ def delete_topics(asked: Asked) -> Admitted | Denied:
         name = _name_of(asked, state)
         if name is None:  # the handler says what is wrong with it
             return True
-        if state.name is not None and asked.image.topic(name) is None:
-            return access.allows_topic(Operation.DESCRIBE, name)
+        if state.name is not None:  # by its id a topic may be deleted without that, as in Kafka
+            if not access.allows_topic(Operation.DESCRIBE, name):
+                return False
+            if asked.image.topic(name) is None:
+                return True
         return access.allows_topic(Operation.DELETE, name)
 
     answer = asked.split("topics", "responses", may_delete, DENIED)
@@ -128,7 +131,7 @@ def _name_of(asked: Asked, state: Any) -> str | None:
 def _with_names(asked: Asked, answer: Admitted | Denied) -> Admitted | Denied:
     """Topics that were refused by id, with their names for those who may describe them."""
 
-    def named(result: Any) -> Any:
+    def add_name(result: Any) -> Any:
         if result.error_code is not DENIED or result.name is not None or result.topic_id is None:
             return result
         topic = asked.image.topic_by_id(result.topic_id)
@@ -139,7 +142,7 @@ def _with_names(asked: Asked, answer: Admitted | Denied) -> Admitted | Denied:
     def complete(response: Any) -> Any:
         if isinstance(answer, Admitted) and answer.complete is not None:
             response = answer.complete(response)
-        return replace(response, responses=tuple(map(named, response.responses)))
+        return replace(response, responses=tuple(map(add_name, response.responses)))
 
     if isinstance(answer, Denied):
         return Denied(complete(answer.response))

@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING, Final
 from barnabas.machines.security import delegation_tokens as rules
 from barnabas.machines.security.login_step import Identity, LoginRefused
 from barnabas.machines.security.scram import ScramCredential
+from barnabas.metadata.delegation_tokens import DelegationTokenNode, DelegationTokensNode
 from barnabas.metadata.stores.store import BadVersion, NoNode, StoreError
-from barnabas.metadata.znodes import DelegationTokenNode, DelegationTokensNode, MalformedNode
-from barnabas.model.errors import (
-    DelegationTokenAuthDisabled,
-    DelegationTokenNotFound,
-    RequestTimedOut,
-)
+from barnabas.metadata.znodes import MalformedNode
+from barnabas.model.errors import DelegationTokenNotFound, RequestTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -42,25 +39,17 @@ ID_BYTES: Final = 16
 
 
 class DelegationTokens:
-    """Makes, renews, expires and finds tokens. `store` raises StoreError while it is not open."""
+    """Makes, renews, expires and finds tokens, whose passwords are made with `key`.
 
-    def __init__(self, settings: Settings, store: Callable[[], MetadataStore], clock: Clock) -> None:
+    `store` raises StoreError while it is not open.
+    """
+
+    def __init__(self, key: str, settings: Settings, store: Callable[[], MetadataStore], clock: Clock) -> None:
+        self._key = key
         self._settings = settings
         self._store = store
         self._clock = clock
         self._lookups = asyncio.Semaphore(MOST_LOOKUPS)
-
-    @property
-    def is_enabled(self) -> bool:
-        """Whether there is a key to make tokens with."""
-        return bool(self._settings.text_or_none("delegation.token.secret.key"))
-
-    @property
-    def _key(self) -> str:
-        key = self._settings.text_or_none("delegation.token.secret.key")
-        if not key:
-            raise DelegationTokenAuthDisabled("Delegation tokens are off: set delegation.token.secret.key.")
-        return key
 
     @property
     def _times(self) -> rules.TokenTimes:
@@ -73,7 +62,6 @@ class DelegationTokens:
 
     async def create(self, parties: rules.TokenParties, lifetime_ms: int) -> TokenInfo:
         """Make a token."""
-        assert self._key
         token_id = secrets.token_urlsafe(ID_BYTES)
         token = rules.create(token_id, parties, lifetime_ms, self._times, self._clock.now_ms())
         async with _asking():
@@ -95,14 +83,12 @@ class DelegationTokens:
         self, principal: str, owners: Collection[str] | None, may_describe: Callable[[TokenInfo], bool]
     ) -> list[TokenInfo]:
         """The tokens that a principal is told of."""
-        assert self._key
         return rules.visible(await self._all(), principal, owners, may_describe)
 
     async def _change(self, hmac: bytes, decide: Callable[[TokenInfo, int], TokenInfo | None]) -> int:
-        key = self._key
         for _ in range(ATTEMPTS):
             tokens = await self._all()
-            found = await asyncio.to_thread(rules.find_by_hmac, tokens, hmac, key)
+            found = await asyncio.to_thread(rules.find_by_hmac, tokens, hmac, self._key)
             if found is None:
                 break
             now = self._clock.now_ms()
@@ -148,8 +134,6 @@ class DelegationTokens:
         self, mechanism: ScramMechanism, opening: ScramOpening, decoy: ScramCredential
     ) -> tuple[ScramCredential, Identity | None]:
         """What a client has to know to log in with a token, and who it is then; a decoy if there is no such token."""
-        if not self.is_enabled:
-            return decoy, None
         async with self._lookups:
             token = await self._find(opening.name)
             if token is None or token.is_expired(self._clock.now_ms()):

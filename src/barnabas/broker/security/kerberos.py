@@ -43,7 +43,7 @@ class Kerberos:
     """What all logins by GSSAPI on one listener share. Raises ConfigError, StartupError."""
 
     def __init__(self, values: ListenerValues) -> None:
-        gssapi = _gssapi()
+        gssapi = load_gssapi()
         login = sasl.kerberos_login(values)
         try:
             name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
@@ -64,7 +64,7 @@ class Kerberos:
 
     def begin(self) -> GssapiLogin:
         """Begin a login."""
-        context = _gssapi().SecurityContext(creds=self._credentials, usage="accept")
+        context = load_gssapi().SecurityContext(creds=self._credentials, usage="accept")
         context.__DEFER_STEP_ERRORS__ = False  # what is refused is refused at once, and not after a message about it
         return GssapiLogin(context, self._names, self._threads)
 
@@ -107,7 +107,7 @@ class GssapiLogin:
         return await self._threads.run(self._respond, message)
 
     def _respond(self, message: bytes) -> LoginStep:
-        gssapi = _gssapi()
+        gssapi = load_gssapi()
         try:
             if not self._context.complete:
                 answer = self._context.step(message)
@@ -116,7 +116,9 @@ class GssapiLogin:
                 message = b""
             if not self._has_offered:
                 if message:
-                    raise LoginRefused("a message came where the security layers were to be offered")
+                    raise LoginRefused(
+                        "the client sent a message when it was the broker's turn to offer its security layers"
+                    )
                 self._has_offered = True
                 return LoginStep(self._context.wrap(OFFER, False).message)
             return self._finish(self._context.unwrap(message).message)
@@ -126,7 +128,7 @@ class GssapiLogin:
     def _finish(self, chosen: bytes) -> LoginStep:
         if len(chosen) < len(OFFER) or chosen[0] != NO_LAYER:
             raise LoginRefused("the client chose a security layer that was not offered")
-        if self._context.mech != _gssapi().MechType.kerberos:
+        if self._context.mech != load_gssapi().MechType.kerberos:
             raise LoginRefused("the client did not use Kerberos")
         name = str(self._context.initiator_name)
         try:
@@ -135,8 +137,8 @@ class GssapiLogin:
             raise LoginRefused(f"{name} has no local name: {error}") from None
 
 
-def _gssapi() -> Any:
-    """The module, or words for what is missing."""
+def load_gssapi() -> Any:
+    """The module gssapi; raises StartupError with words for what is missing."""
     try:
         import gssapi
         import gssapi.exceptions

@@ -59,7 +59,7 @@ class Mechanisms:
         metadata: MetadataCache,
         secret: Callable[[], bytes],
         clock: Clock,
-        tokens: DelegationTokens,
+        tokens: DelegationTokens | None,
     ) -> None:
         self._settings = settings
         self._tokens = tokens
@@ -120,7 +120,7 @@ class Mechanisms:
         text = self._metadata.image.config(ConfigResource.user(opening.name)).get(mechanism.title)
         decoy = ScramCredential.decoy(mechanism, opening.name, self._secret())
         if opening.is_token:
-            return self._tokens.find_scram(mechanism, opening, decoy)
+            return (decoy, None) if self._tokens is None else self._tokens.find_scram(mechanism, opening, decoy)
         stand_in = decoy.encode()
         try:  # a decoy is read like a credential: it must take as long
             credential = ScramCredential.decode(stand_in if text is None else text, mechanism)

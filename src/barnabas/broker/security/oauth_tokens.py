@@ -1,42 +1,30 @@
-"""Tokens of OAUTHBEARER: the keys that sign them, and whether a token was signed by one of them.
-
-The keys (JWKS) come from a file or over https, from the one address that is configured, if the list of allowed
-addresses has it: whoever may change a broker's configuration must not make it read other files or reach inside other
-networks (CVE-2025-27817). Redirects are not followed. They are fetched in a thread, again after
-sasl.oauthbearer.jwks.endpoint.refresh.ms, and sooner when a token names a key that is not among them, but not more
-often than sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms allows. While there are no keys, no token is accepted.
+"""Tokens of OAUTHBEARER: whether one was signed by a key of the issuer (`issuer_keys`), and who it stands for.
 
 Only signatures that need a private key count: with a shared secret (HS256), the public key itself could be taken for
-the secret. A token without a signature is accepted only by a broker whose `sasl.oauthbearer.unsigned.tokens.enable`
-says so, and then none with one is looked at.
+the secret. While there are no keys, no token is accepted. A token without a signature is accepted only by a broker
+whose `sasl.oauthbearer.unsigned.tokens.enable` says so, and then none with one is looked at.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
-import logging
-from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.security.https_documents import fetch
+from barnabas.broker.security.issuer_keys import IssuerKeys
 from barnabas.machines.security.login_step import LoginRefused, LoginStep
-from barnabas.machines.security.oauthbearer import INVALID_TOKEN, Expectations, identify, read_message
-from barnabas.model.base_error import BarnabasError
+from barnabas.machines.security.oauthbearer import INVALID_TOKEN, Expectations, identify, read_message, read_part
 from barnabas.model.errors import StartupError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from joserfc.jwk import KeySet
+    from joserfc.jwk import Key, KeySet
 
     from barnabas.machines.security.oauthbearer import BearerMessage
     from barnabas.model.clock import Clock
     from barnabas.model.config.per_listener import ListenerValues
-
-logger = logging.getLogger(__name__)
 
 ALGORITHMS: Final = (
     "RS256",
@@ -51,38 +39,27 @@ ALGORITHMS: Final = (
     "Ed25519",
     "EdDSA",
 )
-MOST_KEY_BYTES: Final = 1024 * 1024
-FETCH_SECONDS: Final = 10.0
-"""To wait for the next bytes of the keys."""
-MOST_FETCH_SECONDS: Final = 20.0
-"""To wait for all of them."""
 
-
-class KeysUnavailable(BarnabasError):
-    """The keys cannot be read, or are none."""
+KEY_TYPES: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+"""By how an algorithm's name begins, the type of its keys."""
+MOST_TRIED: Final = 8
+"""Keys that a token which names none is checked with: anybody can send one, and each key takes time."""
 
 
 class OAuthTokens:
     """The tokens of one listener."""
 
-    def __init__(self, values: ListenerValues, clock: Clock, fetch: Callable[[str], bytes] | None = None) -> None:
+    def __init__(self, values: ListenerValues, clock: Clock, fetch_document: Callable[[str], bytes] = fetch) -> None:
         _require_joserfc()
         self._clock = clock
-        self._fetch = fetch or fetch_keys
         self._accepts_unsigned = values.flag("sasl.oauthbearer.unsigned.tokens.enable")
-        self._url = values.text_or_none("sasl.oauthbearer.jwks.endpoint.url")
         self._expected = Expectations(
             None if self._accepts_unsigned else values.text("sasl.oauthbearer.expected.issuer"),
             frozenset(values.items("sasl.oauthbearer.expected.audience")),
             values.text("sasl.oauthbearer.sub.claim.name"),
             values.number("sasl.oauthbearer.clock.skew.seconds"),
         )
-        self._refresh_ms = values.number("sasl.oauthbearer.jwks.endpoint.refresh.ms")
-        self._backoff_ms = values.number("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms")
-        self._keys: KeySet | None = None
-        self._fetched_ms = 0
-        self._tried_ms: int | None = None
-        self._fetching = asyncio.Lock()
+        self._keys = IssuerKeys(values, clock, fetch_document)
 
     def begin(self) -> OAuthLogin:
         """Begin a login."""
@@ -96,38 +73,8 @@ class OAuthTokens:
 
     async def _verified(self, token: str) -> Mapping[str, object]:
         """The claims of a token that one of the keys has signed."""
-        keys = await self._current_keys(_key_id(token))
+        keys = await self._keys.find(_key_id(token), len(token))
         return await asyncio.to_thread(verify, token, keys)
-
-    async def _current_keys(self, key_id: str | None) -> KeySet:
-        """The keys, fetched again if they are old or do not have this one.
-
-        Who needs a key that is not there waits for a fetch that is under way, as all do that log in when a broker has
-        just started; others wait for nobody.
-        """
-        if not _has(self._keys, key_id) or self._should_fetch(key_id):
-            async with self._fetching:
-                if self._should_fetch(key_id):
-                    await self._fetch_keys(self._clock.now_ms())
-        if self._keys is None:
-            raise LoginRefused("there are no keys to check the token's signature with")
-        return self._keys
-
-    def _should_fetch(self, key_id: str | None) -> bool:
-        now = self._clock.now_ms()
-        if self._tried_ms is not None and now - self._tried_ms < self._backoff_ms:
-            return False
-        return now - self._fetched_ms >= self._refresh_ms or not _has(self._keys, key_id)
-
-    async def _fetch_keys(self, now: int) -> None:
-        self._tried_ms = now
-        try:
-            assert self._url is not None  # the configuration was checked
-            async with asyncio.timeout(MOST_FETCH_SECONDS):
-                document = await asyncio.to_thread(self._fetch, self._url)
-            self._keys, self._fetched_ms = read_keys(document), now
-        except (KeysUnavailable, TimeoutError) as error:
-            logger.error("The keys of OAUTHBEARER tokens cannot be fetched from %s: %s", self._url, error)
 
 
 class OAuthLogin:
@@ -155,91 +102,40 @@ def verify(token: str, keys: KeySet) -> Mapping[str, object]:
     from joserfc import jwt
     from joserfc.errors import JoseError
 
-    try:
-        claims: Mapping[str, object] = jwt.decode(token, keys, algorithms=ALGORITHMS).claims
-    except (JoseError, ValueError, RecursionError, TypeError, KeyError) as error:
-        raise LoginRefused(f"the token was not signed by one of the keys: {type(error).__name__}") from None
-    return claims
+    failure: Exception | None = None
+    for each in _candidates(token, keys):
+        try:
+            claims: Mapping[str, object] = jwt.decode(token, each, algorithms=ALGORITHMS).claims
+        except (JoseError, ValueError, RecursionError, TypeError, KeyError) as error:
+            failure = error
+        else:
+            return claims
+    reason = "none is of the kind that it needs" if failure is None else type(failure).__name__
+    raise LoginRefused(f"the token was not signed by one of the keys: {reason}") from None
+
+
+def _candidates(token: str, keys: KeySet) -> Sequence[KeySet | Key]:
+    """What a token is checked with: the keys of the name that it gives, or those that suit it if it gives none."""
+    header = read_part(token.partition(".")[0])
+    if header.get("kid") is not None:
+        return (keys,)
+    key_type = KEY_TYPES.get(str(header.get("alg"))[:2])
+    suitable = (key for key in keys if key.key_type == key_type)
+    return tuple(islice(suitable, MOST_TRIED))
 
 
 def read_unsigned(token: str) -> Mapping[str, object]:
     """The claims of a token without a signature. Raises LoginRefused."""
     header, _, rest = token.partition(".")
     payload, dot, signature = rest.partition(".")
-    if not dot or signature or _json(header).get("alg") != "none":
+    if not dot or signature or read_part(header).get("alg") != "none":
         raise LoginRefused("the token is not one without a signature")
-    return _json(payload)
-
-
-def _json(part: str) -> dict[str, Any]:
-    try:
-        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (ValueError, RecursionError):
-        raise LoginRefused("the token cannot be read") from None
-    if not isinstance(value, dict):
-        raise LoginRefused("the token cannot be read")
-    return value
+    return read_part(payload)
 
 
 def _key_id(token: str) -> str | None:
-    key_id = _json(token.partition(".")[0]).get("kid")
+    key_id = read_part(token.partition(".")[0]).get("kid")
     return key_id if isinstance(key_id, str) else None
-
-
-def _has(keys: KeySet | None, key_id: str | None) -> bool:
-    return keys is not None and (key_id is None or any(key.kid == key_id for key in keys))
-
-
-def read_keys(data: bytes) -> KeySet:
-    """The public keys of a JWKS document; raises KeysUnavailable."""
-    from joserfc.errors import JoseError
-    from joserfc.jwk import KeySet
-
-    try:
-        found = json.loads(data)["keys"]
-        public = [key for key in found if key.get("kty") in ("RSA", "EC", "OKP") and key.get("use", "sig") == "sig"]
-        if not public:
-            raise KeysUnavailable("it has no key that signatures can be checked with")
-        return KeySet.import_key_set({"keys": public})
-    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise KeysUnavailable(f"it is no JWKS document: {type(error).__name__}") from None
-
-
-def fetch_keys(url: str) -> bytes:
-    """Read a file, or fetch over https, which may take a while. Raises KeysUnavailable."""
-    parts = urlsplit(url)
-    try:
-        if parts.scheme == "file":
-            with open(url2pathname(parts.path), "rb") as file:  # noqa: PTH123  # the path is a URL's
-                return _limited(file.read(MOST_KEY_BYTES + 1))
-        if parts.scheme != "https":
-            raise KeysUnavailable("it is no https address")
-        return _fetch_https(url)
-    except (OSError, HTTPException) as error:
-        raise KeysUnavailable(str(error)) from error
-
-
-def _fetch_https(url: str) -> bytes:
-    import ssl
-    from urllib.request import HTTPDefaultErrorHandler, HTTPErrorProcessor, HTTPSHandler, OpenerDirector, Request
-
-    opener = OpenerDirector()  # with nothing else: no redirects, no other schemes, no proxies
-    for handler in (
-        HTTPSHandler(context=ssl.create_default_context()),
-        HTTPDefaultErrorHandler(),
-        HTTPErrorProcessor(),
-    ):
-        opener.add_handler(handler)
-    response = opener.open(Request(url, headers={"Accept": "application/json"}), timeout=FETCH_SECONDS)
-    assert response is not None  # an error was raised
-    with response:
-        return _limited(response.read(MOST_KEY_BYTES + 1))
-
-
-def _limited(data: bytes) -> bytes:
-    if len(data) > MOST_KEY_BYTES:
-        raise KeysUnavailable(f"it has more than {MOST_KEY_BYTES} bytes")
-    return data
 
 
 def _require_joserfc() -> None:

@@ -7,8 +7,10 @@ against expectations that were set: there are no defaults that let anything pass
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.machines.security.login_step import Identity, LoginRefused
 
@@ -65,6 +67,25 @@ def read_message(message: bytes) -> BearerMessage:
         return BearerMessage(bearer[1], (match["authzid"] or b"").decode())
     except UnicodeDecodeError:
         raise LoginRefused("the OAUTHBEARER message is not UTF-8") from None
+
+
+def read_part(part: str) -> dict[str, Any]:
+    """A part of a token, which is JSON in base64. Raises LoginRefused."""
+    try:
+        value = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        raise LoginRefused("the token cannot be read") from None
+    if not isinstance(value, dict):
+        raise LoginRefused("the token cannot be read")
+    return value
+
+
+def read_payload(token: str) -> dict[str, Any]:
+    """The claims of a token, whoever has signed it. Raises LoginRefused."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise LoginRefused("the token cannot be read")
+    return read_part(parts[1])
 
 
 def identify(claims: Mapping[str, object], expected: Expectations, authorization_id: str, now_ms: int) -> Identity:

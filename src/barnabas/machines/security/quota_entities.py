@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from barnabas.model.errors import InvalidRequest, UnsupportedVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from barnabas.machines.controller.image import ClusterImage, ConfigResource
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -122,6 +124,26 @@ def stored_quotas(settings: Mapping[str, str]) -> dict[str, float]:
         if 0 < value < math.inf:
             found[key] = value
     return found
+
+
+def entity_of_resource(resource: ConfigResource) -> QuotaEntity | None:
+    """Whose quotas a resource's settings hold; None if they hold none."""
+    match resource.kind:
+        case "users":
+            return QuotaEntity(resource.name, resource.client_id)
+        case "clients":
+            return QuotaEntity(client_id=resource.name)
+        case "ips":
+            return QuotaEntity(ip=resource.name)
+    return None
+
+
+def quotas_of(image: ClusterImage) -> Iterator[tuple[QuotaEntity, dict[str, float]]]:
+    """All quotas that are set in a cluster."""
+    for resource, settings in image.configs.items():
+        entity = entity_of_resource(resource)
+        if entity is not None and (quotas := stored_quotas(settings)):
+            yield entity, quotas
 
 
 class MatchType(IntEnum):

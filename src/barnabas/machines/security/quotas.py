@@ -9,15 +9,14 @@ the average would be right again: `(rate - quota) / quota * time`. Changes of to
     a user, or the default                            all clients of this user
     a client id, or the default                       all clients with this id, whoever they are
 
-Times are handed in, of a clock that never goes back. Usage that is over for long is forgotten, and there is a limit to
-how much is remembered, whatever client ids somebody makes up.
+Times are handed in, of a clock that never goes back. There is a limit to how much is remembered (`usages`), whatever
+client ids somebody makes up.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from barnabas.machines.security.quota_entities import (
     CONNECTION_CREATION_RATE,
@@ -28,20 +27,14 @@ from barnabas.machines.security.quota_entities import (
     REQUEST_PERCENTAGE,
     QuotaEntity,
 )
+from barnabas.machines.security.usages import LONGEST_NAME, MOST_REMEMBERED, UsageOwner, Usages, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 LONGEST_MS: Final = 2**31 - 1
 """What fits into a response."""
-IDLE_SECONDS: Final = 3600.0
-"""After which usage is forgotten, as in Kafka."""
-MOST_REMEMBERED: Final = 10_000
-"""Usages that are remembered at once; of more, the one that was quiet for longest is forgotten. Kafka has no limit."""
 PERCENT: Final = 100.0
-
-Owner: TypeAlias = "tuple[str, str | None, str | None]"
-"""Who shares a usage: the quota's key, a user and a client id; None for any."""
 
 
 class QuotaWindow(NamedTuple):
@@ -63,8 +56,8 @@ class Rate:
     __slots__ = ("_samples", "last_used")
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[float, float, float]] = deque()
-        """When each began, when it was added to last, and what was used in it."""
+        self._samples: list[tuple[float, float, float]] = []
+        """When each began, when it was added to last, and what was used in it: a dozen, in little memory."""
         self.last_used = 0.0
 
     def record(self, amount: float, now: float, window: QuotaWindow) -> None:
@@ -76,13 +69,13 @@ class Rate:
         else:
             samples.append((now, now, amount))
             if len(samples) > window.samples:
-                samples.popleft()
+                del samples[0]
 
     def measure(self, now: float, window: QuotaWindow) -> tuple[float, float]:
         """The average per second, and the seconds over which it was taken."""
         samples = self._samples
         while samples and now - samples[0][1] >= window.samples * window.seconds:
-            samples.popleft()
+            del samples[0]
         elapsed = max(now - samples[0][0], 0.0) if samples else 0.0
         lacking = window.samples - 1 - int(elapsed / window.seconds)
         seconds = max(elapsed + max(lacking, 0) * window.seconds, 0.001)
@@ -134,10 +127,10 @@ class QuotaLimits:
                 self._by_key.setdefault(key, {})[entity] = value
         self.keys = frozenset(self._by_key)
         """Keys for which there is any quota."""
-        self._found: dict[Owner, tuple[Owner, float] | None] = {}
+        self._found: dict[tuple[str, str, str], tuple[UsageOwner, float] | None] = {}
         """What was asked before."""
 
-    def find(self, key: str, user: str, client_id: str) -> tuple[Owner, float] | None:
+    def find(self, key: str, user: str, client_id: str) -> tuple[UsageOwner, float] | None:
         """The quota that counts for a client, and who shares it; None if there is none."""
         if key not in self._by_key:
             return None
@@ -145,29 +138,39 @@ class QuotaLimits:
         try:
             return self._found[asked]
         except KeyError:
+            found = self._look(key, user, client_id)
+            if len(user) > LONGEST_NAME or len(client_id) > LONGEST_NAME:
+                return found
             if len(self._found) >= MOST_REMEMBERED:
                 self._found.clear()
-            found = self._found[asked] = self._look(key, user, client_id)
+            self._found[asked] = found
             return found
 
-    def _look(self, key: str, user: str, client_id: str) -> tuple[Owner, float] | None:
+    def _look(self, key: str, user: str, client_id: str) -> tuple[UsageOwner, float] | None:
         quotas = self._by_key[key]
-        both, all_of_user, all_with_id = (key, user, client_id), (key, user, None), (key, None, client_id)
-        levels: tuple[tuple[str | None, str | None, Owner], ...] = (
-            (user, client_id, both),
-            (user, DEFAULT, both),
-            (user, None, all_of_user),
-            (DEFAULT, client_id, both),
-            (DEFAULT, DEFAULT, both),
-            (DEFAULT, None, all_of_user),
-            (None, client_id, all_with_id),
-            (None, DEFAULT, all_with_id),
+        levels: tuple[tuple[str | None, str | None], ...] = (
+            (user, client_id),
+            (user, DEFAULT),
+            (user, None),
+            (DEFAULT, client_id),
+            (DEFAULT, DEFAULT),
+            (DEFAULT, None),
+            (None, client_id),
+            (None, DEFAULT),
         )
-        for of_user, of_client, owner in levels:
+        for of_user, of_client in levels:
             quota = quotas.get((of_user, of_client, None))
             if quota is not None:
-                return owner, quota
+                sharing_user = None if of_user is None else shortened(user)
+                sharing_client = None if of_client is None else shortened(client_id)
+                return UsageOwner(key, sharing_user, sharing_client), quota
         return None
+
+    def differs(self, other: QuotaLimits, user: str, client_id: str) -> bool:
+        """Whether other quotas would count for a client."""
+        return any(
+            self.find(key, user, client_id) != other.find(key, user, client_id) for key in self.keys | other.keys
+        )
 
     def of_address(self, ip: str) -> float | None:
         """How many connections a second an address may open; None for as many as it likes."""
@@ -190,11 +193,11 @@ class ClientShares:
         self._window = window
         self._mutation_window = mutation_window
         self._most = most
-        self._usages: dict[Owner, Rate | TokenBucket] = {}
-        """By owner, the one that was quiet for longest first."""
+        self._usages: dict[tuple[bool, bool], Usages] = {}
+        """By sort of owner."""
 
     def __len__(self) -> int:
-        return len(self._usages)
+        return sum(map(len, self._usages.values()))
 
     def produced(self, user: str, client_id: str, size: int, now: float) -> int:
         """A client sent so many bytes to be stored: for how many milliseconds it has to wait."""
@@ -260,7 +263,7 @@ class ClientShares:
         quota = self.limits.of_address(ip)
         if quota is None:
             return 0
-        rate = self._usage((CONNECTION_CREATION_RATE, ip, None), Rate, now)
+        rate = self._usage(UsageOwner(CONNECTION_CREATION_RATE, ip=ip), Rate, now)
         rate.record(1, now, self._window)
         wait = rate.wait_ms(quota, now, self._window)
         if wait:
@@ -276,21 +279,9 @@ class ClientShares:
         rate.record(amount, now, self._window)
         return rate.wait_ms(quota, now, self._window)
 
-    def _usage(self, owner: Owner, make: Callable[[], U], now: float) -> U:
-        """What an owner has used, moved to the end of those that were not used for long."""
-        usages = self._usages
-        found = usages.pop(owner, None)
-        usage: U = make() if found is None else found  # type: ignore[assignment]  # a key has usages of one class
-        usages[owner] = usage
-        usage.last_used = now
-        if found is None:
-            self._forget(now)
-        return usage
-
-    def _forget(self, now: float) -> None:
-        """Forget what was not used for an hour, and as much as there is no room for."""
-        while len(self._usages) > 1:
-            owner, usage = next(iter(self._usages.items()))
-            if len(self._usages) <= self._most and now - usage.last_used < IDLE_SECONDS:
-                return
-            del self._usages[owner]
+    def _usage(self, owner: UsageOwner, make: Callable[[], U], now: float) -> U:
+        """What an owner has used."""
+        usages = self._usages.get(owner.sort)
+        if usages is None:
+            usages = self._usages[owner.sort] = Usages(self._most)
+        return usages.of(owner, make, now)

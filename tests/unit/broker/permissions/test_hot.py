@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from barnabas.broker.serving.caller import Caller, Session
-from barnabas.broker.serving.dispatch import Dispatcher, KnownClient
+from barnabas.broker.serving.dispatch import Dispatcher
+from barnabas.broker.serving.known_clients import KnownClient
 from barnabas.machines.security.acls import AclResourceType, Entry, Operation, PatternType, Permission, ResourcePattern
 from barnabas.metadata.images.cache import MetadataCache
 from barnabas.model.errors import ErrorCode
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
 PRODUCE, FETCH = 0, 1
+SHARE_STATE = range(83, 88)
+"""Initialize, read, write, delete, and read a summary."""
 DENIED = ErrorCode.topic_authorization_failed
 
 
@@ -226,3 +229,27 @@ async def test_cve_2018_1288_who_fetches_as_a_follower_has_to_be_one_and_to_be_a
         client.may((Operation.CLUSTER_ACTION, AclResourceType.CLUSTER, "kafka-cluster"))
         assert codes(await client.ask(FETCH, 12, as_follower)) == {"mine": DENIED}
         assert codes(await proved.ask(FETCH, 12, as_follower)) != {"mine": DENIED}
+
+
+async def test_a_broker_writes_dead_letters_if_it_is_one_and_may_act_for_the_cluster(tmp_path: Path) -> None:
+    async with judged(tmp_path) as client:
+        proved = Judged(client.broker, broker_id=2)
+        client.may()
+        assert await proved.produce("mine") == [DENIED]
+        client.may((Operation.CLUSTER_ACTION, AclResourceType.CLUSTER, "kafka-cluster"))
+        assert await client.produce("mine") == [DENIED], "it did not prove to be a broker"
+        topic_id = client.broker.metadata.image.topics["theirs"].topic_id
+        assert await proved.produce("mine") + await proved.produce(topic_id) == [ErrorCode.none] * 2
+        assert (end_of(client.broker, "mine"), end_of(client.broker, "theirs")) == (1, 1)
+
+
+async def test_the_state_of_share_groups_is_for_who_may_act_for_the_cluster(tmp_path: Path) -> None:
+    part = {"partition": 0, "state_epoch": 1, "leader_epoch": 1, "start_offset": 0, "state_batches": []}
+    async with judged(tmp_path) as client:
+        topic_id = client.broker.metadata.image.topics["mine"].topic_id
+        body = {"group_id": "workers", "topics": [{"topic_id": topic_id, "partitions": [part]}]}
+        client.may((Operation.READ, AclResourceType.GROUP, "workers"), (Operation.READ, AclResourceType.TOPIC, "mine"))
+        for key in SHARE_STATE:
+            answer = await client.ask(key, 0, body)
+            codes = {each.error_code for topic in answer.results for each in topic.partitions}
+            assert codes == {ErrorCode.cluster_authorization_failed}, key

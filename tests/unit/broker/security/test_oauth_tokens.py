@@ -13,12 +13,15 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
-from barnabas.broker.security import oauth_tokens
-from barnabas.broker.security.oauth_tokens import KeysUnavailable, OAuthTokens, fetch_keys, read_keys
+from barnabas.broker.security import issuer_keys
+from barnabas.broker.security.https_documents import MOST_BYTES, DocumentUnavailable, fetch
+from barnabas.broker.security.issuer_keys import read_keys
+from barnabas.broker.security.oauth_tokens import MOST_TRIED, OAuthTokens
 from barnabas.machines.security.login_step import LoginRefused, LoginStep
 from barnabas.model.clock import ManualClock
 from barnabas.model.config.broker import BrokerConfig
 from barnabas.model.errors import ConfigError
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +63,7 @@ class Issuer:
     def __call__(self, url: str) -> bytes:
         self.fetched += 1
         if not self.document:
-            raise KeysUnavailable("it is away")
+            raise DocumentUnavailable("it is away")
         return self.document
 
 
@@ -101,6 +104,23 @@ async def test_a_token_that_a_key_has_signed_is_accepted(key: Any, algorithm: st
     step = await attempt(tokens(Issuer(RSA, EC)), token)
     assert step.identity is not None
     assert (step.identity.principal, step.identity.expires_ms) == ("User:alice", CLAIMS["exp"] * 1000)
+
+
+async def test_a_token_that_names_no_key_is_checked_with_those_that_suit_it() -> None:
+    """A name (kid) is optional, and an issuer that is about to change its key publishes two."""
+    for_another = RSAKey.generate_key(2048, {"kid": "three", "alg": "PS256"}, private=True)
+    issuer = Issuer(for_another, STRANGER, EC, RSA)
+    for key, algorithm in ((RSA, "RS256"), (STRANGER, "PS384"), (EC, "ES256"), (for_another, "PS256")):
+        token = jwt.encode({"alg": algorithm}, CLAIMS, key, algorithms=[algorithm])
+        assert (await attempt(tokens(issuer), token)).identity is not None
+    for key in (RSAKey.generate_key(2048), RSAKey.import_key(for_another.as_pem(private=True))):
+        with pytest.raises(LoginRefused):
+            await attempt(tokens(issuer), jwt.encode({"alg": "RS256"}, CLAIMS, key))
+    with pytest.raises(LoginRefused, match="none is of the kind that it needs"):
+        await attempt(tokens(Issuer(RSA)), jwt.encode({"alg": "ES256"}, CLAIMS, EC))
+    many = Issuer(*[RSAKey.import_key({**STRANGER.as_dict(), "kid": str(number)}) for number in range(MOST_TRIED)], RSA)
+    with pytest.raises(LoginRefused):
+        await attempt(tokens(many), jwt.encode({"alg": "RS256"}, CLAIMS, RSA))
 
 
 @pytest.mark.parametrize(
@@ -168,6 +188,60 @@ async def test_who_logs_in_while_the_first_keys_are_fetched_waits_for_them() -> 
     assert issuer.fetched == 1
 
 
+class SlowIssuer(Issuer):
+    """Answers when it is told to."""
+
+    def __init__(self, *keys: Any) -> None:
+        super().__init__(*keys)
+        self.may_answer = threading.Event()
+
+    def __call__(self, url: str) -> bytes:
+        document = super().__call__(url)
+        assert self.may_answer.wait(30)
+        return document
+
+
+async def test_who_has_a_known_key_waits_for_no_fetch_whatever_keys_others_name() -> None:
+    issuer, clock = SlowIssuer(RSA), ManualClock(NOW * 1000)
+    issuer.may_answer.set()
+    checked = tokens(issuer, clock)
+    known = jwt.encode({"alg": "RS256", "kid": "one"}, {**CLAIMS, "exp": NOW + 10**6}, RSA)
+    await attempt(checked, known)
+    issuer.may_answer.clear()
+    clock.advance(3_600_000)  # the keys are old, too
+    made_up = [
+        asyncio.ensure_future(attempt(checked, jwt.encode({"alg": "ES256", "kid": f"made up {n}"}, CLAIMS, EC)))
+        for n in range(50)
+    ]
+    await until(lambda: issuer.fetched == 2)
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            assert (await attempt(checked, known)).identity is not None
+    clock.advance(3_600_000)
+    assert (await attempt(checked, known)).identity is not None
+    assert issuer.fetched == 2, "one fetch at a time, however long it takes"
+    made_up[0].cancel()
+    issuer.may_answer.set()
+    results = await asyncio.gather(*made_up, return_exceptions=True)
+    assert isinstance(results[0], asyncio.CancelledError)
+    assert all(isinstance(result, LoginRefused) for result in results[1:])
+    assert checked._keys._waiting == 0
+    assert issuer.fetched <= 3
+
+
+async def test_tokens_that_wait_for_keys_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    issuer = SlowIssuer(RSA)
+    checked = tokens(issuer)
+    token = jwt.encode({"alg": "RS256", "kid": "one"}, CLAIMS, RSA)
+    monkeypatch.setattr(issuer_keys, "MOST_WAITING", 3 * len(token))
+    waiting = [asyncio.ensure_future(attempt(checked, token)) for _ in range(3)]
+    await until(lambda: issuer.fetched == 1)
+    with pytest.raises(LoginRefused, match="too many others"):
+        await attempt(checked, token)
+    issuer.may_answer.set()
+    assert all(step.identity is not None for step in await asyncio.gather(*waiting))
+
+
 async def test_keys_that_cannot_be_fetched_again_go_on_counting() -> None:
     issuer, clock = Issuer(RSA), ManualClock(NOW * 1000)
     checked = tokens(issuer, clock)
@@ -176,7 +250,8 @@ async def test_keys_that_cannot_be_fetched_again_go_on_counting() -> None:
     issuer.document = b""
     clock.advance(3_600_000)
     assert (await attempt(checked, token)).identity is not None
-    assert issuer.fetched == 2
+    await until(lambda: issuer.fetched == 2)
+    assert (await attempt(checked, token)).identity is not None
 
 
 async def test_tokens_without_a_signature_pass_only_behind_the_key_for_development() -> None:
@@ -219,21 +294,21 @@ async def test_a_mechanism_may_have_its_own_settings() -> None:
 def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "the keys.json"
     file.write_bytes(Issuer(RSA).document)
-    assert [key.kid for key in read_keys(fetch_keys(file.as_uri()))] == ["one"]
-    with pytest.raises(KeysUnavailable):
-        fetch_keys((tmp_path / "absent").as_uri())
-    file.write_bytes(b" " * (oauth_tokens.MOST_KEY_BYTES + 1))
-    with pytest.raises(KeysUnavailable, match="more than"):
-        fetch_keys(file.as_uri())
+    assert [key.kid for key in read_keys(fetch(file.as_uri()))] == ["one"]
+    with pytest.raises(DocumentUnavailable):
+        fetch((tmp_path / "absent").as_uri())
+    file.write_bytes(b" " * (MOST_BYTES + 1))
+    with pytest.raises(DocumentUnavailable, match="more than"):
+        fetch(file.as_uri())
 
 
 @pytest.mark.parametrize("document", [b"", b"{}", b"[]", b'{"keys": []}', b'{"keys": [{"kty": "oct", "k": "AAAA"}]}'])
 def test_a_document_without_public_keys_is_none(document: bytes) -> None:
-    with pytest.raises(KeysUnavailable):
+    with pytest.raises(DocumentUnavailable):
         read_keys(document)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/", "ftp://127.0.0.1/", "data:,x"])
 def test_nothing_but_https_is_fetched(url: str) -> None:
-    with pytest.raises(KeysUnavailable):
-        fetch_keys(url)
+    with pytest.raises(DocumentUnavailable):
+        fetch(url)

@@ -31,7 +31,7 @@ def test_what_kafka_has_stored_is_read() -> None:
     assert encoder(secret=SECRET).decode(KAFKAS) == PASSWORD
 
 
-@settings(deadline=None, max_examples=30)  # each takes some milliseconds on purpose
+@settings(max_examples=30)  # each takes some milliseconds on purpose
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"])), st.sampled_from(["128", "192", "256"]))
 def test_what_is_encrypted_is_decrypted_and_never_the_same_twice(password: str, bits: str) -> None:
     one = encoder(secret=SECRET, key_length=bits, iterations="1024")

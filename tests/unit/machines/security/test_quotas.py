@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from barnabas.machines.security.quota_entities import QuotaEntity
 from barnabas.machines.security.quotas import (
-    IDLE_SECONDS,
     LONGEST_MS,
     ClientShares,
     QuotaLimits,
@@ -18,6 +17,7 @@ from barnabas.machines.security.quotas import (
     Rate,
     TokenBucket,
 )
+from barnabas.machines.security.usages import IDLE_SECONDS, LONGEST_NAME, MOST_REMEMBERED, UsageOwner, Usages, shortened
 
 WINDOW = QuotaWindow(11, 1.0)
 
@@ -137,10 +137,11 @@ def test_the_most_specific_of_eight_levels_counts(quotas: dict[QuotaEntity, floa
         return None if is_named is None else name if is_named else ""
 
     expected: Any = None
-    for of_user, of_client, shared in LEVELS:
-        quota = quotas.get(QuotaEntity(named(of_user, user), named(of_client, client_id)))
+    for names_user, names_client, shared in LEVELS:
+        quota = quotas.get(QuotaEntity(named(names_user, user), named(names_client, client_id)))
         if quota is not None:
-            owner = "request_percentage", user if "u" in shared else None, client_id if "c" in shared else None
+            of_user, of_client = user if "u" in shared else None, client_id if "c" in shared else None
+            owner = UsageOwner("request_percentage", of_user, of_client)
             expected = owner, quota
             break
     limits = QuotaLimits({entity: {"request_percentage": value} for entity, value in quotas.items()})
@@ -211,6 +212,93 @@ def test_who_uses_much_is_remembered_though_others_come_and_go() -> None:
     for number in range(1000):
         made.produced("u", f"client-{number}", 1, 1.0)
         assert made.produced("u", "greedy", 0, 1.0) > 900_000
+
+
+def test_addresses_of_strangers_push_out_nobody_who_has_logged_in() -> None:
+    made = ClientShares(WINDOW, WINDOW, most=100)
+    limits: dict[QuotaEntity, dict[str, float]] = {QuotaEntity(user=""): {"producer_byte_rate": 1.0}}
+    made.limits = QuotaLimits(limits | {QuotaEntity(ip=""): {"connection_creation_rate": 1.0}})
+    assert made.produced("alice", "app", 1000, 0.0) > 0
+    for number in range(1000):
+        made.connected(f"10.0.{number // 256}.{number % 256}", 1.0)
+    assert made.produced("alice", "app", 0, 1.0) > 0
+    assert len(made) == 101
+
+
+def test_client_ids_that_a_user_makes_up_push_out_only_its_own() -> None:
+    made = ClientShares(WINDOW, WINDOW, most=100)
+    limits: dict[QuotaEntity, dict[str, float]] = {QuotaEntity("", ""): {"producer_byte_rate": 1.0}}
+    limits |= {QuotaEntity("carol"): {"producer_byte_rate": 1.0}, QuotaEntity("dora", "x"): {"consumer_byte_rate": 1.0}}
+    made.limits = QuotaLimits(limits)
+    for user in ("alice", "bob", "carol"):
+        assert made.produced(user, "app", 1000, 0.0) > 0
+    for number in range(1000):
+        made.produced("mallory", f"made-up-{number}", 1000, 1.0)
+    assert len(made) == 101, "a hundred of client ids of users, and one of a user"
+    for user in ("alice", "bob", "carol"):
+        assert made.produced(user, "app", 0, 1.0) > 0, user
+    for number in range(60):
+        made.produced("alice", f"app-{number}", 1000, 2.0)
+    for number in range(30, 60):
+        assert made.produced("alice", f"app-{number}", 0, 2.0) > 0, "each of three has the room for a third of all"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40), st.sampled_from([0.0, 1.0, 2000.0]))),
+    st.integers(1, 12),
+)
+def test_usages_never_exceed_their_room_and_the_newest_is_kept(uses: list[tuple[str, int, float]], most: int) -> None:
+    usages, now = Usages(most), 0.0
+    for user, number, pause in uses:
+        now += pause
+        owner = UsageOwner("k", user, str(number))
+        made = usages.of(owner, Rate, now)
+        assert len(usages) == sum(map(len, usages._groups.values())) <= most
+        assert usages.of(owner, Rate, now) is made
+        assert all(usages._groups.values())
+
+
+def test_long_names_cost_no_more_than_short_ones_and_stay_apart() -> None:
+    made = shares(producer_byte_rate=1)
+    long = "ü\ud800" * 16_000
+    for number in range(20):
+        assert made.produced("u" * 60_000, f"{long}{number}", 1000, 0.0) > 0
+        assert made.produced("u" * 60_000, f"{long}{number}", 0, 0.0) > 0
+    assert made.produced("u", shortened(f"{long}1"), 1, 0.0) == 0, "nobody has a name that stands for another's"
+    assert len(made) == 21
+    [remembered] = made._usages.values()
+    assert all(len(owner.client_id or "") < LONGEST_NAME + 100 for owner in remembered._groups[None])
+    assert len(made.limits._found) <= 1
+    named = QuotaLimits({QuotaEntity("u" * 60_000, long): {"producer_byte_rate": 5.0}})
+    found = named.find("producer_byte_rate", "u" * 60_000, long)
+    assert found is not None
+    assert found[1] == 5.0
+
+
+def test_usages_take_two_and_a_half_kilobytes_each_at_most() -> None:
+    import tracemalloc
+
+    usages = Usages()
+    tracemalloc.start()
+    try:
+        for number in range(MOST_REMEMBERED // 10):  # memory grows with their number, and tracing takes its time
+            rate = usages.of(UsageOwner("producer_byte_rate", "user", f"client-{number}"), Rate, 0.0)
+            for second in range(11):
+                rate.record(1, float(second), WINDOW)
+        assert tracemalloc.get_traced_memory()[0] < 25e6 / 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_only_those_whose_quota_is_another_one_are_concerned_by_a_change() -> None:
+    base: dict[QuotaEntity, dict[str, float]] = {QuotaEntity(user=""): {"producer_byte_rate": 1.0}}
+    base |= {QuotaEntity("alice", "app"): {"request_percentage": 5.0}}
+    before, raised = QuotaLimits(base), QuotaLimits(base | {QuotaEntity("bob"): {"producer_byte_rate": 2.0}})
+    assert raised.differs(before, "bob", "app")
+    assert not raised.differs(before, "alice", "app")
+    assert QuotaLimits({}).differs(before, "alice", "app")
+    same = QuotaLimits(base | {QuotaEntity("bob"): {"producer_byte_rate": 1.0}})
+    assert not same.differs(before, "bob", "app"), "who shares it, and how much it is, stay the same"
 
 
 @pytest.mark.parametrize("strange", ["", "a/b", "<default>", "ü\n", "x" * 10_000])

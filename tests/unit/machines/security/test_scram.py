@@ -117,7 +117,7 @@ def test_a_delegation_token_says_that_it_is_one() -> None:
     assert not read_opening(b"n,,n=id,r=abc").is_token
 
 
-@settings(deadline=None, max_examples=30)  # each takes some milliseconds on purpose
+@settings(max_examples=30)  # each takes some milliseconds on purpose
 @given(
     name=st.text(min_size=1, alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
     password=st.text(alphabet=st.characters(exclude_categories=["Cs"])),
