@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import barnabas
-from bench import measure, picture, report, results
+from bench import kept, measure, picture, report, results
 from bench.clients.java import KAFKA
 from bench.lab import FULL, QUICK, Lab, Scale, say
 from bench.rows import ROWS
@@ -22,28 +23,41 @@ from bench.rows import ROWS
 _ROOT: Final = Path(__file__).parents[1]
 _RESULTS: Final = _ROOT / "bench" / "results"
 _PICTURE: Final = _ROOT / "docs" / "images" / "bench.svg"
+_WHOLE_PICTURE: Final = _ROOT / "docs" / "images" / "bench-all.svg"
 _PAGE: Final = _ROOT / "docs" / "benchmarks.md"
 
 
 def main() -> int:
     """Run the command line."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the brokers that were started end with us
     options = _options()
+    titles = [row.title for row in ROWS]
     if options.saved:
-        run = results.merge([results.load(path) for path in options.saved], [row.title for row in ROWS])
+        run = results.merge([results.load(path) for path in options.saved], titles)
+    elif options.kept:
+        runs = kept.load(ROWS)
+        if not runs:
+            print("No row is kept yet: python -m bench --keep", file=sys.stderr)
+            return 2
+        run = results.merge(runs, titles)
     else:
         if sys.platform != "linux":
             print("The comparison reads /proc and needs Linux.", file=sys.stderr)
             return 2
-        run = _measure(QUICK if options.quick else FULL, options.only, options.folder)
+        runs = _measure(QUICK if options.quick else FULL, options.only, options.folder)
+        run = results.merge(runs, titles)
         path = _RESULTS / f"{run.when.replace(':', '')}-{run.form}.json"
         results.save(run, path)
         say(f"saved {path}")
+        if options.keep:
+            say(f"kept {len(kept.keep(runs, ROWS))} rows in {kept.FOLDER}")
     print(report.table(run))
     if options.picture:
-        picture.draw(run, _PICTURE)
-        say(f"drew {_PICTURE}")
+        picture.draw(picture.headlines(run), _PICTURE)
+        picture.draw(run.shown(), _WHOLE_PICTURE)
+        say(f"drew {_PICTURE} and {_WHOLE_PICTURE}")
     if options.docs:
-        report.write_docs(run, _PAGE)
+        report.write_docs(run, _PAGE, report.KEPT_BEGIN if options.kept else report.BEGIN)
         say(f"wrote {_PAGE}")
     return 1 if run.failures else 0
 
@@ -59,8 +73,8 @@ def _options() -> argparse.Namespace:
         "--only", nargs="+", metavar="ROW", choices=names, default=names, help="measure only these rows"
     )
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where the data lies meanwhile (a temporary folder)")
-    parser.add_argument("--picture", action="store_true", help=f"draw {_PICTURE.relative_to(_ROOT)}")
-    parser.add_argument("--docs", action="store_true", help=f"write the table into {_PAGE.relative_to(_ROOT)}")
+    parser.add_argument("--picture", action="store_true", help="draw docs/images/bench.svg and bench-all.svg")
+    parser.add_argument("--docs", action="store_true", help=f"write a table into {_PAGE.relative_to(_ROOT)}")
     parser.add_argument(
         "--saved",
         nargs="+",
@@ -68,39 +82,48 @@ def _options() -> argparse.Namespace:
         metavar="JSON",
         help="measure nothing: show saved runs, as one",
     )
-    return parser.parse_args()
+    parser.add_argument("--keep", action="store_true", help="keep the rows in the repository; not with --quick")
+    parser.add_argument("--kept", action="store_true", help="measure nothing: show the rows that are kept")
+    options = parser.parse_args()
+    if options.keep and options.quick:
+        parser.error("--keep needs the long form: a quick one says too little to be published")
+    return options
 
 
-def _measure(scale: Scale, names: list[str], folder: Path | None) -> results.Run:
+def _measure(scale: Scale, names: list[str], folder: Path | None) -> list[results.Run]:
+    """A run of each row."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    comparisons: list[results.Comparison] = []
-    failures: dict[str, str] = {}
-    started = time.monotonic()
+    runs: list[results.Run] = []
+    setting, started = _setting(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-", dir=folder) as scratch, Lab(scale, Path(scratch)) as lab:
         for row in ROWS:
             if row.name not in names:
                 continue
             say(f"{row.title} ({row.name}), {time.monotonic() - started:.0f} s so far")
+            noted = len(lab.notes)
+            comparisons: list[results.Comparison] = []
+            failures: dict[str, str] = {}
             try:
-                comparisons += row.compare(lab)
+                comparisons = row.compare(lab)
             except Exception as error:
                 traceback.print_exc()
                 failures[row.title] = f"{type(error).__name__}: {error}".splitlines()[0]
                 lab.show_logs()
                 lab.abandon()
-        notes = tuple(lab.notes)
+            runs.append(
+                results.Run(
+                    when=datetime.now(UTC).isoformat(timespec="seconds"),
+                    form=scale.form,
+                    repetitions=scale.repetitions,
+                    machine=setting,
+                    comparisons=tuple(comparisons),
+                    notes=tuple(lab.notes[noted:]),
+                    failures=failures,
+                )
+            )
     say(f"took {time.monotonic() - started:.0f} s")
-    memory = results.loaded_memory(comparisons)
-    return results.Run(
-        when=datetime.now(UTC).isoformat(timespec="seconds"),
-        form=scale.form,
-        repetitions=scale.repetitions,
-        machine=_setting(),
-        comparisons=(*comparisons, *([memory] if memory else [])),
-        notes=notes,
-        failures=failures,
-    )
+    return runs
 
 
 def _setting() -> dict[str, str]:

@@ -32,10 +32,15 @@ SETTINGS: Final = {
     "log.segment.delete.delay.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.assignment.interval.ms": "0",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.max.size": "1000",
+    "group.share.max.session.timeout.ms": "3600000",
+    "group.share.session.timeout.ms": "3600000",
     "log.cleaner.backoff.ms": "100",
 }
 """For both brokers: a deleted topic's files are to be gone before the next repetition; and where brokers wait on
-purpose (for members that may still come, between assignments, between cleanings), that is not what is measured."""
+purpose (for members that may still come, between assignments, between cleanings), that is not what is measured. Share
+groups may have as many members as Kafka allows, and none is removed because a busy machine kept it silent."""
 _START_DEADLINE: Final = 300.0
 _STOP_DEADLINE: Final = 120.0
 _GONE_DEADLINE: Final = 90.0
@@ -59,13 +64,16 @@ class Broker(ABC):
         folder.mkdir(parents=True)
         self.prepare()
 
-    @abstractmethod
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027  # most have nothing to do
         """Do what must be done once before the first start."""
 
     @abstractmethod
     def command(self) -> list[str]:
         """The words that start the broker."""
+
+    @abstractmethod
+    def server_settings(self) -> dict[str, str]:
+        """The settings that the broker runs with."""
 
     @property
     def pid(self) -> int:
@@ -157,8 +165,14 @@ class Kafka(Broker):
 
     def prepare(self) -> None:
         """Write the properties and format the folder."""
+        settings = self.server_settings()
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        java.tool(KAFKA, "storage", "format", "-t", "YmFybmFiYXMtYmVuY2gtMQ", "-c", str(self.properties))
+
+    def server_settings(self) -> dict[str, str]:
+        """What stands in its properties."""
         controller = free_port()
-        settings = {
+        return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -168,14 +182,14 @@ class Kafka(Broker):
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             # A paused broker sends no heartbeats; its own controller is not to fence it for that.
             "broker.session.timeout.ms": "3600000",
             # Deleted files are looked for from the first second on, not only after half a minute.
             "log.initial.task.delay.ms": "500",
             **self.settings,
         }
-        self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        java.tool(KAFKA, "storage", "format", "-t", "YmFybmFiYXMtYmVuY2gtMQ", "-c", str(self.properties))
 
     def command(self) -> list[str]:
         """What kafka-server-start.sh runs."""
@@ -192,16 +206,19 @@ class Barnabas(Broker):
 
     name = "Barnabas"
 
-    def prepare(self) -> None:
-        """Nothing: the first start makes the folder."""
-
     def command(self) -> list[str]:
         """`barnabas start` of this environment."""
-        words = [str(Path(sys.executable).parent / "barnabas"), "start"]
-        words += ["--listen", f"127.0.0.1:{self.port}", "--data", str(self.data)]
-        for key, value in self.settings.items():
+        words = [str(Path(sys.executable).parent / "barnabas"), "start", "--data", str(self.data)]
+        settings = self.server_settings()
+        if "listeners" not in settings:
+            words += ["--listen", f"127.0.0.1:{self.port}"]
+        for key, value in settings.items():
             words += ["--set", f"{key}={value}"]
         return words
+
+    def server_settings(self) -> dict[str, str]:
+        """What it is started with."""
+        return dict(self.settings)
 
 
 BROKERS: Final[tuple[type[Broker], ...]] = (Kafka, Barnabas)

@@ -1,46 +1,55 @@
 """A broker that counts the bytecodes its event loop runs: `python counted_broker.py SOCKET WORDS-OF-BARNABAS-START`.
 
-Whoever connects to the socket sends `+` to begin and `-` to end, and is told the count. The event loop is traced opcode
-by opcode meanwhile, which makes it slow and changes nothing else: coroutines that were waiting are traced from when
-they go on. Threads are not counted. Nothing here but the command line is of Barnabas, so that the broker may be that of
-another source tree.
+Whoever connects to the socket sends `+` to begin and `-` to end, and is told the count; `?` then tells it by function,
+as JSON. The event loop is traced opcode by opcode meanwhile, which makes it slow and changes nothing else: coroutines
+that were waiting are traced from when they go on. Threads are not counted. Nothing here but the command line is of
+Barnabas, so that the broker may be that of another source tree.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from types import CodeType, FrameType
 
 
-class Counter:
+class BytecodeCounter:
     """Counts bytecodes of the thread that it is switched on in."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self._counts: Counter[CodeType] = Counter()
 
     def begin(self) -> None:
         """Count from now on."""
-        self.count = 0
+        self._counts.clear()
         sys.settrace(self._called)
 
     def end(self) -> int:
         """Stop; how many there were."""
         sys.settrace(None)
-        return self.count
+        return self._counts.total()
+
+    def by_function(self) -> dict[str, int]:
+        """How many there were in each function, by file and name."""
+        found: Counter[str] = Counter()
+        for code, count in self._counts.items():
+            found[f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"] += count
+        return dict(found)
 
     def _called(self, frame: FrameType, event: str, _: Any) -> Any:
         frame.f_trace_lines = False
         frame.f_trace_opcodes = True
         return self._traced
 
-    def _traced(self, _: FrameType, event: str, __: Any) -> Any:
+    def _traced(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "opcode":
-            self.count += 1
+            self._counts[frame.f_code] += 1
         return self._traced
 
 
@@ -51,7 +60,7 @@ def listen(path: str) -> None:
     server.bind(path)
     server.listen()
     server.setblocking(False)
-    counter = Counter()
+    counter = BytecodeCounter()
 
     def accept() -> None:
         connection, _ = server.accept()
@@ -65,6 +74,10 @@ def listen(path: str) -> None:
                 counter.begin()
             case b"-":
                 connection.send(b"%d\n" % counter.end())
+            case b"?":
+                connection.setblocking(True)
+                connection.sendall(json.dumps(counter.by_function()).encode() + b"\n")
+                connection.setblocking(False)
             case _:
                 loop.remove_reader(connection)
                 connection.close()

@@ -4,7 +4,9 @@ A clock on a shared machine lies; these counts do not. A client makes the same r
 so that the broker does the same each time. Bytecodes are those of the event loop, exact for a minor version of Python;
 system calls are those of the whole process, as strace sees them, without the ones by which threads wait for each other.
 
-With `--acls 1000` the broker has an authorizer and so many rules: produce and fetch must not cost more than without.
+With `--where` the bytecodes are told by function. With `--acls 1000` the broker has an authorizer and so many rules:
+produce and fetch must not cost more than without. With `--metrics` it has a metrics listener, which watches every
+request: that may cost 4 %.
 
 The counts of this tree are written down in `bench/counts.json`. A test holds the tree against them: what grew by more
 than 3 % has to be written down anew (`--write`), in the change that made it grow. With trees, their counts stand side
@@ -27,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bench.brokers import SETTINGS, Barnabas
-from bench.clients import rdkafka, rules
+from bench.clients import hot, rdkafka, rules
 from bench.clients.hot import REPLICATED, STORIES
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ FILE: Final = Path(__file__).with_name("counts.json")
 HERE: Final = Path(__file__).resolve().parents[1]
 GROWTH: Final = 0.03
 """By how much a count may grow without being written down."""
+WATCHED: Final = 0.04
+"""By how much a request may cost more because it is watched."""
 JITTER: Final = {"fetch-megabyte": 0.15}
 """More than that where the kernel decides: in how many pieces a megabyte goes into a socket."""
 STRAY_CALLS: Final = 0.2
@@ -98,7 +102,14 @@ class CountedBroker(Barnabas):
             counter.connect(str(self._socket))
             _say(told, "+")
             load()
-            return _say(told, "-")
+            return int(_say(told, "-"))
+
+    def by_function(self) -> dict[str, int]:
+        """The last count, by file, line and name of functions."""
+        with socket.socket(socket.AF_UNIX) as counter, counter.makefile("rw") as told:
+            counter.connect(str(self._socket))
+            found: dict[str, int] = json.loads(_say(told, "?"))
+            return found
 
     def calls(self, load: Callable[[], object]) -> int:
         """System calls of the process meanwhile."""
@@ -107,10 +118,10 @@ class CountedBroker(Barnabas):
         return sum(int(count) for count, name in _CALLS.findall(summary()) if name not in {*_WAITING, "total"})
 
 
-def _say(told: TextIO, word: str) -> int:
+def _say(told: TextIO, word: str) -> str:
     told.write(word)
     told.flush()
-    return int(told.readline())
+    return told.readline()
 
 
 @contextmanager
@@ -135,12 +146,22 @@ def _strace(pid: int, file: Path) -> Iterator[Callable[[], str]]:
         tracer.stderr.close()
 
 
-def measure(tree: Path = HERE, only: Collection[str] | None = None, acls: int = 0) -> dict[str, Cost]:
-    """The costs of requests to the broker of a tree, by name; with so many ACLs, if any."""
+def measure(
+    tree: Path = HERE,
+    only: Collection[str] | None = None,
+    acls: int = 0,
+    *,
+    metrics: bool = False,
+    where: bool = False,
+) -> dict[str, Cost]:
+    """The costs of requests to the broker of a tree, by name; with so many ACLs, if any, and with metrics or not.
+
+    With `where` it is printed which functions the bytecodes are of.
+    """
     wanted = {name: story for name, story in {**STORIES, **REPLICATED}.items() if only is None or name in only}
     with tempfile.TemporaryDirectory(prefix="barnabas-counts-") as scratch, ExitStack() as stack:
-        size = 2 if wanted.keys() & REPLICATED.keys() else 1
-        leader, brokers = _cluster(Path(scratch), tree, stack, size, AUTHORIZER if acls else {})
+        more = {**(AUTHORIZER if acls else {}), **({"metrics.listener": "0"} if metrics else {})}
+        leader, brokers = _cluster(Path(scratch), tree, stack, wanted.keys(), more)
         if acls:
             rules.create(leader.port, acls)
         found = {}
@@ -149,15 +170,17 @@ def measure(tree: Path = HERE, only: Collection[str] | None = None, acls: int = 
             replicas = len(brokers) if name in REPLICATED else 1
             _make_topic(leader, topic, replicas)
             found[name] = _cost(leader, story, topic)
+            if where:
+                _print_functions(name, leader, tree)
         return found
 
 
 def _cluster(
-    scratch: Path, tree: Path, stack: ExitStack, size: int, more: Mapping[str, str]
+    scratch: Path, tree: Path, stack: ExitStack, wanted: Collection[str], more: Mapping[str, str]
 ) -> tuple[CountedBroker, list[CountedBroker]]:
-    """Brokers over one metadata file; the first leads."""
+    """Brokers over one metadata file, as many as these requests need; the first leads."""
     brokers = []
-    for number in range(size):
+    for number in range(2 if any(name in REPLICATED for name in wanted) else 1):
         settings = {
             "broker.id": str(number),
             "metadata.store": str(scratch / "metadata"),
@@ -167,6 +190,9 @@ def _cluster(
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
             "min.insync.replicas": "1",
             **more,
         }
@@ -175,18 +201,20 @@ def _cluster(
         brokers.append(broker)
     leader = brokers[0]
     leader.start()
-    _make_internal_topics(leader)
+    _make_internal_topics(leader, shares=any("share" in name for name in wanted))
     for broker in brokers[1:]:
         broker.start()
     return leader, brokers
 
 
-def _make_internal_topics(leader: CountedBroker) -> None:
-    """While the leader is alone, so that it coordinates everything."""
-    from bench.clients import groups, hot
+def _make_internal_topics(leader: CountedBroker, *, shares: bool) -> None:
+    """While the leader is alone, so that it coordinates everything; older trees have no `shares`."""
+    from bench.clients import groups
 
     groups.wait_for_coordinator(leader.port, "counts")
     hot.wait_for_transactions(leader.port)
+    if shares:
+        hot.wait_for_shares(leader.port)
 
 
 def _make_topic(leader: CountedBroker, topic: str, replicas: int) -> None:
@@ -209,6 +237,14 @@ def _cost(broker: CountedBroker, story: Story, topic: str) -> Cost:
     return Cost(round(min(bytecodes) / BLOCK), round(min(calls) / BLOCK, 1))
 
 
+def _print_functions(name: str, broker: CountedBroker, tree: Path) -> None:
+    """The functions of the last count of a story, those with most bytecodes first."""
+    counts = {function: count / BLOCK for function, count in broker.by_function().items() if count >= BLOCK}
+    print(f"\n{name}: {sum(counts.values()):.0f} bytecodes")
+    for function, count in sorted(counts.items(), key=lambda found: -found[1]):
+        print(f"{count:8.0f}  {function.removeprefix(f'{tree}/src/barnabas/')}")
+
+
 def version() -> str:
     """The minor version of Python that counts are for."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -227,14 +263,14 @@ def write(costs: Mapping[str, Cost]) -> None:
     FILE.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
 
 
-def grown(known: Mapping[str, Cost], now: Mapping[str, Cost]) -> dict[str, str]:
+def grown(known: Mapping[str, Cost], now: Mapping[str, Cost], by: float = GROWTH) -> dict[str, str]:
     """What costs more than is written down, in words; a request that is not written down counts as grown."""
     found = {}
     for name, cost in now.items():
         before = known.get(name)
         if before is None:
             found[name] = f"{cost.bytecodes} bytecodes, {cost.calls} system calls; nothing is written down"
-        elif _is_more(before, cost, JITTER.get(name, GROWTH)):
+        elif _is_more(before, cost, JITTER.get(name, by)):
             found[name] = (
                 f"{cost.bytecodes} bytecodes and {cost.calls} system calls; {before.bytecodes} and {before.calls} are "
                 "written down"
@@ -253,12 +289,15 @@ def main() -> None:
     parser.add_argument("trees", nargs="*", metavar="TREE", type=Path, help="checkouts, the old one first")
     parser.add_argument("--only", nargs="+", choices=[*STORIES, *REPLICATED], metavar="NAME", help="these requests")
     parser.add_argument("--acls", type=int, default=0, metavar="N", help="with an authorizer and so many ACLs")
+    parser.add_argument("--where", action="store_true", help="tell which functions the bytecodes are of")
+    parser.add_argument("--metrics", action="store_true", help="with a metrics listener")
     parser.add_argument("--write", action="store_true", help="write the counts of this tree down")
     options = parser.parse_args()
-    if options.write and (options.trees or options.acls):
-        parser.error("--write is for this tree, without ACLs")
+    if options.write and (options.trees or options.acls or options.metrics):
+        parser.error("--write is for this tree, without ACLs and metrics")
     started = time.monotonic()
-    counts = [measure(tree.resolve(), options.only, options.acls) for tree in options.trees or [HERE]]
+    trees = [tree.resolve() for tree in options.trees] or [HERE]
+    counts = [measure(tree, options.only, options.acls, metrics=options.metrics, where=options.where) for tree in trees]
     print(f"{'':22}", *(f"{'bytecodes':>12} {'calls':>8}" for _ in counts))
     for name, first in counts[0].items():
         cells = []

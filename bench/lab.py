@@ -63,20 +63,31 @@ class Scale:
     """Records that a cluster takes in."""
     failovers: int
     loads: int
-    """Repetitions of a row in which Spark reads a topic."""
+    """Repetitions of a row in which Spark reads a topic, or brokers are started anew."""
+    queued: int
+    """Messages of a queue that workers empty."""
+    single_messages: int
+    """Messages that workers take one at a time."""
+    heartbeats: int
+    guests: int
+    """Members that come and go, one after the other."""
+    pinned_seconds: float
+    """How long a broker on one core is kept busy."""
 
 
 FULL: Final = Scale(
     form="full", repetitions=7, discarded=1, warmup=2_000_000, seconds=15, records_1k=800_000, records_100=5_000_000,
     unbatched=400_000, single_records=300_000, latencies=2_000, seeks=2_000, idle=5, sizes_gb=(1, 10),
     rebalances=50, commits=200_000, cleaned=1_000_000, partitions=10_000, open_files=4_096,
-    replicated=100_000, failovers=3, loads=5,
+    replicated=100_000, failovers=3, loads=5, queued=900_000, single_messages=20_000, heartbeats=20_000, guests=5,
+    pinned_seconds=3,
 )  # fmt: skip
 QUICK: Final = Scale(
     form="quick", repetitions=2, discarded=0, warmup=500_000, seconds=3, records_1k=150_000, records_100=1_000_000,
     unbatched=20_000, single_records=30_000, latencies=400, seeks=300, idle=2, sizes_gb=(0.1, 0.5),
     rebalances=10, commits=20_000, cleaned=200_000, partitions=1_000, open_files=410,
-    replicated=50_000, failovers=1, loads=2,
+    replicated=50_000, failovers=1, loads=2, queued=180_000, single_messages=2_000, heartbeats=4_000, guests=2,
+    pinned_seconds=0.5,
 )  # fmt: skip
 
 
@@ -92,7 +103,7 @@ class Lab:
         self.scale = scale
         self.folder = folder
         self.notes: list[str] = []
-        self._brokers: list[Broker] = []
+        self._brokers: dict[tuple[type[Broker], ...], list[Broker]] = {}
         self._topics = 0
 
     def __enter__(self) -> Lab:
@@ -142,30 +153,35 @@ class Lab:
 
     def show_logs(self) -> None:
         """Tell what the brokers had to say; their folders will be gone."""
-        show_logs(self._brokers)
+        show_logs(self._all_brokers())
 
     def abandon(self) -> None:
         """Give the brokers up, with all their data; whoever asks next gets new ones."""
-        for broker in self._brokers:
+        for broker in self._all_brokers():
             broker.kill()
             shutil.rmtree(broker.folder)
         self._brokers.clear()
 
-    def brokers(self) -> list[Broker]:
-        """Both brokers, warm and paused; started when first asked for."""
-        if not self._brokers:
-            for kind in BROKERS:
-                say(f"starting and warming {kind.name}")
-                broker = kind(self.folder / kind.name.lower())
-                self._brokers.append(broker)
-                broker.start()
-                with self.turn(broker):
-                    self._warm(broker)
-        return self._brokers
+    def _all_brokers(self) -> list[Broker]:
+        return [broker for pair in self._brokers.values() for broker in pair]
 
-    def alternate(self, row: str, once: Once, metrics: tuple[Metric, ...]) -> Samples:
+    def brokers(self, kinds: tuple[type[Broker], ...] = BROKERS) -> list[Broker]:
+        """Both brokers, warm and paused; started when first asked for."""
+        pair = self._brokers.setdefault(kinds, [])
+        for kind in kinds[len(pair) :]:
+            say(f"starting and warming {kind.name}")
+            broker = kind(self.folder / kind.__name__.lower())
+            pair.append(broker)
+            broker.start()
+            with self.turn(broker):
+                self._warm(broker)
+        return pair
+
+    def alternate(
+        self, row: str, once: Once, metrics: tuple[Metric, ...], kinds: tuple[type[Broker], ...] = BROKERS
+    ) -> Samples:
         """Measure both warm brokers by turns."""
-        brokers = self.brokers()
+        brokers = self.brokers(kinds)
         samples: Samples = {broker.name: [] for broker in brokers}
         for repetition in range(self.scale.discarded + self.scale.repetitions):
             counts = repetition >= self.scale.discarded

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from bench.results import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -25,18 +26,46 @@ _GROUPS: Final = (
     ("Latency and start", (Kind.LATENCY, Kind.START)),
     ("Memory", (Kind.MEMORY,)),
 )
+_HEADLINES: Final = {
+    "produce 1 KB × 6 partitions, acks=all": ("throughput", "cpu"),
+    "consume 1 KB × 6 partitions": ("throughput", "cpu"),
+    "end-to-end latency, 100 B": ("p50",),
+    "50 producers of single records": ("throughput",),
+    "one core: produce 16 KB, acks=1": ("throughput",),
+    "one core: fetch 1 MB": ("throughput",),
+    "50 clients that commit offsets": ("throughput",),
+    "rebalance, consumer protocol": ("members-100",),
+    "three brokers, 1 KB × 6 partitions × 3 replicas": ("all",),
+    "kill -9 of one of three brokers, 6 s session": ("gap",),
+    "start": ("seconds", "idle"),
+    "Spark: topic → Parquet, 1 KB": ("throughput",),
+}
+"""What matters most, by the titles of rows: figures of all kinds, won and lost."""
+_LOSING: Final = 4
+"""So many of the others, those in which Barnabas is furthest behind, are shown with them."""
 _TICKS: Final = (0.25, 0.5, 1, 2, 4, 8, 16, 32, 64)
 _BAR: Final = 0.27
 """Inches per bar."""
 
 
-def draw(run: Run, path: Path) -> None:
-    """Write the picture; the suffix of the path says in which format."""
+def headlines(run: Run) -> list[Comparison]:
+    """What fits on a screen: the figures that matter most, and those in which Barnabas is furthest behind."""
+    shown = run.shown()
+    chosen = [each for each in shown if each.metric.key in _HEADLINES.get(each.row, ())]
+    others = sorted(
+        (each for each in shown if each not in chosen and each.advantage < 1), key=lambda one: one.advantage
+    )
+    chosen += others[:_LOSING]
+    return [each for each in shown if each in chosen]
+
+
+def draw(comparisons: Sequence[Comparison], path: Path) -> None:
+    """Write a picture of these; the suffix of the path says in which format."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     groups = [
-        (title, [comparison for comparison in run.shown() if comparison.metric.kind in kinds])
+        (title, [comparison for comparison in comparisons if comparison.metric.kind in kinds])
         for title, kinds in _GROUPS
     ]
     groups = [(title, members) for title, members in groups if members]

@@ -11,14 +11,9 @@ import argparse
 import sys
 import tempfile
 from contextlib import ExitStack, closing
-from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Final
-
-from kio.schema.produce.v9 import request as produce
-from kio.schema.types import TopicName
-from kio.static.primitive import Records, i16, i32, i32Timedelta
 
 from bench import measure
 from bench.brokers import Barnabas
@@ -28,8 +23,6 @@ from bench.lab import PARTITIONS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ACKS_ALL: Final = i16(-1)
-_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
 _BATCH: Final = [b"x" * 1010] * 15
 """What a Java producer puts into a batch of 16 KB."""
 _COMMITTERS: Final = 50
@@ -81,10 +74,7 @@ def one_batch(broker: Tree, topic: str) -> float:
 
 def six_batches(broker: Tree, topic: str) -> float:
     """Produce requests (acks=all) with a batch of 16 KB for each of six partitions, five in flight."""
-    records = Records(wire.batch(_BATCH))
-    data = tuple(produce.PartitionProduceData(index=i32(index), records=records) for index in range(PARTITIONS))
-    named = produce.TopicProduceData(name=TopicName(topic), partition_data=data)
-    request = wire.frame(produce.ProduceRequest(acks=_ACKS_ALL, timeout=_TIMEOUT, topic_data=(named,)))
+    request = wire.produce_batches(topic, range(PARTITIONS), wire.batch(_BATCH), -1)
     error = wire.produce_error_at(topic)
     return broker.cost(lambda count: sockets.pipeline(broker.port, request, error, count), 2_000)
 

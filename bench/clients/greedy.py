@@ -6,10 +6,8 @@ It says "ready" on its standard output as soon as the broker has throttled it.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from confluent_kafka import Producer
 from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -17,9 +15,6 @@ from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse
 from kio.static.primitive import f64
 
 from bench.clients import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CLIENT_ID: Final = "greedy"
 _VALUE: Final = b"x" * 1024
@@ -35,20 +30,6 @@ def set_quota(port: int, bytes_per_second: int) -> None:
         [entry] = wire.parse(AlterClientQuotasResponse, wire.receive(connection)).entries
     if entry.error_code:
         raise RuntimeError(f"the quota was refused: {entry}")
-
-
-@contextmanager
-def running(port: int, topic: str) -> Iterator[None]:
-    """Have it send in a process of its own, from when it was first throttled."""
-    words = [sys.executable, "-m", "bench.clients.greedy", str(port), topic]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            if process.stdout.readline() != "ready\n":
-                raise RuntimeError("the greedy producer ended before it was throttled")
-            yield
-        finally:
-            process.kill()
 
 
 def main() -> None:

@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
 _MARK: Final = i32(0x5A17C0DE)
 """A generation that no group reaches: its bytes are where the true one goes."""
-_ERROR: Final = slice(13, 15)
+ERROR: Final = slice(13, 15)
 """Of a response with size, correlation id, no tags and the throttle time before its error code."""
 _GENERATION: Final = slice(15, 19)
 _REBALANCING: Final = (27).to_bytes(2, "big")
-_NOT_YET: Final = {14, 15, 16}
+NOT_YET: Final = {14, 15, 16}
+"""Errors of a coordinator that is not there yet."""
 _MINUTE: Final = i32Timedelta.parse(timedelta(minutes=1))
 _DEADLINE: Final = 60.0
 
@@ -60,10 +61,13 @@ def wait_for_coordinator(port: int, group: str) -> None:
 class ClassicGroup:
     """Members of the classic protocol, each with its connection; the first is the leader."""
 
-    def __init__(self, port: int, group: str, topic: str, members: int) -> None:
+    def __init__(
+        self, port: int, group: str, topic: str, members: int, lent: Sequence[socket.socket] | None = None
+    ) -> None:
+        """Members use connections of their own, or those that are lent to them and stay open."""
         self._group = group
         self._stack = ExitStack()
-        self._connections = [self._stack.enter_context(wire.connect(port)) for _ in range(members)]
+        self._connections = lent or [self._stack.enter_context(wire.connect(port)) for _ in range(members)]
         ids = [_joined(connection, group) for connection in self._connections]
         self._joins = [_join(group, member) for member in ids]
         self._leave = _leave(group, ids)
@@ -72,7 +76,7 @@ class ClassicGroup:
             for number, member in enumerate(ids)
         )
         self._syncs = [_sync(group, member, assignments if member == ids[0] else ()) for member in ids]
-        self._heartbeat = _heartbeat(group, ids[-1])
+        self._heartbeats = [_heartbeat(group, member) for member in ids]
         self._generation = b""
         # The first is alone at first and leads; it joins again when all others wait for it.
         self._send([0], self._joins)
@@ -95,15 +99,26 @@ class ClassicGroup:
     def heartbeat(self) -> None:
         """A heartbeat of the last member, while nothing happens."""
         connection = self._connections[-1]
-        connection.sendall(self._heartbeat.replace(_MARK.to_bytes(4, "big"), self._generation))
+        connection.sendall(self.heartbeat_frame())
         _checked(wire.receive(connection))
+
+    def heartbeat_frame(self) -> bytes:
+        """What the last member sends in this generation."""
+        return self._in_this_generation(self._heartbeats[-1])
+
+    def heartbeat_frames(self) -> list[bytes]:
+        """What each member sends in this generation."""
+        return [self._in_this_generation(frame) for frame in self._heartbeats]
+
+    def _in_this_generation(self, frame: bytes) -> bytes:
+        return frame.replace(_MARK.to_bytes(4, "big"), self._generation)
 
     def _hear_of_it(self) -> None:
         """Send a member's heartbeats until it is told to join again: only then does joining mean that."""
         connection = self._connections[-1]
         for _ in range(1_000):
-            connection.sendall(self._heartbeat.replace(_MARK.to_bytes(4, "big"), self._generation))
-            if wire.receive(connection)[_ERROR] == _REBALANCING:
+            connection.sendall(self.heartbeat_frame())
+            if wire.receive(connection)[ERROR] == _REBALANCING:
                 return
         raise RuntimeError(f"no member of {self._group} hears of a rebalance")
 
@@ -115,7 +130,7 @@ class ClassicGroup:
         [self._generation] = generations
         self._send(
             range(len(self._connections)),
-            [sync.replace(_MARK.to_bytes(4, "big"), self._generation) for sync in self._syncs],
+            [self._in_this_generation(sync) for sync in self._syncs],
         )
         for connection in self._connections:
             _checked(wire.receive(connection))
@@ -134,13 +149,16 @@ class ClassicGroup:
 class ConsumerGroup:
     """Members of the new protocol, and one more that comes and goes and moves their partitions."""
 
-    def __init__(self, port: int, group: str, topic: str, members: int) -> None:
+    def __init__(
+        self, port: int, group: str, topic: str, members: int, lent: Sequence[socket.socket] | None = None
+    ) -> None:
+        """Members use connections of their own, or those that are lent to them and stay open."""
         self._group = group
         self._topic = topic
         self._stack = ExitStack()
+        connections = lent or [self._stack.enter_context(wire.connect(port)) for _ in range(members)]
         self._members = [
-            _Member(self._stack.enter_context(wire.connect(port)), group, topic, f"member-{number:03}")
-            for number in range(members)
+            _Member(connection, group, topic, f"member-{number:03}") for number, connection in enumerate(connections)
         ]
         self._guest = _Member(self._stack.enter_context(wire.connect(port)), group, topic, "guest")
         for member in self._members:
@@ -162,6 +180,14 @@ class ConsumerGroup:
         self._members[0].send()
         if self._members[0].receive():
             raise RuntimeError(f"{self._group} has not come to rest")
+
+    def heartbeat_frame(self) -> bytes:
+        """What the first member sends in this epoch while nothing happens."""
+        return self._members[0].idle_frame()
+
+    def heartbeat_frames(self) -> list[bytes]:
+        """What each member sends in this epoch while nothing happens."""
+        return [member.idle_frame() for member in self._members]
 
     def close(self) -> None:
         """Leave."""
@@ -205,7 +231,14 @@ class _Member:
     def send(self) -> None:
         """A heartbeat, which confirms what the last answer brought."""
         frame, self._confirmed = self._confirmed or self._idle, None
-        self._connection.sendall(frame.replace(_MARK.to_bytes(4, "big"), struct.pack(">i", self.epoch)))
+        self._connection.sendall(self._in_this_epoch(frame))
+
+    def idle_frame(self) -> bytes:
+        """A heartbeat that brings nothing new."""
+        return self._in_this_epoch(self._idle)
+
+    def _in_this_epoch(self, frame: bytes) -> bytes:
+        return frame.replace(_MARK.to_bytes(4, "big"), struct.pack(">i", self.epoch))
 
     def receive(self) -> bool:
         """Take an answer; whether it brought anything."""
@@ -275,7 +308,7 @@ def _joined(connection: socket.socket, group: str) -> str:
 
 def _joins(connection: socket.socket, group: str) -> bool:
     connection.sendall(_join(group, "stranger"))
-    return wire.parse(JoinGroupResponse, wire.receive(connection)).error_code not in _NOT_YET
+    return wire.parse(JoinGroupResponse, wire.receive(connection)).error_code not in NOT_YET
 
 
 def _sync(group: str, member: str, assignments: tuple[SyncGroupRequestAssignment, ...]) -> bytes:
@@ -306,8 +339,6 @@ def _assignment(topic: str, partition: int) -> bytes:
 
 
 def _checked(response: bytes) -> bytes:
-    if response[_ERROR] != b"\0\0":
-        raise RuntimeError(
-            f"a group's request failed with error {int.from_bytes(response[_ERROR], 'big', signed=True)}"
-        )
+    if response[ERROR] != b"\0\0":
+        raise RuntimeError(f"a group's request failed with error {int.from_bytes(response[ERROR], 'big', signed=True)}")
     return response

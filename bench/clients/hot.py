@@ -18,17 +18,22 @@ from kio.schema.api_versions.v4.request import ApiVersionsRequest
 from kio.schema.end_txn.v5.request import EndTxnRequest
 from kio.schema.end_txn.v5.response import EndTxnResponse
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest as FindShareCoordinatorRequest
+from kio.schema.find_coordinator.v6.response import FindCoordinatorResponse as FindShareCoordinatorResponse
 from kio.schema.init_producer_id.v4.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v4.response import InitProducerIdResponse
 from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
-from kio.schema.produce.v9 import request as produce
 from kio.schema.produce.v9.response import ProduceResponse
 from kio.schema.produce.v12 import request as newest_produce
 from kio.schema.produce.v12.response import ProduceResponse as NewestProduceResponse
-from kio.schema.types import ProducerId, TopicName, TransactionalId
-from kio.static.primitive import Records, i8, i16, i32, i32Timedelta
+from kio.schema.txn_offset_commit.v5 import request as txn_commit
+from kio.schema.txn_offset_commit.v5.response import TxnOffsetCommitResponse
+from kio.schema.types import GroupId, ProducerId, TopicName, TransactionalId
+from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 
 from bench.clients import groups, wire
+from bench.clients.share_members import ShareGroup
+from bench.clients.shares import ShareFrames, ShareWorker
 
 if TYPE_CHECKING:
     import socket
@@ -41,13 +46,18 @@ BATCH: Final = [b"x" * 1010] * 15
 """What a Java producer puts into a batch of 16 KB."""
 PARTITIONS: Final = 6
 MEGABYTE: Final = 1 << 20
-_TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
-_ACKS_ALL: Final = i16(-1)
+TIMEOUT: Final = i32Timedelta.parse(timedelta(seconds=30))
+ALL: Final = -1
+"""Acks of all replicas that are in sync."""
 _PRODUCER: Final = struct.Struct(">qhi")
 _PRODUCER_AT: Final = 43
 _ATTRIBUTES_AT: Final = 21
 _CRC_AT: Final = 17
 _TRANSACTIONAL: Final = 0x10
+_NO_TOPIC: Final = "A" * 22
+"""The id of no topic, as text."""
+_SHARED_BATCHES: Final = 800
+"""Batches of a queue: more than a count takes out of it."""
 _DEADLINE: Final = 60.0
 
 
@@ -80,12 +90,13 @@ def produce_batch(port: int, topic: str) -> AbstractContextManager[Once]:
 
 def produce_six_batches(port: int, topic: str) -> AbstractContextManager[Once]:
     """A Produce of a batch of 16 KB for each of six partitions, acks=all."""
-    return one_frame(port, _produce_all(topic, range(PARTITIONS)), wire.produce_error_at(topic))
+    frame = wire.produce_batches(topic, range(PARTITIONS), wire.batch(BATCH), ALL)
+    return one_frame(port, frame, wire.produce_error_at(topic))
 
 
 def produce_replicated(port: int, topic: str) -> AbstractContextManager[Once]:
     """A Produce of one batch, acks=all, and the fetches of the follower that it waits for."""
-    return one_frame(port, _produce_all(topic, range(1)), wire.produce_error_at(topic))
+    return one_frame(port, wire.produce_batches(topic, range(1), wire.batch(BATCH), ALL), wire.produce_error_at(topic))
 
 
 @contextmanager
@@ -94,13 +105,13 @@ def produce_idempotent(port: int, topic: str) -> Iterator[Once]:
     template = wire.batch(BATCH)
     sequence = 0
     with wire.connect(port) as connection:
-        producer = _init_producer(connection, None)
+        producer = init_producer(connection, None)
 
         def once() -> None:
             nonlocal sequence
             records = _by_producer(template, *producer, sequence)
             sequence += len(BATCH)
-            answer = wire.parse(ProduceResponse, _ask(connection, _produce_records(topic, records)))
+            answer = wire.parse(ProduceResponse, _ask(connection, wire.produce_batches(topic, (0,), records, ALL)))
             _check(answer.responses[0].partition_responses[0].error_code)
 
         yield once
@@ -112,7 +123,7 @@ def transaction(port: int, topic: str) -> Iterator[Once]:
     template = wire.batch(RECORD)
     name = TransactionalId(f"counts-{topic}")
     with wire.connect(port) as connection:
-        producer, epoch = _init_producer(connection, name)
+        producer, epoch = init_producer(connection, name)
 
         def once() -> None:
             nonlocal producer, epoch
@@ -120,18 +131,50 @@ def transaction(port: int, topic: str) -> Iterator[Once]:
             data = newest_produce.PartitionProduceData(index=i32(0), records=records)
             named = newest_produce.TopicProduceData(name=TopicName(topic), partition_data=(data,))
             request = newest_produce.ProduceRequest(
-                transactional_id=name, acks=_ACKS_ALL, timeout=_TIMEOUT, topic_data=(named,)
+                transactional_id=name, acks=i16(ALL), timeout=TIMEOUT, topic_data=(named,)
             )
             answer = wire.parse(NewestProduceResponse, _ask(connection, wire.frame(request)))
             _check(answer.responses[0].partition_responses[0].error_code)
-            end = EndTxnRequest(
-                transactional_id=name, producer_id=ProducerId(producer), producer_epoch=i16(epoch), committed=True
-            )
-            ended = wire.parse(EndTxnResponse, _ask(connection, wire.frame(end)))
-            _check(ended.error_code)
-            producer, epoch = ended.producer_id, ended.producer_epoch
+            producer, epoch = _committed(connection, name, producer, epoch)
 
         yield once
+
+
+@contextmanager
+def transaction_offsets(port: int, topic: str) -> Iterator[Once]:
+    """A transaction of one offset, of a group without members: a TxnOffsetCommit and an EndTxn."""
+    name = TransactionalId(f"counts-{topic}")
+    place = txn_commit.TxnOffsetCommitRequestPartition(
+        partition_index=i32(0), committed_offset=i64(1), committed_metadata=""
+    )
+    topics = (txn_commit.TxnOffsetCommitRequestTopic(name=TopicName(topic), partitions=(place,)),)
+    with wire.connect(port) as connection:
+        producer, epoch = init_producer(connection, name)
+
+        def once() -> None:
+            nonlocal producer, epoch
+            request = txn_commit.TxnOffsetCommitRequest(
+                transactional_id=name,
+                group_id=GroupId(topic),
+                producer_id=ProducerId(producer),
+                producer_epoch=i16(epoch),
+                topics=topics,
+            )
+            answer = wire.parse(TxnOffsetCommitResponse, _ask(connection, wire.frame(request)))
+            _check(answer.topics[0].partitions[0].error_code)
+            producer, epoch = _committed(connection, name, producer, epoch)
+
+        yield once
+
+
+def _committed(connection: socket.socket, name: TransactionalId, producer: int, epoch: int) -> tuple[int, int]:
+    """Commit a transaction; the producer and its epoch of the next one."""
+    end = EndTxnRequest(
+        transactional_id=name, producer_id=ProducerId(producer), producer_epoch=i16(epoch), committed=True
+    )
+    ended = wire.parse(EndTxnResponse, _ask(connection, wire.frame(end)))
+    _check(ended.error_code)
+    return ended.producer_id, ended.producer_epoch
 
 
 @contextmanager
@@ -192,6 +235,64 @@ def heartbeat_consumer(port: int, topic: str) -> Iterator[Once]:
         yield group.heartbeat
 
 
+@contextmanager
+def heartbeat_share(port: int, topic: str) -> Iterator[Once]:
+    """A ShareGroupHeartbeat that brings nothing new."""
+    with ShareGroup(port, topic, topic, 1) as group:
+
+        def once() -> None:
+            group.heartbeats(1)
+
+        yield once
+
+
+@contextmanager
+def share_fetch(port: int, topic: str) -> Iterator[Once]:
+    """A ShareFetch of one batch of 16 KB that acknowledges the batch before it, as Java's share consumer polls."""
+    with _share_worker(port, topic) as worker:
+
+        def once() -> None:
+            worker.ask()
+            if worker.take() != len(BATCH):
+                raise RuntimeError("a share fetch did not acknowledge one batch")
+
+        yield once
+
+
+@contextmanager
+def share_acknowledge(port: int, topic: str) -> Iterator[Once]:
+    """A ShareFetch of one batch of 16 KB, and a ShareAcknowledge of it."""
+    with _share_worker(port, topic) as worker:
+
+        def once() -> None:
+            worker.acknowledge(worker.held)
+            worker.held = []
+            worker.ask()
+            worker.take()
+            if sum(each.last - each.first + 1 for each in worker.held) != len(BATCH):
+                raise RuntimeError("a share fetch did not bring one batch")
+
+        yield once
+
+
+@contextmanager
+def _share_worker(port: int, topic: str) -> Iterator[ShareWorker]:
+    """A worker that has one batch of many."""
+    written = wire.produce_request(topic, 0, wire.batch(BATCH))
+    with wire.connect(port) as connection:
+        for _ in range(_SHARED_BATCHES):
+            _ask(connection, written)
+    with ShareGroup(port, topic, topic, 1) as group:
+        [member] = group.members
+        place = next(place for place in member.places if place.partition == 0)
+        frames = ShareFrames(group.name, member.name, len(BATCH))
+        with closing(ShareWorker(port, frames, [place])) as worker:
+            for _ in range(2):  # the first record of the topic stands alone
+                worker.ask()
+                worker.take()
+            yield worker
+
+
 def metadata(port: int, topic: str) -> AbstractContextManager[Once]:
     """Metadata of one topic."""
     request = MetadataRequest(
@@ -216,11 +317,15 @@ STORIES: Final[dict[str, Story]] = {
         produce_six_batches,
         produce_idempotent,
         transaction,
+        transaction_offsets,
         fetch_parked,
         fetch_megabyte,
         offset_commit,
         heartbeat_classic,
         heartbeat_consumer,
+        heartbeat_share,
+        share_fetch,
+        share_acknowledge,
         metadata,
         api_versions,
     )
@@ -244,21 +349,40 @@ def wait_for_transactions(port: int) -> None:
     raise RuntimeError(f"nobody coordinates transactions within {_DEADLINE:.0f} seconds")
 
 
+def wait_for_shares(port: int) -> None:
+    """Wait until states of share partitions are coordinated: who asks first has the broker make their topic."""
+    deadline = time.monotonic() + _DEADLINE
+    key = f"wait-for-shares:{_NO_TOPIC}:0"
+    find = wire.frame(FindShareCoordinatorRequest(key_type=i8(2), coordinator_keys=(key,)))
+    with wire.connect(port) as connection:
+        while time.monotonic() < deadline:
+            answer = wire.parse(FindShareCoordinatorResponse, _ask(connection, find))
+            if answer.coordinators[0].error_code == 0:
+                return
+            time.sleep(0.05)
+    raise RuntimeError(f"nobody coordinates share partitions within {_DEADLINE:.0f} seconds")
+
+
 def _init_request(name: TransactionalId | None) -> bytes:
     return wire.frame(
         InitProducerIdRequest(
             transactional_id=name,
-            transaction_timeout=_TIMEOUT,
+            transaction_timeout=TIMEOUT,
             producer_id=ProducerId(-1),
             producer_epoch=i16(-1),
         )
     )
 
 
-def _init_producer(connection: socket.socket, name: TransactionalId | None) -> tuple[int, int]:
-    answer = wire.parse(InitProducerIdResponse, _ask(connection, _init_request(name)))
-    _check(answer.error_code)
-    return answer.producer_id, answer.producer_epoch
+def init_producer(connection: socket.socket, name: TransactionalId | None) -> tuple[int, int]:
+    """A producer id and its epoch, as soon as the broker gives them out."""
+    deadline = time.monotonic() + _DEADLINE
+    while True:
+        answer = wire.parse(InitProducerIdResponse, _ask(connection, _init_request(name)))
+        if answer.error_code not in groups.NOT_YET or time.monotonic() > deadline:
+            _check(answer.error_code)
+            return answer.producer_id, answer.producer_epoch
+        time.sleep(0.05)
 
 
 def _by_producer(template: bytes, producer: int, epoch: int, sequence: int, attributes: int = 0) -> bytes:
@@ -268,19 +392,6 @@ def _by_producer(template: bytes, producer: int, epoch: int, sequence: int, attr
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer, epoch, sequence)
     struct.pack_into(">I", batch, _CRC_AT, crc32c.crc32c(batch[_ATTRIBUTES_AT:]))
     return bytes(batch)
-
-
-def _produce_records(topic: str, records: bytes) -> bytes:
-    data = produce.PartitionProduceData(index=i32(0), records=Records(records))
-    named = produce.TopicProduceData(name=TopicName(topic), partition_data=(data,))
-    return wire.frame(produce.ProduceRequest(acks=_ACKS_ALL, timeout=_TIMEOUT, topic_data=(named,)))
-
-
-def _produce_all(topic: str, partitions: range) -> bytes:
-    records = Records(wire.batch(BATCH))
-    data = tuple(produce.PartitionProduceData(index=i32(index), records=records) for index in partitions)
-    named = produce.TopicProduceData(name=TopicName(topic), partition_data=data)
-    return wire.frame(produce.ProduceRequest(acks=_ACKS_ALL, timeout=_TIMEOUT, topic_data=(named,)))
 
 
 def _check(error: int) -> None:

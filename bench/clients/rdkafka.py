@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -12,12 +13,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 _BATCH: Final = 10_000
 _SILENCE: Final = 30.0
 """Seconds without a record after which a consumer is stuck."""
 _QUIET: Final = {"log_level": 2}
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _FULL_SPEED: Final = {
     # By default a consumer whose queue was full once does not fetch for a second.
     "fetch.queue.backoff.ms": 2,
@@ -64,8 +66,13 @@ def create_assigned(port: int, name: str, replicas: list[list[int]]) -> None:
 
 def delete_topic(port: int, name: str) -> None:
     """Delete a topic; its files may take their time."""
+    delete_topics(port, [name])
+
+
+def delete_topics(port: int, names: list[str]) -> None:
+    """Delete topics."""
     admin = _admin(port)
-    for deleted in admin.delete_topics([name], operation_timeout=30).values():
+    for deleted in admin.delete_topics(names, operation_timeout=30).values():
         deleted.result()
 
 
@@ -75,9 +82,37 @@ def count_records(port: int, topic: str, partitions: int) -> int:
         return sum(_end_offset(consumer, TopicPartition(topic, partition)) for partition in range(partitions))
 
 
-def consume(port: int, topic: str, partitions: int, records: int) -> Consumed:
+def produce(
+    port: int, topic: str, partitions: int, value: bytes, records: int, settings: Mapping[str, str] = _NOTHING
+) -> float:
+    """Send so many records with acks=1, to each partition in turn; records per second, until all are acknowledged."""
+    failed = 0
+
+    def count_failure(error: KafkaError | None, _: Message) -> None:
+        nonlocal failed
+        failed += error is not None
+
+    address = {"bootstrap.servers": f"127.0.0.1:{port}", "acks": "1", "linger.ms": 5, **_QUIET, **settings}
+    with Producer({**address, "delivery.report.only.error": True, "on_delivery": count_failure}) as producer:
+        producer.list_topics(topic, _SILENCE)  # so that it is connected
+        started = time.perf_counter()
+        for number in range(records):
+            while True:
+                try:
+                    producer.produce(topic, value, partition=number % partitions)
+                    break
+                except BufferError:
+                    producer.poll(0.01)
+        left = producer.flush(120)
+        seconds = time.perf_counter() - started
+    if left or failed:
+        raise RuntimeError(f"{left + failed} records were not delivered")
+    return records / seconds
+
+
+def consume(port: int, topic: str, partitions: int, records: int, settings: Mapping[str, str] = _NOTHING) -> Consumed:
     """Read so many records from the beginning of assigned partitions, as fast as they come."""
-    with _consumer(port, _FULL_SPEED) as consumer, _without_collector():
+    with _consumer(port, {**_FULL_SPEED, **settings}) as consumer, _without_collector():
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         first = _some(consumer, records)
         started = time.perf_counter()

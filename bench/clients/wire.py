@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import socket
+import ssl
 import struct
 import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar
+from uuid import UUID
 
 import crc32c
 from kio.schema.fetch.v12 import request as fetch
 from kio.schema.fetch.v12.response import FetchResponse
+from kio.schema.fetch.v16 import request as fetch_v16
 from kio.schema.metadata.v12.request import MetadataRequest
 from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.produce.v9 import request as produce
@@ -20,7 +23,9 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records, i16, i32, i32Timedelta, i64
 
 if TYPE_CHECKING:
-    from kio.static.protocol import Entity, HeaderV2RequestPayload
+    from collections.abc import Iterable
+
+    from kio.static.protocol import Entity, RequestPayload
 
     Answer = TypeVar("Answer", bound=Entity)
 
@@ -63,12 +68,17 @@ def batch(values: list[bytes]) -> bytes:
 
 def produce_request(topic: str, partition: int, records: bytes) -> bytes:
     """A Produce request (acks=1) with one batch."""
-    data = produce.PartitionProduceData(index=i32(partition), records=Records(records))
+    return produce_batches(topic, (partition,), records, 1)
+
+
+def produce_batches(topic: str, partitions: Iterable[int], records: bytes, acks: int) -> bytes:
+    """A Produce request with the same batch for each of these partitions."""
+    data = tuple(produce.PartitionProduceData(index=i32(each), records=Records(records)) for each in partitions)
     return frame(
         produce.ProduceRequest(
-            acks=i16(1),
+            acks=i16(acks),
             timeout=_WAIT,
-            topic_data=(produce.TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
+            topic_data=(produce.TopicProduceData(name=TopicName(topic), partition_data=data),),
         )
     )
 
@@ -95,6 +105,34 @@ def fetch_request(topic: str, partition: int, offset: int, max_bytes: int, *, wa
     )
 
 
+def fetch_by_id(topic_id: UUID, partition: int, offset: int, max_bytes: int, *, wait: bool = False) -> bytes:
+    """The same in a version that names topics by their ids, as clients of today do."""
+    wanted = fetch_v16.FetchPartition(
+        partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(max_bytes)
+    )
+    return frame(
+        fetch_v16.FetchRequest(
+            max_wait=_WAIT if wait else _NO_WAIT,
+            min_bytes=i32(1),
+            topics=(fetch_v16.FetchTopic(topic_id=topic_id, partitions=(wanted,)),),
+            forgotten_topics_data=(),
+        )
+    )
+
+
+FETCH_BY_ID_ERROR: Final = slice(_BODY + 4 + 2 + 4 + 1 + 16 + 1 + 4, _BODY + 34)
+"""Where a response to `fetch_by_id` carries its partition's error code: after throttle time, error, session, topic."""
+
+
+def topic_id(port: int, topic: str) -> UUID:
+    """The id of a topic."""
+    with connect(port) as connection:
+        for found in metadata(connection).topics:
+            if found.name == topic and found.topic_id is not None:
+                return found.topic_id
+    raise RuntimeError(f"there is no topic {topic}")
+
+
 def first_offset(response: bytes) -> int:
     """The base offset of the first batch in a response to `fetch_request`."""
     (partition,) = parse(FetchResponse, response).responses[0].partitions
@@ -114,7 +152,12 @@ def parse(kind: type[Answer], response: bytes) -> Answer:
     return entity_reader(kind)(response, _BODY)[0]
 
 
-def frame(request: HeaderV2RequestPayload) -> bytes:
+def uuid_at(response: bytes, position: int) -> UUID:
+    """The id that stands at a position of a response."""
+    return UUID(bytes=response[position : position + 16])
+
+
+def frame(request: RequestPayload) -> bytes:
     """A request with its header and size."""
     header_type = request.__header_schema__
     header = header_type(
@@ -131,9 +174,10 @@ def frame(request: HeaderV2RequestPayload) -> bytes:
 
 
 def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = connection.recv(size, socket.MSG_WAITALL)
+    flags = 0 if isinstance(connection, ssl.SSLSocket) else socket.MSG_WAITALL
+    data = connection.recv(size, flags)
     while len(data) < size:
-        more = connection.recv(size - len(data), socket.MSG_WAITALL)
+        more = connection.recv(size - len(data), flags)
         if not more:
             raise ConnectionError("the broker closed the connection")
         data += more

@@ -11,9 +11,12 @@ from bench.rows.consume import CONSUME, TOGETHER
 from bench.rows.groups import COMMITS, GROUP_CONSUME, REBALANCES
 from bench.rows.growth import GROWTH
 from bench.rows.latency import END_TO_END
+from bench.rows.pinned import PINNED
 from bench.rows.pipelines import PIPELINES
 from bench.rows.produce import PRODUCE, UNBATCHED
 from bench.rows.quotas import GREEDY_NEIGHBOUR
+from bench.rows.security import LOGINS, TLS
+from bench.rows.shares import QUEUES
 from bench.rows.start import EMPTY, MANY_PARTITIONS
 from bench.rows.tools import PERF, TOPICS_LIST
 from bench.rows.transactions import TRANSACTIONS
@@ -27,13 +30,17 @@ ROWS: Final[tuple[Row, ...]] = (
     TOGETHER,
     END_TO_END,
     GREEDY_NEIGHBOUR,
+    *TLS,
+    LOGINS,
     UNBATCHED,
     SINGLE_RECORDS,
     SLOW_CONNECTIONS,
+    *PINNED,
     *TRANSACTIONS,
     *REBALANCES,
     COMMITS,
     GROUP_CONSUME,
+    *QUEUES,
     CLEANING,
     EMPTY,
     GROWTH,

@@ -77,6 +77,40 @@ class PipelineRow(Row):
         return samples
 
 
+@dataclass(frozen=True)
+class TriggerRow(Row):
+    """A stream that starts its next batch at once, in which each batch has one record."""
+
+    name: str
+    title: str
+
+    def metrics(self, scale: Scale) -> tuple[Metric, ...]:
+        """The median of a repetition's triggers."""
+        label = "trigger to commit, p50"
+        return (Metric("trigger", label, "ms", Kind.LATENCY, Better.LOWER, Target(0.8), caption=self.title),)
+
+    def measure(self, lab: Lab) -> Samples:
+        """A broker of its own with one topic; then the two take turns."""
+        with ExitStack() as stack:
+            broker = Barnabas(lab.folder / self.name)
+            broker.start()
+            stack.callback(broker.kill)
+            sides = {}
+            for name, who in SIDES.items():
+                topic = lab.create_topic(broker, PARTITIONS)
+                side = SparkSide(who, broker.port, topic, "latency", "bytes", lab.folder / f"{self.name}-{who}")
+                sides[name] = stack.enter_context(side)
+            samples: Samples = {name: [] for name in sides}
+            warming = 1 + lab.scale.discarded
+            for repetition in range(warming + lab.scale.loads):
+                for name in sides if repetition % 2 == 0 else reversed(sides):
+                    values = {"trigger": sides[name].run().seconds * 1000}
+                    if repetition >= warming:
+                        samples[name].append(values)
+                    show(self.name, name, repetition, values, self.metrics(lab.scale), counts=repetition >= warming)
+        return samples
+
+
 def _of_1k(scale: Scale) -> int:
     return scale.records_1k
 
@@ -100,5 +134,6 @@ PIPELINES: Final = (
     PipelineRow("spark-iceberg-100", "Spark: topic → Iceberg, 100 B", "iceberg", 100, _of_100),
     PipelineRow("spark-json", "Spark: topic of JSON → Parquet", "parquet", None, _of_1k),
     PipelineRow("spark-partitions", "Spark: 60 partitions → Parquet, 100 B", "parquet", 100, _of_100, partitions=60),
+    TriggerRow("spark-trigger", "Spark: a batch of a stream, one record"),
     PipelineRow("spark-rows", "Spark: four times the rows → Parquet, 100 B", "parquet", 100, _many_of_100),
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
+from bench.brokers import BROKERS
 from bench.results import Comparison
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ class Row(ABC):
 class TurnRow(Row):
     """A row whose repetitions are turns of the two warm brokers."""
 
+    kinds: ClassVar[tuple[type[Broker], ...]] = BROKERS
+
     @abstractmethod
     def once(self, lab: Lab, broker: Broker) -> dict[str, float]:
         """One turn: a value per metric's key."""
 
     def measure(self, lab: Lab) -> Samples:
         """Alternate."""
-        return lab.alternate(self.name, lambda broker: self.once(lab, broker), self.metrics(lab.scale))
+        return lab.alternate(self.name, lambda broker: self.once(lab, broker), self.metrics(lab.scale), self.kinds)

@@ -34,6 +34,18 @@ def test_produce_and_fetch_cost_no_more_with_a_thousand_acls() -> None:
     assert not more, f"{more}, with 1,000 ACLs"
 
 
+@pytest.mark.timeout(400)
+def test_requests_that_are_watched_cost_four_percent_more_at_most() -> None:
+    known = counts.written()
+    if known is None:
+        pytest.skip(f"nothing is written down for Python {counts.version()}: python -m bench.counts --write")
+    wanted = {"produce-record", "fetch-parked", "offset-commit", "heartbeat-classic"}
+    more = grown(known, counts.measure(only=wanted, metrics=True), counts.WATCHED)
+    if more:
+        more = grown(known, counts.measure(only=more, metrics=True), counts.WATCHED)
+    assert not more, f"{more}, with a metrics listener"
+
+
 def test_growth_is_found_in_both_counts_and_in_what_is_new() -> None:
     known = {"a": Cost(1000, 3.0), "b": Cost(1000, 3.0), "c": Cost(1000, 3.0)}
     assert grown(known, known) == {}

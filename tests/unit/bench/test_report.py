@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from bench import picture, report
+from bench.lab import FULL
 from bench.results import START, Comparison, Target
+from bench.rows import ROWS
 
 from tests.unit.bench.samples import CPU, FREE, IDLE, RATE, compare, run
 
@@ -111,6 +113,17 @@ def test_a_page_keeps_what_stands_around_the_results(tmp_path: Path) -> None:
     assert "2.00×" not in text
 
 
+def test_rows_that_are_kept_have_a_table_of_their_own(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"{report.BEGIN}\nall\n{report.END}\nbetween\n{report.KEPT_BEGIN}\nold\n{report.END}\nafter\n")
+    report.write_docs(run(compare(RATE, 100, 300)), page, report.KEPT_BEGIN)
+    text = page.read_text()
+    assert text.startswith(f"{report.BEGIN}\nall\n{report.END}\nbetween\n{report.KEPT_BEGIN}\n")
+    assert text.endswith(f"\n{report.END}\nafter\n")
+    assert "old" not in text
+    assert text.count("3.00×") == 1
+
+
 def test_a_page_without_a_place_for_results_is_left_alone(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("nothing here\n")
@@ -119,10 +132,35 @@ def test_a_page_without_a_place_for_results_is_left_alone(tmp_path: Path) -> Non
     assert page.read_text() == "nothing here\n"
 
 
+def test_the_headlines_are_what_matters_and_the_worst_of_the_rest() -> None:
+    latency = replace(FREE, key="p50")
+    measured = run(
+        compare(RATE, 100, 120, "consume 1 KB × 6 partitions"),
+        compare(FREE, 10, 9, "end-to-end latency, 100 B"),
+        compare(latency, 10, 9, "end-to-end latency, 100 B"),
+        compare(RATE, 100, 90, "50 clients that commit offsets"),
+        compare(RATE, 100, 300, "a row that is won"),
+        *(compare(RATE, 100, 10 * number, f"lost {number}") for number in range(1, 8)),
+    )
+    assert [(shown.row, shown.metric.key) for shown in picture.headlines(measured)] == [
+        ("consume 1 KB × 6 partitions", "throughput"),
+        ("end-to-end latency, 100 B", "p50"),
+        ("50 clients that commit offsets", "throughput"),
+        *((f"lost {number}", "throughput") for number in range(1, 5)),
+    ]
+
+
+def test_the_headlines_name_rows_and_figures_that_there_are() -> None:
+    keys = {row.title: {metric.key for metric in row.metrics(FULL)} for row in ROWS}
+    for title, figures in picture._HEADLINES.items():
+        assert keys[title] >= set(figures)
+
+
+@pytest.mark.slow
 def test_the_picture_names_every_row_and_is_the_same_every_time(tmp_path: Path) -> None:
     measured = run(compare(RATE, 100, 250), compare(CPU, 9, 10), compare(IDLE, 300, 30))
-    picture.draw(measured, tmp_path / "one.svg")
-    picture.draw(measured, tmp_path / "two.svg")
+    picture.draw(measured.shown(), tmp_path / "one.svg")
+    picture.draw(measured.shown(), tmp_path / "two.svg")
     text = (tmp_path / "one.svg").read_text()
     assert text == (tmp_path / "two.svg").read_text()
     for label in ("Throughput", "Broker CPU", "Memory", "produce", "idle", "2.50×", "0.90×", "10×"):
