@@ -57,4 +57,4 @@ def produce(servers: str, count: int, countries: Mapping[int, str]) -> None:
 def pipelines(folder: Path, servers: str) -> list[Pipeline]:
     """The pipelines of the folder, to run once against a broker."""
     found = load_pipelines([folder / "pipeline.toml"])
-    return [with_changes(each, trigger=AVAILABLE_NOW, bootstrap_server=servers) for each in found]
+    return [with_changes(each, trigger=AVAILABLE_NOW, kafka={"bootstrap.servers": servers}) for each in found]

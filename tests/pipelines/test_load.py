@@ -80,10 +80,12 @@ def test_a_topic_becomes_a_table_and_goes_on_from_the_table_alone(
 def test_bad_records_go_to_the_dead_letters_and_stop_nothing(
     loads: Loader, kafka: Kafka, place: str, kind: str
 ) -> None:
-    topic = kafka.topic()
+    topic, reports = kafka.topic(), kafka.topic()
     kafka.send(topic, {"n": 1}, b"{broken", {"n": 2, "more": [1.5]}, {"n": "text"}, key="k")
-    report = loads(topic, format=kind, decode="json")
+    report = loads(topic, format=kind, decode="json", metrics=reports)
     assert (report.records, report.dead) == (4, 2)
+    (told,) = kafka.values(reports, 1)
+    assert told is not None and json.loads(told)["letters"] == [[topic, 0, 1], [topic, 0, 3]]
     kafka.send(topic, {"n": 3})
     loads(topic, format=kind, decode="json")
     kafka.send(topic, {"n": {}, "more": 1})
@@ -168,7 +170,7 @@ def test_to_find_that_there_is_nothing_takes_no_spark(
     kafka.send(topic, "one")
     loads(topic)
     monkeypatch.setattr(
-        "barnabas.pipelines.loading.session.LoadSession._start", lambda *_: pytest.fail("Spark was started")
+        "barnabas.pipelines.loading.spark.LoadSpark._start", lambda *_: pytest.fail("Spark was started")
     )
     assert loads(topic, spark=None).records == 0
 

@@ -15,7 +15,7 @@ from barnabas.pipelines.spark.cluster import TIMEOUT_SECONDS, ClusterView
 from barnabas.pipelines.spark.read import reading
 from barnabas.pipelines.spark.read.offsets import OffsetRange
 from barnabas.pipelines.spark.read.options import batch_options
-from barnabas.pipelines.spark.read.reading import read_range
+from barnabas.pipelines.spark.read.reading import read_ranges
 from barnabas.pipelines.spark.read.selection import Selection
 from barnabas.pipelines.spark.write import sending
 from barnabas.pipelines.spark.write.options import sink_options
@@ -70,7 +70,12 @@ def test_topics_are_written_and_read_through_tls(servers: str, certificates: tup
         assert cluster.latest([place]) == {place: 2}
         cluster.commit("g", {place: 2})
         assert cluster.committed("g") == {place: 2}
-    rows = [value for batch in read_range(OffsetRange(*place, 0, 2), client) for value in batch.column("value")]
+    rows = [
+        value
+        for _, batches in read_ranges([OffsetRange(*place, 0, 2)], client)
+        for batch in batches
+        for value in batch.column("value")
+    ]
     assert [value.as_py() for value in rows] == [b"x", b"x"]
 
 
@@ -85,7 +90,7 @@ def test_a_broker_that_is_not_trusted_is_named_soon(
     with ClusterView(client) as cluster, pytest.raises(LoginFailed, match="certificate verify failed"):
         cluster.partitions(Selection(pattern=re.compile(".*")))
     with pytest.raises(LoginFailed, match="certificate verify failed"):
-        list(read_range(OffsetRange("t", 0, 0, 2), client))
+        [list(batches) for _, batches in read_ranges([OffsetRange("t", 0, 0, 2)], client)]
     with pytest.raises(NotWritten, match=r"1 records did not arrive: .*certificate verify failed"):
         send_plainly([RECORD], client)
     assert time.monotonic() - began < SOON
@@ -121,5 +126,10 @@ def test_a_login_and_permissions_are_enough_for_topics(kafka_secure: KafkaSecure
         (place,) = cluster.partitions(Selection(topics=(topic,)))
         cluster.commit("g", {place: 2})
         assert cluster.committed("g") == {place: 2}
-    rows = [value for batch in read_range(OffsetRange(*place, 0, 2), client) for value in batch.column("value")]
+    rows = [
+        value
+        for _, batches in read_ranges([OffsetRange(*place, 0, 2)], client)
+        for batch in batches
+        for value in batch.column("value")
+    ]
     assert [value.as_py() for value in rows] == [b"x", b"x"]

@@ -43,7 +43,7 @@ def test_a_load_on_two_workers(tmp_path: Path, kafka: Kafka) -> None:
         assert all("Asked to launch executor" in worker.output() for worker in cluster.workers)
     assert sorted(content("delta", place).column("n").to_pylist()) == list(range(1000))
     with open_table(place, "delta") as table:
-        assert table.size().files == 4
+        assert table.size().files == 2
     shown = barnabas("table", "describe", place, "--format", "delta", *servers)
     assert shown.stdout.splitlines()[-4:] == [f"{topic} {partition} 250 0" for partition in range(4)]
     grouped = barnabas("groups", "--describe", "--group", f"load-{topic}", *servers)

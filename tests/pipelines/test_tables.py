@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING, Any
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -28,11 +30,12 @@ from tests.support.tables import IDS, NO_TIME, SCHEMA, add, content, numbers, on
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     Opener = Callable[..., Table]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(params=FORMATS)
@@ -317,6 +320,38 @@ def test_a_wrong_format_is_told_with_the_nearest_one() -> None:
 def test_plain_parquet_has_no_partitions_that_readers_pass_over(tmp_path: Path) -> None:
     with pytest.raises(SchemaConflict, match="folders that begin with _"):
         open_table(str(tmp_path / "table"), "parquet", partition_by=["_topic"])
+
+
+@pytest.mark.parametrize(("kind", "line"), [("parquet", "polars.concat("), ("delta", "polars.read_delta(")])
+def test_polars_reads_a_table_with_fields_that_have_grown_as_the_guide_says(
+    tmp_path: Path, kind: str, line: str
+) -> None:
+    place = tmp_path / "lake" / "sales"
+    with open_table(str(place), kind, partition_by=["country"]) as table:
+        for start, fields in ((0, ("id",)), (4, ("id", "price"))):
+            numbers = range(start, start + 4)
+            batch = pa.record_batch(
+                {
+                    "n": pa.array(numbers, pa.int64()),
+                    "country": ["NL", "DE"] * 2,
+                    "item": [dict.fromkeys(fields, n) for n in numbers],
+                }
+            )
+            table.evolve(batch.schema)
+            table.commit("p", one(start, start + 4), IDS, written(table, batch), batch.schema)
+    guide = (ROOT / "docs" / "load.md").read_text()
+    (code,) = re.findall(r"```python\n([^`]*import polars\n[^`]*)```", guide)
+    lines = code.splitlines()
+    if not lines[-1].startswith(line):
+        (lines[-1],) = re.findall(r"`(polars\.read_delta\(.*?\))`", guide)
+    assert lines[-1].startswith(line)
+    assert "lake/sales" in code
+    names: dict[str, Any] = {}
+    exec("\n".join((*lines[:-1], f"found = {lines[-1]}")).replace("lake/sales", str(place)), names)
+    found = sorted((row["n"], row["country"], row["item"]) for row in names["found"].to_dicts())
+    assert [each[:2] for each in found] == [(n, ("NL", "DE")[n % 2]) for n in range(8)]
+    assert found[3][2] == {"id": 3, "price": None}
+    assert found[4][2] == {"id": 4, "price": 4}
 
 
 def test_plain_parquet_needs_a_folder(tmp_path: Path) -> None:

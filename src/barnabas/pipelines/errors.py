@@ -88,8 +88,8 @@ class SparkNotStarted(PipelineError):
     def because(cls, reason: str) -> SparkNotStarted:
         """The error, with what Java said and what to look at."""
         return cls(
-            f"Spark could not start: {reason}. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is the master one "
-            "that Spark knows?"
+            f"Spark could not start: {reason.rstrip('.')}. Is Java 17 or newer on the PATH, or in JAVA_HOME, and is "
+            "the master one that Spark knows?"
         )
 
     @classmethod

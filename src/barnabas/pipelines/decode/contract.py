@@ -36,6 +36,12 @@ METADATA: Final = pa.schema(
         pa.field("_key", pa.binary()),
     ]
 )
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+FEW_LETTERS: Final = 5
+"""Dead letters of one task of which it is told where they are."""
+REPORTED_LETTERS: Final = 20
+"""Those of one commit."""
 DEAD_SCHEMA: Final = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -120,6 +126,13 @@ def to_rows(batch: pa.RecordBatch, columns: Sequence[pa.Array], schema: pa.Schem
     """Records with the columns of their values, as rows of this schema."""
     place = [batch.column(field.name.removeprefix("_")) for field in METADATA]
     return pa.record_batch([*place, *columns], schema=schema)
+
+
+def places_of(dead: pa.RecordBatch, most: int) -> list[Place]:
+    """Where the records of the first dead letters are, of those that tell."""
+    few = dead.slice(0, most)
+    columns = (few.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+    return [place for place in zip(*columns, strict=True) if None not in place]
 
 
 def to_dead(batch: pa.RecordBatch, reasons: Mapping[int, str]) -> pa.RecordBatch:

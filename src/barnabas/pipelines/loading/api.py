@@ -6,11 +6,13 @@ import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from barnabas.model.internal_topics import PIPELINE_METRICS
 from barnabas.pipelines.loading.job import LoadJob
 from barnabas.pipelines.loading.plan import MAX_OFFSETS_PER_COMMIT
-from barnabas.pipelines.loading.session import LoadSession
 from barnabas.pipelines.loading.settings import LoadOptions
+from barnabas.pipelines.loading.spark import LoadSpark
 from barnabas.pipelines.loading.stopping import run_beside
+from barnabas.pipelines.metrics_topic import MetricsTopic
 from barnabas.pipelines.spark.cluster import ClusterView
 from barnabas.pipelines.tables.targets import DEFAULT_CATALOG
 
@@ -50,6 +52,7 @@ def load(
     catalog: str = DEFAULT_CATALOG,
     options: Mapping[str, str] | None = None,
     keep_snapshots: int | None = None,
+    metrics: str | None = PIPELINE_METRICS,
     on_progress: Callable[[LoadProgress], None] | None = None,
     on_step: Callable[[str], None] | None = None,
     verbose: bool = True,
@@ -63,10 +66,11 @@ def load(
 
     With `every` the load does not return: it looks for new records at this interval (seconds) until it is interrupted.
     `name` is the pipeline that owns the table, by default `load-TOPIC`. The consumer group `group`, by default of the
-    same name, shows the progress. `starting_offsets` counts only for a table that does not exist yet.
+    same name, shows the progress, and the topic `metrics` gets a report of every commit. `starting_offsets` counts only
+    for a table that does not exist yet.
 
-    `spark` is an existing session. Without it a session is started for `master` with `spark_config`, and the output of
-    its Java process on standard error is shown if `verbose`. `client` has Kafka's client properties. `on_progress` is
+    `spark` is an existing session. Without it Spark is started for `master` with `spark_config`, and the output of its
+    Java process on standard error is shown if `verbose`. `client` has Kafka's client properties. `on_progress` is
     called while records are read, and `on_step` with what the load waits for before the first progress.
 
     Raises PipelineError, above all its TableErrors, before anything is written or with nothing half-written; and
@@ -85,9 +89,11 @@ def run_load(options: LoadOptions) -> LoadReport:
         view.topic_ids([options.topic])  # before the table is opened: a topic that is missing is the first error
         table = stack.enter_context(options.open_table())
         dead = stack.enter_context(options.open_dead_letters(table.format))
-        job = LoadJob(settings, view, table, dead, options.on_progress, options.on_step)
+        reports = MetricsTopic(settings.client, options.metrics)
+        stack.callback(reports.close)
+        job = LoadJob(settings, view, table, dead, options.on_progress, options.on_step, reports)
         job.begin()
-        session = LoadSession(
+        spark = LoadSpark(
             options.spark,
             settings.pipeline,
             master=options.master,
@@ -96,7 +102,7 @@ def run_load(options: LoadOptions) -> LoadReport:
         )
 
         def run() -> LoadReport:
-            with session:
-                return job.run(session.get, options.every)
+            with spark:
+                return job.run(spark.get, options.every)
 
-        return run_beside(run, job.stopping, session.cancel_tasks)
+        return run_beside(run, job.stopping, spark.cancel_tasks)

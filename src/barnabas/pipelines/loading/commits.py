@@ -73,6 +73,7 @@ class LoadCommits:
             offsets=sum(each.size for each in planned.ranges),
             dead_letters=sum(file.rows for file in dead_files),
             commits=1,
+            files=len(files),
         )
 
     def deliver_letters(self, position: LoadPosition) -> None:

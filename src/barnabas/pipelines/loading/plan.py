@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.errors import DataLost, OffsetOutOfRange
-from barnabas.pipelines.spark.read.offsets import OffsetRange, between, limit_ends, split
+from barnabas.pipelines.spark.read.offsets import OffsetRange, Piece, between, cost_of, group_ranges, limit_ends, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,12 +19,7 @@ MAX_OFFSETS_PER_COMMIT: Final = 4_000_000
 PIECE_OFFSETS: Final = 250_000
 """A task gets at least so many, where there are that many: a consumer takes a moment to get going."""
 MOST_TASKS: Final = 64
-"""More partitions than that share tasks, unless the cluster can run more at once: each task costs, and writes files."""
-RANGE_COST: Final = 10_000
-"""What it costs to begin with a range, in offsets that could be read meanwhile."""
-
-Piece = tuple[OffsetRange, ...]
-"""What one task reads."""
+"""There are no more than that, unless the cluster can run more at once: each task costs, and writes files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +37,9 @@ def plan_round(start: Offsets, end: Offsets, known: Offsets, tasks: int, most: i
     ranges = between(start, limit_ends(start, end, most))
     taken = {each.place for each in ranges}
     new = [OffsetRange(*place, start[place], start[place]) for place in sorted(start) if place not in {*known, *taken}]
-    total = sum(each.size for each in ranges)
-    cut = split(ranges, min(2 * tasks, max(1, total // PIECE_OFFSETS)))
-    return Round([*ranges, *new], group_ranges(cut, max(2 * tasks, MOST_TASKS)))
-
-
-def group_ranges(ranges: Sequence[OffsetRange], most: int) -> list[Piece]:
-    """The ranges in order, in so many pieces of about the same cost, or each alone if they are not more than that."""
-    if len(ranges) <= most:
-        return [(each,) for each in ranges]
-    costs = [each.size + RANGE_COST for each in ranges]
-    begins = accumulate(costs, initial=0)
-    total = sum(costs)
-    numbered = [(begin * most // total, each) for begin, each in zip(begins, ranges, strict=False)]
-    return [tuple(each for _, each in group) for _, group in groupby(numbered, key=itemgetter(0))]
+    pieces = max(1, cost_of(ranges) // PIECE_OFFSETS)
+    cut = split(ranges, min(2 * tasks, pieces))
+    return Round([*ranges, *new], group_ranges(cut, min(max(tasks, pieces), max(2 * tasks, MOST_TASKS))))
 
 
 def check_position(stored: Offsets, first: Offsets, last: Offsets, *, fail_on_data_loss: bool) -> None:

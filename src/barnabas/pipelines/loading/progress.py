@@ -13,7 +13,7 @@ from barnabas.pipelines.loading.tasks.reports import TaskReports
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
     from barnabas.pipelines.loading.tasks.reports import TaskCounts
 
@@ -69,6 +69,7 @@ class LoadTotals:
     """Offsets that were passed, with a record or without."""
     dead_letters: int = 0
     commits: int = 0
+    files: int = 0
 
     def __add__(self, other: LoadTotals) -> LoadTotals:
         return LoadTotals(*map(sum, zip(astuple(self), astuple(other), strict=True)))
@@ -96,7 +97,7 @@ class ProgressMeter:
         return LoadReport(done.records, done.dead_letters, done.size, done.commits, time.monotonic() - self._began)
 
     @contextmanager
-    def ticking(self, spark: SparkSession, lag: int) -> Iterator[TaskReports]:
+    def ticking(self, context: SparkContext, lag: int) -> Iterator[TaskReports]:
         """Report progress at intervals while tasks run; gives what the tasks report to."""
         over = threading.Event()
 
@@ -104,7 +105,7 @@ class ProgressMeter:
             while not over.wait(TICK_SECONDS):
                 self._show(reports.total(), lag)
 
-        with TaskReports(spark.sparkContext) as reports:
+        with TaskReports(context) as reports:
             ticker = threading.Thread(target=tick, daemon=True)
             ticker.start()
             try:

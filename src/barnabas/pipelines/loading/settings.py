@@ -65,6 +65,7 @@ class LoadOptions:
     catalog: str
     options: Mapping[str, str] | None
     keep_snapshots: int | None
+    metrics: str | None
     on_progress: Callable[[LoadProgress], None] | None
     on_step: Callable[[str], None] | None
     verbose: bool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from barnabas.pipelines.errors import SinkRefused
-from barnabas.pipelines.loading.session import ALONE
+from barnabas.pipelines.loading.spark import ALONE
 from barnabas.pipelines.runner.queries.query import encode_rows
 from barnabas.pipelines.runner.queries.stateless import check_stateless
 from barnabas.pipelines.runner.queries.views import errors_placed_at, make_views

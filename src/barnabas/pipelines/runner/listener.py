@@ -9,15 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from barnabas.clients.producer.producer import Producer
-from barnabas.model.base_error import BarnabasError
+from barnabas.pipelines.metrics_topic import MetricsTopic
 from barnabas.pipelines.runner.metrics import batch_metrics
-from barnabas.pipelines.spark.cluster import CLIENT_ONLY
 from barnabas.pipelines.spark.group_progress import GroupProgress, read_upto
 
 if TYPE_CHECKING:
@@ -40,15 +37,24 @@ log = logging.getLogger("barnabas.pipelines.metrics")
 class BatchListener(StreamingQueryListener):
     """Reports the batches of one query."""
 
-    def __init__(self, kafka: Mapping[str, str], topic: str | None, cluster: ClusterView, group: str) -> None:
-        self._topic = topic
+    def __init__(
+        self,
+        kafka: Mapping[str, str],
+        topic: str | None,
+        cluster: ClusterView,
+        group: str,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`about` says in reports what the query reads and writes."""
+        self._topic = MetricsTopic(kafka, topic)
+        self._about = dict(about or {})
         self._progress = GroupProgress(group, lambda: cluster)
         self._ended = threading.Event()
-        self._producer: Producer[Any, Any] | None = None
-        if topic is not None:
-            unwanted = ("bootstrap.servers", *CLIENT_ONLY)
-            config = {name: value for name, value in kafka.items() if name not in unwanted}
-            self._producer = Producer(kafka["bootstrap.servers"], when_full="discard", config=config)
+        self._notes: dict[int, Mapping[str, Any]] = {}
+
+    def note(self, batch: int, more: Mapping[str, Any]) -> None:
+        """What the report of a batch has beside Spark's figures; told before Spark tells of the batch."""
+        self._notes = {batch: more}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Nothing yet."""
@@ -66,12 +72,7 @@ class BatchListener(StreamingQueryListener):
         metrics = batch_metrics(progress)
         log.info("batch %s", metrics.line())
         self._progress.show(read_upto(progress["sources"]))
-        if self._producer is None or self._topic is None:
-            return
-        try:
-            self._producer.send(self._topic, json.dumps(asdict(metrics)), key=metrics.query)
-        except BarnabasError as error:
-            log.warning("The metrics of batch %s were not sent to the topic %s: %s", metrics.batch, self._topic, error)
+        self._topic.send(metrics, **self._about, **self._notes.pop(metrics.batch, {}))
 
     def wait_for_last(self) -> None:
         """Wait until the last batch of a query that has ended was reported: Spark tells of it a little later."""
@@ -80,9 +81,4 @@ class BatchListener(StreamingQueryListener):
     def close(self) -> None:
         """Send what waits; what cannot be sent is in the log."""
         self._progress.retry(LAST_SECONDS)
-        if self._producer is None:
-            return
-        try:
-            self._producer.close()
-        except BarnabasError as error:
-            log.warning("The last metrics were not sent to the topic %s: %s", self._topic, error)
+        self._topic.close()

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
-from barnabas.pipelines.loading.session import ALONE
+from barnabas.pipelines.loading.spark import ALONE
 from barnabas.pipelines.loading.stopping import Stopping, run_beside
 from barnabas.pipelines.runner.failures import classify_failure
 from barnabas.pipelines.runner.queries.query import SinkQuery

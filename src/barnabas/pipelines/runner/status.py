@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.clients.consumer.consumer import Consumer
 from barnabas.pipelines.errors import TopicMissing
@@ -58,7 +58,7 @@ def _lag(group: str, flow: Flow, cluster: ClusterView) -> int | None:
 
 def _last_metrics(pipeline: Pipeline, cluster: ClusterView) -> dict[str, BatchMetrics]:
     """The last figures by query. Records of other kinds in the topic are passed over."""
-    if pipeline.metrics is None:
+    if not pipeline.metrics:
         return {}
     try:
         partitions = cluster.partitions(Selection(topics=(pipeline.metrics,)))
@@ -69,12 +69,17 @@ def _last_metrics(pipeline: Pipeline, cluster: ClusterView) -> dict[str, BatchMe
     found: dict[str, BatchMetrics] = {}
     for value in _values(pipeline, begin):
         try:
-            metrics = BatchMetrics(**json.loads(value))
-        except (ValueError, TypeError):
+            metrics = _read(json.loads(value))
+        except (ValueError, TypeError, AttributeError):
             continue
         if metrics.query not in found or metrics.at >= found[metrics.query].at:
             found[metrics.query] = metrics
     return found
+
+
+def _read(report: dict[str, Any]) -> BatchMetrics:
+    """The figures of a report, which may say more than them."""
+    return BatchMetrics(**{name: value for name, value in report.items() if name in BatchMetrics.__slots__})
 
 
 def _values(pipeline: Pipeline, begin: dict[TopicPartition, int]) -> list[bytes]:

@@ -35,7 +35,6 @@ from barnabas.pipelines.errors import TopicMissing
 from barnabas.pipelines.spark.client_properties import API_TIMEOUT
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, Iterable, Mapping
 
     from barnabas.pipelines.spark.read.offsets import Offsets
@@ -90,10 +89,18 @@ class ClusterView:
         """End; closing twice does nothing."""
         self._admin.close()
 
-    def partitions(self, selection: Selection) -> list[TopicPartition]:
-        """The partitions that are to be read now, sorted. Raises TopicMissing, except for a pattern."""
-        if selection.pattern is not None:
-            return self._of_matching(selection.pattern)
+    def partitions(self, selection: Selection, *, only_present: bool = False) -> list[TopicPartition]:
+        """The partitions that are to be read now, sorted.
+
+        Raises TopicMissing, except for a pattern, or with `only_present`: then what is missing is left out.
+        """
+        pattern = selection.pattern
+        if pattern is not None:
+            return self._of_wanted(lambda name: name not in INTERNAL_TOPICS and pattern.fullmatch(name) is not None)
+        if only_present:
+            topics = set(selection.topics) or {partition.topic for partition in selection.assigned}
+            found = self._of_wanted(topics.__contains__)
+            return [each for each in found if not selection.assigned or each in selection.assigned]
         if selection.topics:
             return self._of_topics(selection.topics)
         there = set(self._of_topics(sorted({partition.topic for partition in selection.assigned})))
@@ -141,15 +148,13 @@ class ClusterView:
         """
         self._request(lambda: self._admin.commit_group_offsets(group, offsets, timeout=timeout), timeout)
 
-    def _of_matching(self, pattern: re.Pattern[str]) -> list[TopicPartition]:
-        """The partitions of topics that match; one that is deleted between the two questions does not."""
+    def _of_wanted(self, is_wanted: Callable[[str], bool]) -> list[TopicPartition]:
+        """The partitions of the topics that are wanted; one that is deleted between the two questions has none."""
         deadline = time.monotonic() + self._timeout
         while True:
             names = self._request(self._admin.topic_names)
             try:
-                return self._of_topics(
-                    name for name in names if name not in INTERNAL_TOPICS and pattern.fullmatch(name)
-                )
+                return self._of_topics(filter(is_wanted, names))
             except TopicMissing:
                 if time.monotonic() > deadline:
                     raise

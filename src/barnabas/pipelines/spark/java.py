@@ -13,15 +13,17 @@ import signal
 import threading
 import time
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
 from barnabas.pipelines.errors import SparkNotStarted
+from barnabas.pipelines.spark.quiet import SHORT_LIVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,11 +52,26 @@ def launch_quietly(settings: Mapping[str, str]) -> None:
     reader, writer = os.pipe()
     heard = _StderrReader(reader)
     try:
-        with os.fdopen(writer, "wb") as pipe:
+        with os.fdopen(writer, "wb") as pipe, _launch_environment():
             gateway = launch_gateway(configuration, popen_kwargs={"stderr": pipe})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as error:
         raise SparkNotStarted.because(heard.reason() or str(error)) from error
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _launch_environment() -> Iterator[None]:
+    """What Spark's scripts would find out by starting programs: a Python to look for Spark, and a Java, which is told
+    to be quick, to say how the other one is called. Not where somebody has set it.
+    """
+    wanted = {"SPARK_HOME": _find_spark_home(), "SPARK_LAUNCHER_OPTS": SHORT_LIVED}
+    added = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 class _StderrReader:
@@ -82,6 +99,7 @@ def end_java(seconds: float = END_SECONDS) -> None:
     They are asked first, and killed if they take longer than this. Other children of this process are nobody's business
     here.
     """
+    _hush()
     pids = _java_processes()
     below = [pid for child in pids for pid in _descendants(child)]
     for pid in pids:
@@ -91,6 +109,13 @@ def end_java(seconds: float = END_SECONDS) -> None:
     for pid in everybody:
         _signal(pid, signal.SIGKILL)
     _wait_for_end(everybody, END_SECONDS)
+
+
+def _hush() -> None:
+    """Say nothing of the lines that Java is about to drop: PySpark's server of accumulators prints a traceback each."""
+    server = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda request, client_address: None
 
 
 def _wait_for_end(pids: Sequence[int], seconds: float) -> None:

@@ -1,29 +1,16 @@
-"""A Spark session that knows Barnabas: with the right Python for its workers, and with the source registered.
-
-Spark's workers run `python3` of the system unless they are told otherwise; where that is another Python, all that Spark
-says is that a worker failed to connect back. On this machine they start faster and smaller by `worker_python`.
-"""
+"""A Spark session that knows Barnabas: with the source registered, and started as `context` says."""
 
 from __future__ import annotations
 
-import os
-import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from barnabas.pipelines.errors import SparkNotStarted
-from barnabas.pipelines.spark.error_texts import java_error
+from barnabas.pipelines.spark.context import prepare_start, refusals_in_one_line
 from barnabas.pipelines.spark.progress_listener import listen
-from barnabas.pipelines.spark.worker_python import worker_python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-PYTHON: Final = "spark.pyspark.python"
-"""The setting that names a Python for workers. Only spark-submit heeds it: PySpark itself asks the environment."""
 
 
 def spark_session(
@@ -39,31 +26,11 @@ def spark_session(
     `verbose`, what Spark's Java process writes to standard error is kept, and told if it does not start. Raises
     SparkNotStarted.
     """
-    if (named := (config or {}).get(PYTHON)) is not None:
-        os.environ["PYSPARK_PYTHON"] = str(named)
-    python = worker_python() if _is_local(master) else sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", python)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
-    settings: dict[str, str] = {
-        "spark.app.name": name,
-        **({} if master is None else {"spark.master": master}),
-        **{key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (config or {}).items()},
-    }
-    if not verbose:
-        from barnabas.pipelines.spark.java import launch_quietly
-
-        launch_quietly(settings)
-    try:
+    settings = prepare_start(name, master, config, verbose=verbose)
+    with refusals_in_one_line():
         spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
         register(spark)  # the first thing that looks at the settings of SQL
-    except (Py4JJavaError, CapturedException) as error:
-        raise SparkNotStarted.refused(java_error(str(error))) from error
     return spark
-
-
-def _is_local(master: str | None) -> bool:
-    """Whether workers will run on this machine; spark-submit, which leaves a gateway, may have been told otherwise."""
-    return "PYSPARK_GATEWAY_PORT" not in os.environ if master is None else master.startswith("local")
 
 
 def register(spark: SparkSession) -> None:

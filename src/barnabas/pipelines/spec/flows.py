@@ -54,6 +54,16 @@ class Flow:
         return self.keeps_state is None
 
 
+def keeps_bad_records(pipeline: Pipeline, sink: Sink) -> bool:
+    """Whether a sink has what a source could not decode, and nothing else."""
+    bad = {
+        f"{each.name}{BAD}".lower()
+        for each in pipeline.sources
+        if isinstance(each, TopicSource) and each.decode in MAY_FAIL
+    }
+    return sink.reads.lower() in bad
+
+
 def views_read(step: Step) -> Sequence[str]:
     """The views that a step reads, as they are written, each as often as it is read; none that only Spark finds."""
     if isinstance(step, FunctionStep):

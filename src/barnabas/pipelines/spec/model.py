@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from barnabas.model.internal_topics import PIPELINE_METRICS
 from barnabas.pipelines.spec.places import Place, here
 from barnabas.pipelines.tables.targets import DEFAULT_CATALOG, is_in_catalog
 
@@ -185,8 +186,8 @@ class Pipeline:
     """How often a batch is made, or `available-now`."""
     checkpoints: str | None = None
     """A folder for Spark's checkpoints, one in it for each sink that names none."""
-    metrics: str | None = None
-    """A topic that gets a JSON record for every batch."""
+    metrics: str | None = PIPELINE_METRICS
+    """A topic that gets a JSON record for every batch; none if it is empty."""
     place: Place = field(default_factory=here, compare=False, repr=False)
 
     @property
@@ -220,11 +221,11 @@ class Pipeline:
         return None if self.checkpoints is None else self.located(f"{self.checkpoints.rstrip('/')}/{sink.name}")
 
 
-def with_changes(pipeline: Pipeline, *, trigger: str | None = None, bootstrap_server: str | None = None) -> Pipeline:
-    """A pipeline with another trigger, or at another cluster, than its file says."""
+def with_changes(pipeline: Pipeline, *, trigger: str | None = None, kafka: Mapping[str, str] | None = None) -> Pipeline:
+    """A pipeline with another trigger, or other properties of Kafka's clients, than its file says."""
     changes: dict[str, Any] = {}
     if trigger is not None:
         changes["trigger"] = trigger
-    if bootstrap_server is not None:
-        changes["kafka"] = {**pipeline.kafka, "bootstrap.servers": bootstrap_server}
+    if kafka:
+        changes["kafka"] = {**pipeline.kafka, **kafka}
     return replace(pipeline, **changes)

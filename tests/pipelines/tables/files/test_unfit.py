@@ -19,6 +19,7 @@ from barnabas.pipelines.tables.errors import TableError
 from barnabas.pipelines.tables.files.unfit import unfit_rows
 from barnabas.pipelines.tables.formats import FORMATS
 from barnabas.pipelines.tables.opening import open_table
+from tests.support.load_jobs import ranges_by
 from tests.support.tables import IDS, SCHEMA, add, content, numbers, one, rows, written
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def test_a_load_makes_a_dead_letter_of_it(tmp_path: Path, kind: str, monkeypatch
     def read(*_: Any, **__: Any) -> Iterator[pa.RecordBatch]:
         yield records(broken, bad, good)
 
-    monkeypatch.setattr(task, "read_range", read)
+    monkeypatch.setattr(task, "read_ranges", ranges_by(read))
     with (
         open_table(str(tmp_path / "t"), kind, partition_by=["text"]) as table,
         open_table(str(tmp_path / "t_dead"), kind) as dead,
@@ -110,7 +111,7 @@ def test_times_beyond_the_calendar_are_rows_as_all_others(
         yield records(b"far", milliseconds=FAR)
         yield records(b"near", milliseconds=86_400_000)
 
-    monkeypatch.setattr(task, "read_range", read)
+    monkeypatch.setattr(task, "read_ranges", ranges_by(read))
     with (
         open_table(str(tmp_path / "t"), kind, partition_by=by) as table,
         open_table(str(tmp_path / "t_dead"), kind) as dead,

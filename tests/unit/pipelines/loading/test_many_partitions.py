@@ -9,6 +9,7 @@ import pytest
 from barnabas.model.remedies import Remedy, RemedyKind
 from barnabas.pipelines.errors import DataLost, PipelineError
 from barnabas.pipelines.loading import plan
+from barnabas.pipelines.spark.read.offsets import RANGE_COST
 from barnabas.pipelines.spark.read.reading import _RangeReader
 from barnabas.pipelines.tables.opening import open_table
 from tests.support.load_jobs import MemoryTopic, load_from
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def test_they_share_tasks_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "MOST_TASKS", 3)
+    monkeypatch.setattr(plan, "PIECE_OFFSETS", 20 * RANGE_COST)
     topic, place = MemoryTopic(partitions=40), str(tmp_path / "t")
     for number in range(40):
         topic.send(b'{"n": %d}' % number, b"broken", partition=number)
     topic.send(b'{"n": 40}', partition=39)
     assert load_from(topic, place, monkeypatch).dead == 40
     with open_table(place, "parquet") as table:
-        assert table.size().files == 3
+        assert table.size().files == 2
         rows = content("parquet", place, table.schema()).column("n").to_pylist()
     assert sorted(rows) == list(range(41))
     assert content("parquet", f"{place}_dead").num_rows == 40
@@ -49,7 +50,6 @@ class Cut(MemoryTopic):
 
 
 def test_an_error_names_the_range_and_the_way_out_of_a_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "MOST_TASKS", 1)
     topic = Cut(partitions=4)
     for number in range(4):
         topic.send(b"{}", partition=number)

@@ -14,7 +14,7 @@ from barnabas.pipelines.loading.job import LoadJob
 from barnabas.pipelines.spark.read.offsets import OffsetRange
 from barnabas.pipelines.tables.errors import Fenced, ForeignTable, TopicReplaced
 from barnabas.pipelines.tables.opening import open_table
-from tests.support.load_jobs import MemoryTopic, load_from
+from tests.support.load_jobs import MemoryTopic, load_from, ranges_by
 from tests.support.tables import content
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_a_commit_that_follows_another_one_than_was_seen_is_fenced(
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             die_before_delivery(patch)
             load_from(other, place, patch, format=kind)
-        monkeypatch.setattr("barnabas.pipelines.loading.tasks.task.read_range", topic.read)
+        monkeypatch.setattr("barnabas.pipelines.loading.tasks.task.read_ranges", ranges_by(topic.read))
 
     topic = Eventful(partitions=2)
     topic.send(b'{"n": 1}')

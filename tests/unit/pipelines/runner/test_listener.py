@@ -13,6 +13,8 @@ from barnabas.pipelines.spark.group_progress import GROUP_SECONDS
 from tests.unit.pipelines.runner.test_metrics import PROGRESS
 
 if TYPE_CHECKING:
+    import pytest
+
     from barnabas.pipelines.spark.read.offsets import Offsets
 
 READ = {TopicPartition("orders", 0): 400, TopicPartition("orders", 1): 100}
@@ -44,3 +46,17 @@ def test_what_a_group_did_not_take_at_once_it_gets_at_the_end() -> None:
     assert coordinator.groups == {"g": READ}
     listener.close()
     assert len(coordinator.timeouts) == 2, "it has everything"
+
+
+def test_a_report_has_what_the_table_told_of_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of that batch alone: one that is not written again has nothing to tell."""
+    coordinator: Any = Coordinator()
+    coordinator.away = False
+    listener = BatchListener({}, None, coordinator, "g", {"kind": "pipeline"})
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(listener._topic, "send", lambda metrics, **about: sent.append(about))
+    event: Any = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(PROGRESS)))
+    listener.note(PROGRESS["batchId"], {"dead_letters": 1, "letters": [("orders", 0, 7)]})
+    listener.onQueryProgress(event)
+    listener.onQueryProgress(event)
+    assert sent == [{"kind": "pipeline", "dead_letters": 1, "letters": [("orders", 0, 7)]}, {"kind": "pipeline"}]

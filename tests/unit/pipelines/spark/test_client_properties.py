@@ -29,6 +29,12 @@ def test_a_login_module_of_java_alone_is_refused() -> None:
         client_properties({"sasl.jaas.config": line})
 
 
+def test_a_login_by_a_delegation_token_is_refused_with_words() -> None:
+    line = 'a.ScramLoginModule required username="id" password="hmac" tokenauth="true";'
+    with pytest.raises(InvalidOption, match="delegation token"):
+        client_properties({"sasl.jaas.config": line})
+
+
 def test_a_jaas_line_without_a_password_is_refused() -> None:
     with pytest.raises(InvalidOption, match="no password"):
         client_properties({"sasl.jaas.config": "a.PlainLoginModule required username=me;"})

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = "import barnabas.pipelines.spark.source"
 TASK = "import barnabas.pipelines.spark.source, barnabas.pipelines.spark.read.batch"
 LOAD = "import barnabas.pipelines.loading.tasks.task, barnabas.pipelines.decode.choosing"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from barnabas.pipelines.loading.plan import Piece
     from barnabas.pipelines.loading.tasks.task import TaskResult
+    from barnabas.pipelines.spark.read.offsets import Piece
 
     Again = Callable[[Sequence[Piece], pa.Schema], Sequence[TaskResult]]
 

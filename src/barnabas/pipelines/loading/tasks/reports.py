@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-    from barnabas.pipelines.loading.plan import Piece
+    from barnabas.pipelines.spark.read.offsets import Piece
 
 REPORT_SECONDS: Final = 0.5
 DATAGRAM_BYTES: Final = 2_048

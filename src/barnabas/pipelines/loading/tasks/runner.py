@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
     from barnabas.pipelines.decode.contract import Decoder
-    from barnabas.pipelines.loading.plan import Piece
     from barnabas.pipelines.loading.row_columns import RowColumns
     from barnabas.pipelines.loading.settings import LoadSettings
     from barnabas.pipelines.loading.tasks.reports import TaskReports
+    from barnabas.pipelines.spark.read.offsets import Piece
     from barnabas.pipelines.tables.table import Table
 
 
@@ -33,26 +33,25 @@ class TaskRunner:
         self._dead = dead
 
     def run(
-        self, spark: SparkSession, pieces: Sequence[Piece], reports: TaskReports
+        self, context: SparkContext, pieces: Sequence[Piece], reports: TaskReports
     ) -> tuple[list[TaskResult], pa.Schema]:
         """Results whose rows all have one schema, and the table's columns for them. Raises PipelineError."""
         decoder = self._columns.decoder_for(self._table.schema())
-        results = self._run_tasks(spark, pieces, decoder, reports)
+        results = self._run_tasks(context, pieces, decoder, reports)
         if not self._columns.decoder.evolves:
             return results, self._columns.of_decoder()
 
         def again(misfits: Sequence[Piece], agreed: pa.Schema) -> list[TaskResult]:
             self._columns.check_records_have_partition_columns(agreed)
-            return self._run_tasks(spark, misfits, self._columns.decoder_for(agreed), reports)
+            return self._run_tasks(context, misfits, self._columns.decoder_for(agreed), reports)
 
         results, schema = agree(self._columns.of_rows(self._table.schema()), results, again)
         self._columns.check_records_have_partition_columns(schema)
         return results, self._columns.of_table(schema)
 
     def _run_tasks(
-        self, spark: SparkSession, pieces: Sequence[Piece], decoder: Decoder, reports: TaskReports
+        self, context: SparkContext, pieces: Sequence[Piece], decoder: Decoder, reports: TaskReports
     ) -> list[TaskResult]:
-        context = spark.sparkContext
         shared = context.broadcast(
             TaskSettings(
                 self._settings.client,

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from barnabas.model.base_error import BarnabasError
-from barnabas.pipelines.decode.contract import Decoded, inferred_by, to_dead, without
+from barnabas.pipelines.decode.contract import FEW_LETTERS, Decoded, Place, inferred_by, places_of, to_dead, without
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.loading.tasks.reports import TaskCounts
-from barnabas.pipelines.spark.read.reading import read_range
+from barnabas.pipelines.spark.read.reading import read_ranges
 from barnabas.pipelines.tables.errors import SchemaConflict
 from barnabas.pipelines.tables.files.unfit import unfit_rows
 from barnabas.pipelines.tables.files.writing import DATE, TableWriter
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from barnabas.model.remedies import Remedy
     from barnabas.pipelines.decode.contract import Decoder
-    from barnabas.pipelines.loading.plan import Piece
+    from barnabas.pipelines.spark.read.offsets import Piece
     from barnabas.pipelines.tables.contract import DataFile
     from barnabas.pipelines.tables.files.destinations import Destination
 
@@ -66,6 +66,8 @@ class TaskResult:
     size: int = 0
     """Of keys and values, in bytes."""
     failure: TaskFailure | None = None
+    letters: Sequence[Place] = ()
+    """Topic, partition and offset of the first records that became dead letters."""
     has_place: bool = True
     """Whether the rows have all that the table is partitioned by. If not, none were written: other tasks may have seen
     it, and this one has to run again with the schema that they agree on."""
@@ -88,6 +90,7 @@ def run_task(
     """
     decoder = deepcopy(settings.decoder) if settings.decoder.evolves else settings.decoder
     records = size = 0
+    letters: list[Place] = []
     has_place = True
     try:
         with TableWriter(settings.rows) as rows, TableWriter(settings.dead) as dead:
@@ -104,11 +107,15 @@ def run_task(
                     rows.write(decoded.rows)
                 if decoded.dead.num_rows:
                     dead.write(decoded.dead)
+                    letters += places_of(decoded.dead, FEW_LETTERS - len(letters))
             if not has_place:
                 return TaskResult(
                     piece, decoder.schema, inferred_by(decoder), records=records, size=size, has_place=False
                 )
-            return TaskResult(piece, decoder.schema, inferred_by(decoder), rows.finish(), dead.finish(), records, size)
+            files, dead_files = rows.finish(), dead.finish()
+            return TaskResult(
+                piece, decoder.schema, inferred_by(decoder), files, dead_files, records, size, letters=letters
+            )
     except BarnabasError as error:
         return TaskResult(
             piece, decoder.schema, decoder.schema, failure=TaskFailure(str(error) or type(error).__name__, error.remedy)
@@ -118,11 +125,10 @@ def run_task(
 def _read(piece: Piece, settings: TaskSettings) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of records, each with the number of offsets that are passed with it."""
     before = 0
-    for wanted in piece:
+    found = read_ranges(piece, settings.client, columns=COLUMNS, fail_on_data_loss=settings.fail_on_data_loss)
+    for wanted, batches in found:
         try:
-            for batch in read_range(
-                wanted, settings.client, columns=COLUMNS, fail_on_data_loss=settings.fail_on_data_loss
-            ):
+            for batch in batches:
                 yield before + batch.column("offset")[-1].as_py() + 1 - wanted.start, batch
         except BarnabasError as error:
             what = str(error) or type(error).__name__

@@ -49,18 +49,33 @@ class SinkQuery:
             register(self._session)
         session = self._session
         cluster = self._resources.enter_context(ClusterView(self._pipeline.kafka))
-        listener = BatchListener(self._pipeline.kafka, self._pipeline.metrics, cluster, self.name)
+        listener = BatchListener(self._pipeline.kafka, self._pipeline.metrics, cluster, self.name, self._about())
         self._resources.callback(listener.close)
         session.streams.addListener(listener)
         self._resources.callback(session.streams.removeListener, listener)
-        writer = self._writer(session, cluster).queryName(self.name)
+        writer = self._writer(session, cluster, listener).queryName(self.name)
         self._running = writer.trigger(**_trigger(self._pipeline.trigger)).start()
         self._resources.callback(listener.wait_for_last)
 
-    def _writer(self, session: SparkSession, cluster: ClusterView) -> DataStreamWriter:
+    def _about(self) -> dict[str, Any]:
+        """What its reports say of it: the way from topics over steps to the sink."""
+        flow = flow_to(self._pipeline, self._sink)
+        sink = self._sink
+        return {
+            "kind": "pipeline",
+            "pipeline": self._pipeline.name,
+            "group": self.name,
+            "topics": [name for each in flow.topics for name in each.topics or (f"/{each.pattern}/",)],
+            "steps": [step.name for step in flow.steps],
+            "sink": sink.table if isinstance(sink, TableSink) else sink.topic,
+            "format": sink.format if isinstance(sink, TableSink) else "topic",
+        }
+
+    def _writer(self, session: SparkSession, cluster: ClusterView, listener: BatchListener) -> DataStreamWriter:
         flow = flow_to(self._pipeline, self._sink)
         if isinstance(self._sink, TableSink):
-            return TableQuery(session, cluster, self._pipeline, self._sink, flow, self._resources).writer()
+            resources = self._resources
+            return TableQuery(session, cluster, self._pipeline, self._sink, flow, resources, listener.note).writer()
         location = self._pipeline.checkpoint(self._sink)
         assert location is not None, "the check has seen to it"
         checkpoint = Checkpoint(session, location)

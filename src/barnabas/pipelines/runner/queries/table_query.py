@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.loading.dead_letters import check_letters, deliver
 from barnabas.pipelines.runner.queries.checkpoints import Checkpoint
@@ -13,12 +13,12 @@ from barnabas.pipelines.runner.queries.stateless import check_stateless
 from barnabas.pipelines.runner.queries.table_sink import TableBatches, table_schema
 from barnabas.pipelines.runner.queries.views import make_views
 from barnabas.pipelines.spark.read.offsets import OffsetRange, to_text
-from barnabas.pipelines.spec.flows import selection_of
+from barnabas.pipelines.spec.flows import keeps_bad_records, selection_of
 from barnabas.pipelines.tables.opening import dead_letters_location, open_table
 from barnabas.pipelines.tables.rules import check_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import ExitStack
 
     import pyarrow as pa
@@ -67,8 +67,10 @@ class TableQuery:
         sink: TableSink,
         flow: Flow,
         resources: ExitStack,
+        note: Callable[[int, Mapping[str, Any]], None],
     ) -> None:
-        """Open the table. Raises TableError."""
+        """Open the table; `note` is told what a batch's report has beside Spark's figures. Raises TableError."""
+        self._note = note
         self._spark = spark
         self._cluster = cluster
         self._pipeline = pipeline
@@ -117,6 +119,8 @@ class TableQuery:
             begun=everywhere,
             topic_ids=self._cluster.topic_ids,
             by_offsets=self._flow.by_offsets,
+            is_bad=keeps_bad_records(self._pipeline, self._sink),
+            note=self._note,
         )
         return frame.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint.address)
 

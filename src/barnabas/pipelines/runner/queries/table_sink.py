@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from barnabas.pipelines.decode.contract import without
+from barnabas.pipelines.decode.contract import FEW_LETTERS, REPORTED_LETTERS, Place, places_of, without
 from barnabas.pipelines.loading.dead_letters import deliver, promise
 from barnabas.pipelines.runner.queries.exactly_once import BatchKey, key_of
 from barnabas.pipelines.runner.queries.letters import to_letters
@@ -46,6 +46,8 @@ class WrittenFiles(NamedTuple):
 
     files: Sequence[DataFile]
     dead_files: Sequence[DataFile] = ()
+    letters: Sequence[Place] = ()
+    """Where the records are of some rows that became dead letters, if the rows tell."""
 
 
 class TableBatches:
@@ -62,7 +64,13 @@ class TableBatches:
         begun: Offsets,
         topic_ids: Callable[[Iterable[str]], dict[str, str]],
         by_offsets: bool,
+        is_bad: bool = False,
+        note: Callable[[int, Mapping[str, Any]], None] = lambda _, __: None,
     ) -> None:
+        """`is_bad`: rows are records that could not be decoded, so each is a dead letter.
+
+        `note` is told of each batch what its report has beside Spark's figures.
+        """
         self._table = table
         self._dead = dead
         self._pipeline = pipeline
@@ -71,6 +79,8 @@ class TableBatches:
         self._begun = begun
         self._topic_ids = topic_ids
         self._by_offsets = by_offsets
+        self._is_bad = is_bad
+        self._note = note
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Write a batch and commit it. Raises TableError, and then the batch is not in the table."""
@@ -87,10 +97,23 @@ class TableBatches:
         self._table.evolve(self._schema)
         destination = self._table.destination()
         destination.check_partition_columns(self._schema)
-        done = written(frame, destination, None if self._dead is None else self._dead.destination())
+        dead = None if self._dead is None else self._dead.destination()
+        done = written(frame, destination, dead, is_bad=self._is_bad)
         self._check_topics(key)
         known = {} if note is None else note.offsets
         self._commit(self._with_begun(key, known), done, after=0 if note is None else note.version)
+        self._note(batch, self._report(done))
+
+    def _report(self, done: WrittenFiles) -> dict[str, Any]:
+        """What the report of a batch has of its files, and of its dead letters where they are."""
+        lost = sum(file.rows for file in (*done.dead_files, *(done.files if self._is_bad else ())))
+        beside = None if self._dead is None else self._dead.location
+        return {
+            "files": len(done.files),
+            "dead_letters": lost,
+            "letters": done.letters[:REPORTED_LETTERS],
+            "letters_table": self._table.location if self._is_bad else beside,
+        }
 
     def _check_topics(self, key: BatchKey) -> None:
         """Raise TopicReplaced if what was read may be of another topic than the one that the commit would name."""
@@ -145,26 +168,46 @@ def table_schema(frame: DataFrame) -> pa.Schema:
     return plain_schema(frame.sparkSession.createDataFrame([], frame.schema).toArrow().schema)
 
 
-def written(frame: DataFrame, rows: Destination, dead: Destination | None) -> WrittenFiles:
+def written(frame: DataFrame, rows: Destination, dead: Destination | None, *, is_bad: bool = False) -> WrittenFiles:
     """Have executors write the rows of a frame as files for a table, and the others as files of dead letters."""
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-        yield pa.record_batch({"written": pa.array([pickle.dumps(write_rows(batches, rows, dead))], pa.binary())})
+        yield pa.record_batch(
+            {"written": pa.array([pickle.dumps(write_rows(batches, rows, dead, is_bad=is_bad))], pa.binary())}
+        )
 
     done: list[WrittenFiles] = [pickle.loads(row[0]) for row in frame.mapInArrow(write, "written BINARY").collect()]
     return WrittenFiles(
-        [file for each in done for file in each.files], [file for each in done for file in each.dead_files]
+        [file for each in done for file in each.files],
+        [file for each in done for file in each.dead_files],
+        [place for each in done for place in each.letters],
     )
 
 
-def write_rows(batches: Iterable[pa.RecordBatch], rows: Destination, dead: Destination | None) -> WrittenFiles:
+def write_rows(
+    batches: Iterable[pa.RecordBatch], rows: Destination, dead: Destination | None, *, is_bad: bool = False
+) -> WrittenFiles:
     """What one task does. A table that is partitioned by nothing has a place for every row."""
+    places: list[Place] = []
+    if is_bad:
+        batches = _noting(batches, places)
     if dead is None:
-        return WrittenFiles(write_files(batches, rows))
+        return WrittenFiles(write_files(batches, rows), letters=places)
     with TableWriter(rows) as fitting, TableWriter(dead) as letters:
         for batch in batches:
             unfit = unfit_rows(batch, rows)
             fitting.write(without(batch, unfit))
             if unfit:
-                letters.write(to_letters(batch, unfit))
-        return WrittenFiles(fitting.finish(), letters.finish())
+                found = to_letters(batch, unfit)
+                letters.write(found)
+                places += places_of(found, FEW_LETTERS - len(places))
+        return WrittenFiles(fitting.finish(), letters.finish(), places)
+
+
+def _noting(batches: Iterable[pa.RecordBatch], places: list[Place]) -> Iterator[pa.RecordBatch]:
+    """The same rows, of which the first say where their records are."""
+    for batch in batches:
+        if len(places) < FEW_LETTERS:
+            few = batch.slice(0, FEW_LETTERS)
+            places += places_of(to_letters(few, dict.fromkeys(range(few.num_rows), "")), FEW_LETTERS - len(places))
+        yield batch

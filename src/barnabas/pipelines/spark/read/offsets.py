@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 from barnabas.model.ids import TopicPartition
 
@@ -46,6 +47,13 @@ class OffsetRange:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
+
+
+Piece = tuple[OffsetRange, ...]
+"""What one task reads."""
+
+RANGE_COST: Final = 4_000
+"""What it costs to begin with a range, in offsets that could be read meanwhile."""
 
 
 def to_nested(offsets: Offsets) -> Nested:
@@ -125,3 +133,18 @@ def split(ranges: Sequence[OffsetRange], min_partitions: int | None) -> list[Off
 def _cut(whole: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
     bounds = [whole.start + whole.size * number // pieces for number in range(pieces + 1)]
     return (OffsetRange(whole.topic, whole.partition, first, last) for first, last in pairwise(bounds))
+
+
+def cost_of(ranges: Iterable[OffsetRange]) -> int:
+    """What it costs to read ranges, in offsets."""
+    return sum(each.size + RANGE_COST for each in ranges)
+
+
+def group_ranges(ranges: Sequence[OffsetRange], most: int) -> list[Piece]:
+    """The ranges in order, in so many pieces of about the same cost, or each alone if they are not more than that."""
+    if len(ranges) <= most:
+        return [(each,) for each in ranges]
+    total = cost_of(ranges)
+    begins = accumulate((cost_of([each]) for each in ranges), initial=0)
+    numbered = [(begin * most // total, each) for begin, each in zip(begins, ranges, strict=False)]
+    return [tuple(each for _, each in group) for _, group in groupby(numbered, key=itemgetter(0))]

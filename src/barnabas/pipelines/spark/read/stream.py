@@ -54,6 +54,10 @@ DISCOVERY_SECONDS: Final = 1.0
 """How long a list of partitions is good for; Spark may ask for offsets sixty times a second."""
 SHORT_SECONDS: Final = 10.0
 """How long a partition may say that it ends before the start: a new leader needs a moment to know better."""
+MISSING_SECONDS: Final = 10.0
+"""How long a partition that was read may be missing before a stream goes on without it, if it is allowed to: should it
+come back later, it is read from its beginning.
+"""
 RETRY_SECONDS: Final = 0.2
 GROUP_SECONDS: Final = 10.0
 """How long a group's coordinator is waited for, and how long one that took no progress is left alone."""
@@ -74,6 +78,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: ClusterView | None = None
         self._partitions: list[TopicPartition] = []
         self._discovered = float("-inf")
+        self._expects_all = True
+        """Whether a topic that is named and missing is an error, and not only a loss."""
         self._initial: Offsets | None = None
         self._pinned = not moves(options.starting)
         self._target: Offsets | None = None
@@ -92,6 +98,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             options, cluster = self._options, self._view()
             late = options.too_late_is_end
+            self._expect_all(True)
             self._initial = self._of_found(
                 lambda partitions: offsets_at(options.starting, partitions, cluster, too_late_is_end=late)
             )
@@ -107,11 +114,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """This run ends where the partitions end now."""
+        self._expect_all(self._options.fail_on_data_loss)
         self._target = self._of_found(self._view().latest)
 
     def latestOffset(self, start: Nested, limit: ReadLimit) -> Nested:
         """Where the next batch ends: `start` if there is none. Everything before `start` is done."""
         self._done = begin = from_nested(start)
+        self._expect_all(self._options.fail_on_data_loss)
         if time.monotonic() >= self._next_commit:
             self._commit(GROUP_SECONDS)
         if not self._pinned and begin == self._initial:
@@ -159,19 +168,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _discover(self) -> list[TopicPartition]:
         now = time.monotonic()
         if now - self._discovered > DISCOVERY_SECONDS:
-            self._partitions = self._view().partitions(self._options.selection)
+            self._partitions = self._view().partitions(self._options.selection, only_present=not self._expects_all)
             self._discovered = now
         return self._partitions
 
+    def _expect_all(self, expects_all: bool) -> None:
+        """A query begins only where all topics are that it names; later it may go on without one that was deleted."""
+        if expects_all != self._expects_all:
+            self._expects_all, self._discovered = expects_all, float("-inf")
+
     def _of_found(self, ask: Callable[[list[TopicPartition]], T]) -> T:
-        """What is asked of the partitions to read. A topic of a pattern that was deleted meanwhile is left out."""
+        """What is asked of the partitions to read. A topic that was deleted meanwhile, and may be, is left out."""
         deadline = time.monotonic() + SHORT_SECONDS
         while True:
             try:
                 return ask(self._discover())
             except TopicMissing:
                 self._discovered = float("-inf")
-                if self._options.selection.pattern is None or time.monotonic() > deadline:
+                may_be_gone = self._options.selection.pattern is not None or not self._expects_all
+                if not may_be_gone or time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_SECONDS)
 
@@ -196,16 +211,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends_from(self, begin: Offsets) -> dict[TopicPartition, int]:
         """The ends of the partitions of this run, none of which lies before `begin` unless records were lost."""
-        deadline = time.monotonic() + SHORT_SECONDS
+        began = time.monotonic()
         while True:
             ends = self._of_found(
                 lambda found: self._view().latest(each for each in found if each in begin or self._is_wanted(each))
             )
             ends |= self._read_before_commit(begin, ends)
             short = [each for each in sorted(ends) if ends[each] < begin.get(each, 0)]
-            if not short:
+            waited = time.monotonic() - began
+            awaits = not self._options.fail_on_data_loss and begin.keys() - ends.keys() and waited <= MISSING_SECONDS
+            if not short and not awaits:
                 break
-            if time.monotonic() > deadline:
+            if short and waited > SHORT_SECONDS:
                 first = short[0]
                 self._lost(
                     f"{first} ends at offset {ends[first]}, and {begin[first]} was to be read next: the topic was made "
@@ -213,6 +230,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 break
             time.sleep(RETRY_SECONDS)
+            if awaits:
+                self._discovered = float("-inf")
         self._notice_gone(begin, ends)
         return ends
 

@@ -1,16 +1,16 @@
-"""What a task of Spark is handed, and does: the range of a partition to read, as batches and streams plan it."""
+"""What a task of Spark is handed, and does: the ranges of partitions to read, as batches and streams plan it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from barnabas.pipelines.errors import DataLost, InvalidOption
-from barnabas.pipelines.spark.read.offsets import OffsetRange, split
-from barnabas.pipelines.spark.read.reading import read_range
+from barnabas.pipelines.spark.read.offsets import OffsetRange, cost_of, group_ranges, split
+from barnabas.pipelines.spark.read.reading import read_ranges
 from barnabas.pipelines.spark.read.rows import record_schema
 
 if TYPE_CHECKING:
@@ -22,34 +22,47 @@ if TYPE_CHECKING:
     from barnabas.pipelines.spark.read.options import SourceOptions
 
 
+TASK_OFFSETS: Final = 20_000
+"""Small ranges share tasks that have so many offsets: to start a task and a consumer takes as long as to read them. A
+planner does not know how large records are, so it is no more than that."""
+LEAST_TASKS: Final = 8
+"""Ranges are not put together to fewer. It does not depend on the machine: a batch that runs again elsewhere must have
+the same tasks, or a sink that writes exactly once refuses it."""
+
+
 @dataclass(frozen=True)
 class RangeTask(InputPartition):
-    """One range, read by one task."""
+    """Ranges that one task reads one after the other."""
 
-    range: OffsetRange
+    ranges: tuple[OffsetRange, ...]
 
 
 def tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
-    """The ranges, cut as the options ask."""
+    """The ranges, cut as the options ask; if they ask for nothing, small ones share tasks."""
     wanted = options.min_partitions or 0
     if options.max_records:
         wanted = max(wanted, sum(-(-each.size // options.max_records) for each in ranges))
-    return [RangeTask(each) for each in split(ranges, wanted or None)]
+    if wanted:
+        return [RangeTask((each,)) for each in split(ranges, wanted)]
+    most = max(LEAST_TASKS, cost_of(ranges) // TASK_OFFSETS)
+    return [RangeTask(piece) for piece in group_ranges(ranges, most)]
 
 
 def read_task(task: InputPartition, options: SourceOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The records of a task's range. Spark makes a task without one of its own where there is nothing to read."""
+    """The records of a task's ranges. Spark makes a task without any of its own where there is nothing to read."""
     if not isinstance(task, RangeTask):
         return
     try:
-        for batch in read_range(
-            task.range,
+        for _, batches in read_ranges(
+            task.ranges,
             options.client,
             columns=columns,
             include_headers=options.include_headers,
             fail_on_data_loss=options.fail_on_data_loss,
+            keep_consumer=True,
         ):
-            yield batch.select(columns)
+            for batch in batches:
+                yield batch.select(columns)
     except DataLost as error:
         raise with_source_option(error) from error
 

@@ -15,6 +15,7 @@ from barnabas.clients.config import open_client
 from barnabas.clients.errors import BarnabasError, BrokerUnreachable, ProducerFenced, translated
 from barnabas.clients.library import load_kafka
 from barnabas.clients.logins import LoginErrors
+from barnabas.clients.producer.serving import FatalFailure, serve
 from barnabas.clients.producer.transactions import ProducerTransactions
 from barnabas.pipelines.errors import NotWritten
 from barnabas.pipelines.spark.client_properties import against_idempotence, without_api_timeout
@@ -123,14 +124,14 @@ class RecordSender:
         except ProducerFenced as error:
             raise NotWritten(f"{GIVEN_UP} ({error})") from error
 
-    def _served(self, serve: Callable[[float], int], seconds: float) -> int:
+    def _served(self, call: Callable[[float], int], seconds: float) -> int:
         """Poll or flush. Raises NotWritten if the producer is of no more use: confluent-kafka tells that in between."""
         try:
-            return serve(seconds)
-        except (self._kafka.KafkaException, SystemError) as failure:
+            return serve(call, seconds)
+        except FatalFailure as failure:
             raise NotWritten(self._fate(failure)) from failure
 
-    def _fate(self, failure: Exception) -> str:
+    def _fate(self, failure: object) -> str:
         """Why it is of no more use. A callback may have made a SystemError of that, but its transaction knows too."""
         try:
             if self.transactions.open:

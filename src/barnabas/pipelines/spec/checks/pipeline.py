@@ -71,7 +71,7 @@ def _setting_problems(pipeline: Pipeline) -> Iterator[Problem]:
             milliseconds(pipeline.trigger)
         except ValueError as error:
             yield Problem(place.at("trigger"), f'the trigger is a length of time or "{AVAILABLE_NOW}": {error}')
-    if pipeline.metrics is not None and not can_name_a_topic(pipeline.metrics):
+    if pipeline.metrics and not can_name_a_topic(pipeline.metrics):
         yield Problem(place.at("metrics"), f'"{pipeline.metrics}" cannot be the name of a topic')
     if not pipeline.sources:
         yield Problem(place, "there is no source; add one, as [sources.orders]")

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from barnabas.pipelines.decode.contract import DEAD_SCHEMA
+from barnabas.pipelines.decode.contract import DEAD_SCHEMA, places_of
 from barnabas.pipelines.runner.queries.letters import to_letters
 
 BERLIN = pa.timestamp("us", tz="Europe/Berlin")
@@ -60,3 +60,17 @@ def test_letters_keep_the_order_of_their_rows() -> None:
     letters = to_letters(pa.record_batch({"n": [0, 1, 2]}), {2: "second", 0: "first"})
     assert letters.column("reason").to_pylist() == ["first", "second"]
     assert letters.column("value").to_pylist() == [b'{"n":0}', b'{"n":2}']
+
+
+def test_only_letters_that_tell_where_their_record_is_are_reported() -> None:
+    rows = pa.record_batch(
+        {
+            "_topic": ["t", None, "u"],
+            "_partition": pa.array([1, 1, 1], pa.int32()),
+            "_offset": pa.array([16, 17, 18], pa.int64()),
+        }
+    )
+    letters = to_letters(rows, dict.fromkeys(range(3), "too late"))
+    assert places_of(letters, 5) == [("t", 1, 16), ("u", 1, 18)]
+    assert places_of(letters, 1) == [("t", 1, 16)]
+    assert places_of(to_letters(rows.select(["_offset"]), {0: "too late"}), 5) == []

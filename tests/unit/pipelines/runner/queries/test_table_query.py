@@ -113,7 +113,8 @@ class Begins:
         pipeline = Pipeline(name="p", sources=[source], sinks=[sink])
         with ExitStack() as resources:
             flow = flow_to(pipeline, sink)
-            TableQuery(cast("Any", None), cast("Any", cluster), pipeline, sink, flow, resources).writer()
+            spark, note = cast("Any", None), cast("Any", None)
+            TableQuery(spark, cast("Any", cluster), pipeline, sink, flow, resources, note).writer()
         return from_text(self._starts["numbers"])
 
 

@@ -53,7 +53,7 @@ def test_the_first_commit_notes_where_partitions_begin_that_gave_nothing_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that one that the table does not know is a new one, all of whose records are to be read."""
-    monkeypatch.setattr(table_sink, "written", lambda *_: WrittenFiles([]))
+    monkeypatch.setattr(table_sink, "written", lambda *_, **__: WrittenFiles([]))
     quiet = TopicPartition("orders", 1)
     with open_table(str(tmp_path / "table"), "parquet") as table:
         sink = batches(table, tmp_path, begun=5, end=9, quiet=500)
@@ -67,7 +67,7 @@ def test_the_first_commit_notes_where_partitions_begin_that_gave_nothing_yet(
 def test_a_job_whose_batch_another_one_brought_meanwhile_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_table(str(tmp_path / "table"), "parquet") as table:
 
-        def written_while_another_commits(*_: object) -> WrittenFiles:
+        def written_while_another_commits(*_: object, **__: object) -> WrittenFiles:
             table.commit("p", [OffsetRange(*PLACE, 5, 9)], IDS, [], SCHEMA)
             return WrittenFiles([])
 
@@ -171,10 +171,10 @@ def test_a_batch_is_refused_if_another_one_was_added_while_it_was_written(
     """The other one's letters would be forgotten with its promise."""
     query = Days(tmp_path, "delta", monkeypatch)
 
-    def written_while_another_commits(*arguments: Any) -> WrittenFiles:
+    def written_while_another_commits(*arguments: Any, **named: Any) -> WrittenFiles:
         with open_table(query.place, "delta") as table:
             table.commit("p", [OffsetRange("orders", 1, 0, 5)], IDS, [], DAYS)
-        return write_rows(*arguments)
+        return write_rows(*arguments, **named)
 
     query.run(0, 1)
     monkeypatch.setattr(table_sink, "written", written_while_another_commits)
@@ -189,7 +189,7 @@ def test_a_topic_that_is_made_again_while_a_batch_is_read_is_not_taken_for_the_o
     ids = dict(IDS)
     with open_table(str(tmp_path / "table"), "parquet") as table:
 
-        def written_meanwhile(*_: object) -> WrittenFiles:
+        def written_meanwhile(*_: object, **__: object) -> WrittenFiles:
             ids["orders"] = "another"
             return WrittenFiles([])
 

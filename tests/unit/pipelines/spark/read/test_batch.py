@@ -14,7 +14,7 @@ from barnabas.pipelines.spark.read.batch import BatchReader
 from barnabas.pipelines.spark.read.offsets import OffsetRange
 from barnabas.pipelines.spark.read.options import batch_options
 from barnabas.pipelines.spark.read.rows import record_schema
-from barnabas.pipelines.spark.read.tasks import RangeTask
+from barnabas.pipelines.spark.read.tasks import RangeTask, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,7 +51,7 @@ def read(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[object]:
 
 
 def test_a_batch_has_what_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read(monkeypatch) == [RangeTask(OffsetRange("t", 0, 10, 20))]
+    assert read(monkeypatch) == [RangeTask((OffsetRange("t", 0, 10, 20),))]
     assert read(monkeypatch, startingTimestamp="15", endingOffsets='{"t":{"0":15}}') == []
 
 
@@ -71,3 +71,14 @@ def test_a_batch_that_begins_in_an_open_transaction_is_empty(monkeypatch: pytest
 def test_an_end_before_the_start_is_refused(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
     with pytest.raises(InvalidOption, match=r"t-0 would be read from offset \d+ to \d+, which comes before it"):
         read(monkeypatch, **options)
+
+
+def test_small_ranges_share_tasks_unless_the_options_say_how_many() -> None:
+    ranges = [OffsetRange("t", number, 0, 100) for number in range(600)]
+    told = {"kafka.bootstrap.servers": "any", "subscribe": "t"}
+    shared = tasks(ranges, batch_options(told))
+    assert len(shared) < 300
+    assert [each for task in shared if isinstance(task, RangeTask) for each in task.ranges] == ranges
+    assert len(tasks(ranges, batch_options(told | {"minPartitions": "10"}))) == 600
+    large = [OffsetRange("t", number, 0, 1_000_000) for number in range(6)]
+    assert tasks(large, batch_options(told)) == [RangeTask((each,)) for each in large]

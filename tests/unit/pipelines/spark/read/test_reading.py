@@ -13,19 +13,21 @@ from barnabas.clients.errors import RequestRefused
 from barnabas.pipelines.errors import DataLost, ReadStalled
 from barnabas.pipelines.spark.read import reading
 from barnabas.pipelines.spark.read.offsets import OffsetRange
-from barnabas.pipelines.spark.read.reading import read_range, reader_properties
+from barnabas.pipelines.spark.read.reading import read_ranges, reader_properties
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 WANTED = OffsetRange("t", 0, 5, 7)
+NONE = -1
+"""Stands for no partition where offsets are assigned."""
 
 
 class Message:
     """A record, or an error."""
 
-    def __init__(self, offset: int | None, error: Any = None) -> None:
-        self._offset, self._error = offset, error
+    def __init__(self, offset: int | None, error: Any = None, partition: int = 0) -> None:
+        self._offset, self._error, self._partition = offset, error, partition
 
     def __len__(self) -> int:
         return 1
@@ -46,7 +48,7 @@ class Message:
         return "t"
 
     def partition(self) -> int:
-        return 0
+        return self._partition
 
     def timestamp(self) -> tuple[int, int]:
         return (1, 1_000)
@@ -77,18 +79,21 @@ class ScriptedConsumer:
         self.clock = Clock()
         self.passing_over = 0.0
         """How long it says nothing but that it fetches."""
+        self.at_once = 1
+        """Messages that are given out together."""
         self.there = True
         self.failures: deque[int] = deque()
         """What goes wrong when it is asked for the topic, or where the partition begins."""
         self.topic_error: Any = None
+        self.closed = False
 
     def assign(self, partitions: Sequence[Any]) -> None:
         self.assigned.append(partitions[0].offset)
         self._now = self._runs.popleft() if self._runs else deque()
 
-    def consume(self, _: int, seconds: float) -> list[Message]:
+    def consume(self, most: int, seconds: float) -> list[Message]:
         if self._now and self.passing_over <= 0:
-            return [self._now.popleft()]
+            return [self._now.popleft() for _ in range(min(most, self.at_once, len(self._now)))]
         self.clock.sleep(seconds)
         if self.passing_over > 0:
             self.passing_over -= seconds
@@ -112,14 +117,29 @@ class ScriptedConsumer:
         metadata.topics = {topic: found}
         return metadata
 
+    def unassign(self) -> None:
+        self.assigned.append(NONE)
+        self._now = deque()
+
     def close(self) -> None:
-        """Nothing to close."""
+        self.closed = True
 
 
 def offsets(
     consumer: ScriptedConsumer, patch: pytest.MonkeyPatch, config: dict[str, object], **more: bool
 ) -> list[int]:
     """What is read of the range."""
+    return [offset for _, offset in places(consumer, patch, [WANTED], config, **more)]
+
+
+def places(
+    consumer: ScriptedConsumer,
+    patch: pytest.MonkeyPatch,
+    ranges: Sequence[OffsetRange],
+    config: dict[str, object],
+    **more: bool,
+) -> list[tuple[int, int]]:
+    """Partition and offset of what is read of ranges."""
 
     def opened(_: object, __: str, found: dict[str, Any]) -> ScriptedConsumer:
         consumer.config = found
@@ -127,8 +147,26 @@ def offsets(
 
     patch.setattr(reading, "open_client", opened)
     patch.setattr(reading, "time", consumer.clock)
-    batches = read_range(WANTED, config, columns=("offset", "value"), **more)
-    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    found = read_ranges(ranges, config, columns=("offset", "value"), **more)
+    return [
+        (wanted.partition, offset)
+        for wanted, batches in found
+        for batch in batches
+        for offset in batch.column("offset").to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_ranges_are_read_over_one_consumer_and_what_is_left_of_one_is_not_of_the_next(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    left = [Message(7), Message(None, KafkaError(KafkaError._PARTITION_EOF)), Message(8)]
+    other = [Message(3, partition=1), *left, *(Message(offset, partition=1) for offset in (3, 4, 4, 5, 6))]
+    consumer = ScriptedConsumer([Message(5), Message(6)], [*left, *other])
+    consumer.at_once = at_once
+    ranges = [WANTED, OffsetRange("t", 2, 9, 9), OffsetRange("t", 1, 3, 7)]
+    assert places(consumer, monkeypatch, ranges, {}) == [(0, 5), (0, 6), (1, 3), (1, 4), (1, 5), (1, 6)]
+    assert consumer.assigned == [5, 3]
 
 
 def test_whatever_it_was_told_a_reader_never_jumps(
@@ -164,6 +202,40 @@ def test_a_topic_that_stays_away_is_lost(monkeypatch: pytest.MonkeyPatch) -> Non
     consumer = ScriptedConsumer([Message(5), UNKNOWN])
     consumer.there = False
     assert offsets(consumer, monkeypatch, {}, fail_on_data_loss=False) == [5]
+
+
+def test_a_topic_that_is_gone_is_told_at_once_although_the_client_library_says_nothing_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    consumer = ScriptedConsumer([Message(5)])
+    consumer.there, began = False, consumer.clock.now
+    with pytest.raises(DataLost, match="t-0 is not there any more; records from offset 6 on"):
+        offsets(consumer, monkeypatch, {})
+    assert consumer.clock.now - began < 5
+
+
+def test_ranges_of_a_topic_that_is_gone_are_passed_over_and_waited_for_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer, ranges = ScriptedConsumer([Message(5)]), [OffsetRange("t", number, 5, 7) for number in range(100)]
+    consumer.there, began = False, consumer.clock.now
+    assert places(consumer, monkeypatch, ranges, {}, fail_on_data_loss=False) == [(0, 5)]
+    assert consumer.clock.now - began < 30
+    assert caplog.text.count("is not there any more") == len(ranges)
+
+
+def test_a_partition_that_only_seemed_to_be_gone_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As while a broker comes back that does not know all topics yet."""
+    consumer = ScriptedConsumer([Message(5)], [Message(6)])
+    consumer.there = False
+    ask = consumer.list_topics
+
+    def come_back(topic: str, timeout: float) -> Any:
+        consumer.there = consumer.there or consumer.clock.now > 1_000 + 5
+        return ask(topic, timeout)
+
+    monkeypatch.setattr(consumer, "list_topics", come_back)
+    assert offsets(consumer, monkeypatch, {}, fail_on_data_loss=False) == [5, 6]
 
 
 def test_a_broker_that_is_away_when_asked_for_a_topic_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,3 +304,68 @@ def test_how_long_we_ask_again_is_not_how_long_a_connection_may_be_silent(monkey
     assert offsets(consumer, monkeypatch, {"default.api.timeout.ms": "300000", "client.id": "c"}) == [5, 6]
     assert "default.api.timeout.ms" not in consumer.config
     assert consumer.config["client.id"] == "c"
+
+
+@pytest.fixture
+def workers_consumers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ScriptedConsumer]]:
+    """The consumers of a worker of Spark, which keeps them."""
+    opened: list[ScriptedConsumer] = []
+    clock = Clock()
+
+    def open_one(_: object, __: str, found: dict[str, Any]) -> ScriptedConsumer:
+        opened.append(ScriptedConsumer([Message(5), Message(6)], [Message(7)]))
+        opened[-1].config, opened[-1].clock = found, clock
+        return opened[-1]
+
+    monkeypatch.setattr(reading, "open_client", open_one)
+    monkeypatch.setattr(reading, "time", clock)
+    yield opened
+    reading._kept.clear()
+
+
+def task(wanted: OffsetRange = WANTED, **config: object) -> list[int]:
+    """What a task of Spark reads."""
+    found = read_ranges([wanted], config, columns=("offset", "value"), keep_consumer=True)
+    return [offset for _, batches in found for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+NEXT = OffsetRange("t", 0, 7, 8)
+
+
+def test_the_next_task_of_a_worker_has_the_same_consumer(workers_consumers: list[ScriptedConsumer]) -> None:
+    assert task() == [5, 6]
+    assert task(NEXT) == [7]
+    (consumer,) = workers_consumers
+    assert consumer.assigned == [5, NONE, 7, NONE], "it fetches nothing between tasks"
+    assert not consumer.closed
+
+
+@pytest.mark.parametrize("what", ["other properties", "a long pause", "a fork"])
+def test_a_task_that_is_another_ones_or_late_has_a_new_consumer(
+    workers_consumers: list[ScriptedConsumer], what: str
+) -> None:
+    assert task() == [5, 6]
+    (first,) = workers_consumers
+    if what == "a long pause":
+        first.clock.sleep(2 * reading.KEEP_SECONDS)
+    if what == "a fork":
+        reading._kept[0].consumer.forked()
+    assert task(WANTED, **({"client.id": "c"} if what == "other properties" else {})) == [5, 6]
+    assert len(workers_consumers) == 2
+    assert first.closed == (what != "a fork"), "a fork has nothing of it to close"
+
+
+@pytest.mark.parametrize("how", ["fails", "is left"])
+def test_a_consumer_is_not_kept_of_a_task_that_did_not_come_to_its_end(
+    workers_consumers: list[ScriptedConsumer], how: str
+) -> None:
+    if how == "fails":
+        with pytest.raises(ReadStalled):
+            task(OffsetRange("t", 0, 5, 9))
+    else:
+        found = read_ranges([WANTED], {}, columns=("offset",), keep_consumer=True)
+        next(found)
+        found.close()  # type: ignore[attr-defined]  # a generator
+    assert not reading._kept
+    assert all(each.closed for each in workers_consumers)
+    assert task() == [5, 6]

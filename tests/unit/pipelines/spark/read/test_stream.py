@@ -43,7 +43,9 @@ class Numbers:
         self.groups: dict[str, list[Offsets]] = {}
         self.refusal: Exception | None = None
 
-    def partitions(self, _: Selection) -> list[TopicPartition]:
+    def partitions(self, selection: Selection, *, only_present: bool = False) -> list[TopicPartition]:
+        if not only_present and (gone := set(selection.topics) - {partition.topic for partition in self.ends}):
+            raise TopicMissing(f"there is no topic {gone}")
         return sorted(self.ends)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -75,6 +77,7 @@ class Numbers:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "DISCOVERY_SECONDS", 0)
     monkeypatch.setattr(stream, "SHORT_SECONDS", 0)
+    monkeypatch.setattr(stream, "MISSING_SECONDS", 0)
     monkeypatch.setattr(stream, "RETRY_SECONDS", 0)
 
 
@@ -102,8 +105,8 @@ def test_a_stream_from_the_beginning_reads_at_once(monkeypatch: pytest.MonkeyPat
     assert source.initialOffset() == at(0, 0)
     assert source.latestOffset(at(0, 0), ALL) == at(10, 5)
     assert source.partitions(at(0, 0), at(10, 5)) == [
-        RangeTask(OffsetRange("t", 0, 0, 10)),
-        RangeTask(OffsetRange("t", 1, 0, 5)),
+        RangeTask((OffsetRange("t", 0, 0, 10),)),
+        RangeTask((OffsetRange("t", 1, 0, 5),)),
     ]
     assert source.reportLatestOffset() == at(10, 5)
 
@@ -182,7 +185,7 @@ def test_new_partitions_begin_at_their_beginning(monkeypatch: pytest.MonkeyPatch
     source = reader(monkeypatch, cluster)
     cluster.ends[B] = 3
     assert source.latestOffset(at(10), ALL) == at(10, 3)
-    assert source.partitions(at(10), at(10, 3)) == [RangeTask(OffsetRange("t", 1, 0, 3))]
+    assert source.partitions(at(10), at(10, 3)) == [RangeTask((OffsetRange("t", 1, 0, 3),))]
 
 
 def test_what_was_removed_of_a_new_partition_counts_for_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,6 +263,42 @@ def test_a_topic_of_a_pattern_that_is_deleted_is_a_loss_and_no_missing_topic(
         else:
             assert source.latestOffset(at(3, 9), ALL) == at(5)
             assert source.latestOffset(at(5), ALL) == at(5)
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+def test_a_named_topic_that_was_deleted_is_passed_over_if_data_may_be_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, available_now: bool
+) -> None:
+    both = {"t": {"0": 4}, "u": {"0": 2}}
+    left = Numbers({A: 6})
+    strict = reader(monkeypatch, left, subscribe="t,u")
+    with pytest.raises(TopicMissing, match="no topic"):
+        strict.latestOffset(both, ALL)
+    source = reader(monkeypatch, left, subscribe="t,u", failOnDataLoss=False, startingOffsets="earliest")
+    if available_now:
+        source.prepareForTriggerAvailableNow()
+    assert source.latestOffset(both, ALL) == at(6)
+    assert "u-0 is not read or not there any more" in caplog.text
+    with pytest.raises(TopicMissing, match="no topic"):
+        source.initialOffset()
+
+
+def test_a_topic_that_a_broker_does_not_know_for_a_moment_is_not_read_from_its_beginning_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stream, "MISSING_SECONDS", 60)
+    cluster = Numbers({A: 6})
+    ask, asked = cluster.partitions, []
+
+    def come_back(selection: Selection, *, only_present: bool = False) -> list[TopicPartition]:
+        asked.append(selection)
+        if len(asked) == 3:
+            cluster.ends[TopicPartition("u", 0)] = 9
+        return ask(selection, only_present=only_present)
+
+    monkeypatch.setattr(cluster, "partitions", come_back)
+    source = reader(monkeypatch, cluster, subscribe="t,u", failOnDataLoss=False)
+    assert source.latestOffset({"t": {"0": 4}, "u": {"0": 2}}, ALL) == {"t": {"0": 6}, "u": {"0": 9}}
 
 
 def test_progress_is_committed_when_the_next_batch_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,27 @@
-"""The Spark session of a load: the caller's, or one that starts with the first records and stops with the load."""
+"""Spark as a load uses it: that of the caller, or one that starts with the first records and stops with the load.
+
+A load has no SQL in it, so what it starts itself is a context and no session.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from barnabas.pipelines.spark.quiet import QUIET
+from barnabas.pipelines.spark.quiet import QUIET, SHORT_LIVED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 SPARK: Final[Mapping[str, object]] = {
     **QUIET,
+    "spark.driver.extraJavaOptions": f"{QUIET['spark.driver.extraJavaOptions']} {SHORT_LIVED}",
     "spark.ui.enabled": False,
     "spark.driver.memory": "512m",
 }
-"""Spark's settings for a session of a load: rows never reach the JVM, so it needs little memory."""
+"""Spark's settings for a load: rows never reach the JVM, so it needs little memory and has little to do."""
 ALONE: Final[Mapping[str, object]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -27,8 +32,8 @@ addresses."""
 MASTER: Final = "local[*,3]"
 
 
-class LoadSession:
-    """The session of a load. One that is given is left running; another one is started by `get`, and stopped."""
+class LoadSpark:
+    """Spark for a load. That of a given session is left running; another one is started by `get`, and stopped."""
 
     def __init__(
         self,
@@ -39,7 +44,7 @@ class LoadSession:
         config: Mapping[str, object] | None,
         verbose: bool,
     ) -> None:
-        self._spark = given
+        self._context = None if given is None else given.sparkContext
         self._is_given = given is not None
         self._pipeline = pipeline
         self._master = master or MASTER
@@ -50,23 +55,23 @@ class LoadSession:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._spark is not None and not self._is_given:
-            self._spark.stop()
+        if self._context is not None and not self._is_given:
+            self._context.stop()
 
-    def get(self) -> SparkSession:
-        """The session; the first call starts Spark, unless a session was given."""
-        if self._spark is None:
-            self._spark = self._start()
-        return self._spark
+    def get(self) -> SparkContext:
+        """Spark's context; the first call starts Spark, unless a session was given."""
+        if self._context is None:
+            self._context = self._start()
+        return self._context
 
     def cancel_tasks(self) -> None:
         """Cancel the tasks that run now."""
-        if self._spark is not None:
-            self._spark.sparkContext.cancelAllJobs()
+        if self._context is not None:
+            self._context.cancelAllJobs()
 
-    def _start(self) -> SparkSession:
-        from barnabas.pipelines.spark.session import spark_session
+    def _start(self) -> SparkContext:
+        from barnabas.pipelines.spark.context import spark_context
 
         alone = ALONE if self._master.startswith("local") else {}
         config = {**SPARK, **alone, **self._config}
-        return spark_session(self._pipeline, master=self._master, config=config, verbose=self._verbose)
+        return spark_context(self._pipeline, master=self._master, config=config, verbose=self._verbose)
