@@ -26,11 +26,12 @@ from barnabas.protocol.records.records import Record
 from barnabas.storage.check import check
 from tests.failing_calls.files import FailingFiles
 from tests.failing_calls.story import BrokenRule, Ending, Told
+from tests.history.queues.events import Place
 from tests.simulation.whole.admins import Admin
 from tests.simulation.whole.clock import BEGAN_MS
 from tests.simulation.whole.consumers import Consumer
 from tests.simulation.whole.disks import Disk
-from tests.simulation.whole.plan import Plan
+from tests.simulation.whole.plan import Plan, QueuePlan
 from tests.simulation.whole.runner import _folder, _log_into, _seed_chance, warm_up
 from tests.simulation.whole.world import HEALING_SECONDS, TOPIC, World
 
@@ -49,9 +50,14 @@ SETTINGS: Final = {
     "transaction.state.log.num.partitions": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
 }
+QUEUE: Final = QueuePlan(lock_ms=1000, delivery_limit=2, updates_per_snapshot=3, has_letters=True)
 SEGMENT_BYTES: Final = 300
 """Small, so that coordinators' logs begin new segments, too."""
+QUEUE_SEGMENT_BYTES: Final = 1500
+"""A snapshot of a share partition has to fit in."""
 SECONDS: Final = 3.0
 """How long clients work before a call fails, while one does, and after that."""
 UNTIL_SERVED: Final = 60.0
@@ -67,6 +73,8 @@ class BrokerStory(NamedTuple):
     members: int = 0
     classics: int = 0
     """Members of a classic group."""
+    workers: int = 0
+    """Of a queue whose messages are given up soon, and have dead letters."""
     deletes: bool = False
     synced: bool = False
     """Whether every topic has flush.messages=1, whatever the ending."""
@@ -81,8 +89,10 @@ STORIES: Final[Mapping[str, BrokerStory]] = {
     "commit and transact for the first time": BrokerStory(transactors=1, committers=1, from_the_first=True),
     "join and leave a group": BrokerStory(producers=1, members=2, classics=1),
     "transactions": BrokerStory(transactors=1),
+    "queue with dead letters": BrokerStory(producers=1, workers=2),
     "delete topics": BrokerStory(producers=1, deletes=True),
     "load coordinators": BrokerStory(transactors=1, committers=1, members=1, while_starting=True),
+    "load a queue": BrokerStory(producers=1, workers=2, while_starting=True),
 }
 
 
@@ -133,6 +143,8 @@ class OneBroker(World):
             committers=story.committers,
             members=story.members,
             classics=story.classics,
+            workers=story.workers,
+            queue=QUEUE,
             admins=0,
             partitions=1,
             faults=(),
@@ -155,6 +167,8 @@ class OneBroker(World):
         if self._story.from_the_first:
             self.disk.arm(self._case.fault, self._case.number)
         tasks = self._clients_of_story()
+        if self._shift is not None:
+            self._shift.begin()
         await asyncio.sleep(SECONDS)
         self._use_small_segments()
         if self._story.while_starting:
@@ -190,8 +204,9 @@ class OneBroker(World):
 
     def _use_small_segments(self) -> None:
         assert self.machine.app is not None
+        size = QUEUE_SEGMENT_BYTES if self._story.workers else SEGMENT_BYTES
         for log in self.machine.app.broker.logs.logs():
-            log.update_config(replace(log.config, segment_bytes=SEGMENT_BYTES))
+            log.update_config(replace(log.config, segment_bytes=size))
 
     async def _check_serving(self) -> None:
         """A directory takes writes again when the cause is gone, unless nobody knows what is on the disk."""
@@ -235,6 +250,8 @@ class OneBroker(World):
         reader, client = self.client()
         last = Consumer(client, self.log, TOPIC, self.plan.partitions)
         self.log.final = await asyncio.wait_for(self._spawn(reader, last.read_all()), HEALING_SECONDS)
+        if self._shift is not None:
+            await self._shift.finish({Place(*place): value for *place, value in self.log.final})
         sender, client = self.client()
         await asyncio.wait_for(self._spawn(sender, self._send_one(client)), HEALING_SECONDS)
 

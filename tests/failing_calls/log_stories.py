@@ -6,129 +6,37 @@ recovery point; everything else survives unless the power is lost.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
-from uuid import UUID
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from barnabas.broker.cleaner_threads import CleanerThread
-from barnabas.model.clock import ManualClock
-from barnabas.model.errors import BarnabasError, StartupError, StorageFailed
-from barnabas.model.log_config import LogConfig
+from barnabas.model.errors import StartupError, StorageFailed
 from barnabas.protocol.records.batch import read_header
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.control import ControlType, EndOfTransaction, build_marker
 from barnabas.protocol.records.records import Record
-from barnabas.storage.cleaner.process import InThisProcess
 from tests.failing_calls.files import FailingFiles
 from tests.support.committed import committed, values_of
-from tests.support.compaction_run import CompactionRun
-from tests.support.logs import NOW, TOPIC_ID, TP, StepManager, batch, oldest, stored
+from tests.support.logs import NOW, TOPIC_ID, TP, batch, oldest, stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from barnabas.broker.cleaner_threads import CleanerThreads
-    from barnabas.broker.settings import Settings
-    from barnabas.storage.cleaner.manager import CleanerManager
-    from barnabas.storage.cleaner.process import WorkerProcess
     from barnabas.storage.log.log import Log
     from tests.failing_calls.story import Story
 
-CONFIG: Final = LogConfig(segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=0)
-PLAIN, IDEMPOTENT, FIRST, SECOND = -1, 5, 7, 8
-"""Producer ids; the last two write transactions."""
-TRIES: Final = 4
-OTHER: Final = TP._replace(topic="other")
-ANOTHER_ID: Final = UUID(int=0x777)
-
-
-class NeedsRestart(Exception):
-    """The rest of the story has to wait for a restart."""
-
-
-class LogStory(ABC):
-    """A story of logs in one directory."""
-
-    config = CONFIG
-
-    def __init__(self, root: Path, files: FailingFiles) -> None:
-        self.root = root
-        self.files = files
-        self.clock = ManualClock(NOW)
-        self.manager = self.started()
-
-    def started(self) -> StepManager:
-        """A manager that has loaded the directory."""
-        return StepManager(self.root, self.files, self.clock).start({TP.topic: self.config})
-
-    @property
-    def log(self) -> Log:
-        """The partition that the story is about."""
-        log = self.manager.get(TP)
-        assert log is not None
-        return log
-
-    @property
-    def needs_restart(self) -> bool:
-        """See Story."""
-        return bool(self.manager.failed_directories)
-
-    def tell(self) -> None:
-        """See Story."""
-        try:
-            for step in self.steps():
-                self.attempt(step)
-            self.look_for_room()
-        except NeedsRestart:
-            assert self.manager.failed_directories
-
-    def attempt(self, step: Callable[[], object]) -> None:
-        """Do a step, again and again like a client, with time for a full disk to be found to have room."""
-        for _ in range(TRIES):
-            try:
-                step()
-            except (BarnabasError, OSError) as error:
-                refused = error
-                with suppress(OSError):  # a reader that is refused tries again
-                    self.check()
-                self.look_for_room()
-            else:
-                return
-        raise NeedsRestart from refused
-
-    def look_for_room(self) -> None:
-        """Time passes: what is to be done in the background is done, a full directory is found to have room."""
-        self.manager.drain()
-        self.clock.advance(60_000)
-        self.manager.try_failed_directories()
-
-    def stop(self) -> None:
-        """See Story."""
-        self.manager.drain()
-        self.manager.close()
-
-    def start(self, *, lost_power: bool = False) -> None:
-        """See Story."""
-        self.manager = self.started()
-
-    @abstractmethod
-    def steps(self) -> Sequence[Callable[[], object]]:
-        """What is done while a call fails."""
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """See Story."""
-
-    @abstractmethod
-    def check(self) -> None:
-        """See Story."""
-
-    @abstractmethod
-    def go_on(self) -> None:
-        """See Story."""
+from tests.failing_calls.cleaner_stories import Cleaned
+from tests.failing_calls.log_story import (
+    ANOTHER_ID,
+    FIRST,
+    IDEMPOTENT,
+    OTHER,
+    PLAIN,
+    SECOND,
+    TRIES,
+    LogStory,
+)
 
 
 class Sent(NamedTuple):
@@ -444,130 +352,6 @@ class Truncated(LogStory):
         self._write()
         self._write()
         self._flush()
-
-
-class Cleaned:
-    """A compacted log is cleaned by a cleaner thread while records are written: it equals its dictionary."""
-
-    def __init__(self, seed: int, root: Path, files: FailingFiles) -> None:
-        self._run = CompactionRun(root, seed)
-        self._run.files = files
-        self._log = self._run.start()
-
-    @property
-    def needs_restart(self) -> bool:
-        """See Story."""
-        return bool(self._run.manager.failed_directories)
-
-    def prepare(self) -> None:
-        """Records in several segments, and a clean restart, after which nobody has used the log."""
-        self._run.live(self._log, 40)
-        self._settle()
-        self.stop()
-        self.start()
-
-    def tell(self) -> None:
-        """Clean, write more over the same keys, and clean again."""
-        with suppress(NeedsRestart):
-            for _ in range(3):
-                self._clean()
-                for _ in range(6):
-                    self._attempt(lambda: self._run.append(self._log))
-                self._attempt(self._settle)
-            self._run.manager.delete_due(self._run.clock.now_ms())
-            self._look_for_room()
-
-    def _clean(self) -> None:
-        """As long as there is something to clean, and the cleaner has not put it off."""
-        now = self._run.clock.now_ms()
-        for offset in range(self._log.log_end_offset):
-            self._run.seen_by_cleaner.setdefault(offset, now)
-        CleanerOnThisThread(self._run).run()
-        assert not self._run.cleaner.uncleanable
-        self._look_for_room()
-
-    def _attempt(self, work: Callable[[], object]) -> None:
-        for _ in range(TRIES):
-            history, chance = list(self._run.history), self._run.chance.getstate()
-            try:
-                work()
-            except StorageFailed:
-                self._run.history = history
-                self._run.chance.setstate(chance)
-                self._look_for_room()
-            else:
-                return
-        raise NeedsRestart
-
-    def _look_for_room(self) -> None:
-        self._run.clock.advance(120_000)
-        self._run.manager.try_failed_directories()
-
-    def _settle(self) -> None:
-        self._log.roll(self._run.clock.now_ms())
-        self._log.flush()
-        self._run.manager.drain()
-        self._run.certain = max(self._run.certain, self._log.recovery_point)
-
-    def check(self) -> None:
-        """See Story."""
-        if self.needs_restart:  # what its files hold is not known
-            assert self._log.log_end_offset == self._end
-            return
-        self._run.check(self._log)
-
-    @property
-    def _end(self) -> int:
-        return self._run.history[-1].last_offset + 1
-
-    def stop(self) -> None:
-        """See Story."""
-        self._run.manager.drain()
-        self._run.manager.close()
-
-    def start(self, *, lost_power: bool = False) -> None:
-        """See Story."""
-        end = self._run.certain if lost_power else self._end
-        self._log = self._run.start()
-        assert self._log.log_end_offset >= end, "what was acknowledged is lost"
-
-    def go_on(self) -> None:
-        """More is written and cleaned; nothing stays that should have gone."""
-        for _ in range(6):
-            self._run.append(self._log)
-        self._run.finish(self._log)
-        self._log = self._run.start()
-
-
-class CleanerOnThisThread(CleanerThread):
-    """A cleaner's thread that is run here: it looks three times, and cleans in this process."""
-
-    def __init__(self, run: CompactionRun) -> None:
-        self._compaction = run
-        self._looks = 3
-        super().__init__(cast("CleanerThreads", self), cast("Settings", self), "cleaner")
-
-    def manager(self) -> CleanerManager:
-        """See CleanerThreads."""
-        return self._compaction.cleaner
-
-    def number(self, name: str) -> int:
-        """See Settings."""
-        return 1 if name == "log.cleaner.threads" else self._compaction.limits.memory
-
-    def ratio(self, name: str) -> float:
-        """See Settings."""
-        return 1.0 if name == "log.cleaner.io.buffer.load.factor" else self._compaction.limits.bytes_per_second
-
-    def _start_worker(self) -> WorkerProcess | None:
-        files = self._compaction.files
-        assert isinstance(files, FailingFiles)
-        files.start_worker()
-        return cast("WorkerProcess", InThisProcess(files))
-
-    def _wait(self) -> bool:
-        self._looks -= 1
-        return self._looks >= 0
 
 
 class Loaded(Written):

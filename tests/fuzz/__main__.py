@@ -54,8 +54,14 @@ def main() -> int:
 
 def _figures_of(figures: Any) -> dict[str, Any]:
     """What is worth keeping: the name of the longest step may have thousands of bytes in it."""
-    kept = {name: value for name, value in vars(figures).items() if name not in ("seed", "longest_name")}
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in kept.items()}
+    kept = {name: value for name, value in vars(figures).items() if name != "seed"}
+    return {name: _shortened(value) for name, value in kept.items()}
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:160]
+    return round(value, 4) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

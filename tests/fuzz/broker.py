@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from barnabas.broker.app import App
 from barnabas.broker.assembly import BrokerOptions
 from barnabas.model.config.broker import BrokerConfig
-from barnabas.net.server import Limits, Server
+from barnabas.net.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from concurrent.futures import Executor
     from pathlib import Path
 
     from barnabas.broker.faults.interceptor import Serve
@@ -26,6 +25,7 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "telemetry.otlp.endpoint": "http://127.0.0.1:9/v1/metrics",  # where nobody listens: clients may push nevertheless
 }
 
 
@@ -63,9 +63,9 @@ async def running_broker(directory: Path, settings: dict[str, str] | None = None
     """A broker that was started as `barnabas start` does it, and is stopped cleanly at the end."""
     serves: list[Serve] = []
 
-    def make_server(serve: Serve, limits: Limits, executor: Executor) -> Server:
+    def make_server(serve: Serve, *parts: Any) -> Server:
         serves.append(serve)
-        return Server(serve, limits, executor)
+        return Server(serve, *parts)
 
     texts: dict[str, Any] = {"log.dirs": str(directory / "data"), **SETTINGS, **(settings or {})}
     app = App(BrokerConfig.load(texts), BrokerOptions(make_server=make_server))

@@ -1,7 +1,8 @@
 """Defects that brokers had over the wire, to be put back: the fuzzer is worth something only if it finds them.
 
 Each is a small patch of today's code that does again what the code did before it was mended. It is planted in a process
-of its own (`python -m tests.fuzz --trial NAME`), which it may take down; its memory is limited.
+of its own (`python -m tests.fuzz --trial NAME`), which it may take down; its memory is limited. Where the broker is a
+process beside the fuzzer, it is planted there (`python -m tests.fuzz.bugs NAME start ...`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.broker.controller.metadata_updates import MetadataUpdates
 from barnabas.broker.serving.caller import Caller
+from barnabas.cli.main import main
+from barnabas.net.connection import Connection
 from barnabas.protocol.wire import bounds, varint
 from barnabas.storage.log import validation
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 6 << 30
 """Address space of a process with a bug."""
-AT_ONCE: Final = {"frames": 20_000, "batches": 1_000}
+AT_ONCE: Final = {"frames": 20_000, "sockets": 3_000, "batches": 1_000}
 """Cases of one seed; the next seed is tried if they show nothing."""
 SECONDS: Final = 20 * 60.0
 
@@ -82,18 +85,31 @@ def _unread_records() -> None:
     validation._agrees = lambda *_: True
 
 
+def _ghosts() -> None:
+    """That a client has left is not noticed while its request waits, if it had sent another one."""
+    Connection.expect_end = lambda self: None  # type: ignore[method-assign]
+
+
 BUGS: Final = {
     "overlong": Bug("1", "frames", _overlong),
     "everybody-is-a-broker": Bug("2", "frames", _everybody_is_a_broker),
     "unbounded-records": Bug("4", "batches", _unbounded_records),
     "unread-records": Bug("5", "batches", _unread_records),
+    "ghosts": Bug("after 5", "sockets", _ghosts),
 }
+_planted: Final[list[str]] = []
 
 
 def plant(name: str) -> None:
-    """Put a defect back into this process."""
+    """Put a defect back into this process, and into the brokers that it starts."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     BUGS[name].plant()
+    _planted.append(name)
+
+
+def program() -> Sequence[str]:
+    """What Python runs as `barnabas`, with the defect of this process."""
+    return ("-m", "tests.fuzz.bugs", *_planted) if _planted else ("-m", "barnabas.cli.main")
 
 
 class Found(NamedTuple):
@@ -115,8 +131,9 @@ def find(name: str, seconds: float = SECONDS) -> Found | None:
         words += ["--count", str(AT_ONCE[bug.kind])]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
-            said = [line for line in done.stderr.splitlines() if "BrokenRule: " in line or "alloc" in line]
-            shown = said[-1] if said else f"the process ended with {done.returncode}"
+            _, rule, said = done.stderr.rpartition("BrokenRule: ")
+            memory = [line for line in done.stderr.splitlines() if "alloc" in line]
+            shown = said if rule else (memory or [f"the process ended with {done.returncode}"])[-1]
             return Found(seed, time.monotonic() - began, shown)
     return None
 
@@ -127,6 +144,15 @@ def try_tool(names: Sequence[str]) -> int:
     for name in names:
         found = find(name)
         missed += found is None
-        how = "not found" if found is None else f"seed {found.seed}, {found.seconds:.0f} s: {found.words[:200]}"
+        how = (
+            "not found"
+            if found is None
+            else f"seed {found.seed}, {found.seconds:.0f} s: {' '.join(found.words[:300].split())}"
+        )
         print(f"{BUGS[name].finding}: {name}, {BUGS[name].kind}, {how}", flush=True)
     return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    plant(sys.argv.pop(1))
+    main()

@@ -72,6 +72,18 @@ def memory_of(pid: int) -> int:
     raise BrokenRule(f"process {pid} is gone")
 
 
+def connections_of(pid: int) -> int:
+    """How many sockets another process has open."""
+    return sum(_is_socket(each) for each in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def _is_socket(descriptor: Path) -> bool:
+    try:
+        return str(descriptor.readlink()).startswith("socket:")
+    except FileNotFoundError:  # closed meanwhile
+        return False
+
+
 class TimedLoop(asyncio.SelectorEventLoop):
     """An event loop that knows the processor time of its longest step, and what that step was."""
 

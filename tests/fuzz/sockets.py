@@ -1,6 +1,7 @@
 """Writes to a real `barnabas start`: many frames in one, frames cut over several, lengths that lie, clients that leave.
 
 Beside them a canary produces and consumes: its records are all acknowledged and read in order, and 99 of 100 in time.
+When the clients have left, their places are free again.
 The same seed gives the same conversations in the same order; how they overlap is the machine's.
 """
 
@@ -14,13 +15,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from barnabas.protocol.apis import ApiKey
 from barnabas.storage.check import check
+from tests.fuzz.bugs import program
 from tests.fuzz.canary import TOPIC, Canary, create_topic, read_values
 from tests.fuzz.requests import requests
-from tests.fuzz.rules import BrokenRule, bad_lines, memory_of
+from tests.fuzz.rules import BrokenRule, bad_lines, connections_of, memory_of
 from tests.support.brokers import Barnabas
+from tests.support.wire import request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +39,10 @@ TIMES: Final = 20.0
 """How much slower than before the noise it may get on a machine that is slower than that anyway."""
 QUIET_RECORDS: Final = 100
 MEMORY: Final = 400 << 20
+FREE_SECONDS: Final = 20.0
+"""By when the broker has closed the connections of clients that left."""
+OWN_CONNECTIONS: Final = 4
+"""How many connections the canary may have opened since it began: to its coordinator, and again after an error."""
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
@@ -44,14 +52,24 @@ WILD: Final = 0.05
 """The share of requests that are not valid: the broker closes a connection at the first of them."""
 INTERNAL_TOPICS: Final = (b"__consumer_offsets", b"__transaction_state")
 """Not named here: anybody may delete or extend them, as in Kafka, and the canary's group has its offsets there."""
+LEAVING: Final = 0.1
+"""The share of clients that leave while they wait."""
+_LONG_FETCH: Final[dict[str, Any]] = {
+    "replica_id": -1,
+    "max_wait": 0x7FFFFFFF,
+    "min_bytes": 0x7FFFFFFF,
+    "max_bytes": 0x7FFFFFFF,
+    "topics": [{"topic": TOPIC, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]}],
+}
 _LYING_SIZES: Final = (-2, -1, 0, 3, 9, 0x7FFFFFFF, 104_857_601)
 
 
 class Conversation(NamedTuple):
-    """What one client writes, write by write."""
+    """What one client writes, write by write, and whether it leaves then without reading."""
 
     frames: int
     writes: tuple[bytes, ...]
+    leaves: bool = False
 
 
 def conversations(seed: int) -> Iterator[Conversation]:
@@ -59,9 +77,18 @@ def conversations(seed: int) -> Iterator[Conversation]:
     random = Random(seed)
     frames = (frame for frame in requests(seed, WILD) if not any(name in frame.data for name in INTERNAL_TOPICS))
     while True:
+        if random.random() < LEAVING:
+            yield _departure(random, next(frames).data)
+            continue
         count = random.choice((1, 2, 8, 16, 64))
         data = b"".join(_framed(frame.data, random) for frame in islice(frames, count))
         yield Conversation(count, tuple(_pieces(data, random)))
+
+
+def _departure(random: Random, following: bytes) -> Conversation:
+    """A client that waits for records for a very long time, asks for something else meanwhile, and is gone."""
+    waiting = request(ApiKey.FETCH, 4, random.randrange(1 << 31), _LONG_FETCH)
+    return Conversation(2, (_framed(waiting, random) + _framed(following, random),), leaves=True)
 
 
 def _framed(data: bytes, random: Random) -> bytes:
@@ -105,12 +132,14 @@ class Figures:
 def run(directory: Path, count: int, seed: int) -> Figures:
     """Write `count` frames to a broker; raises BrokenRule."""
     figures = Figures(seed)
-    with Barnabas(directory, SETTINGS) as broker:
+    with Barnabas(directory, SETTINGS, program=program()) as broker:
         create_topic(broker.bootstrap)
         canary = Canary(broker.bootstrap)
         try:
             canary.measure_quiet(QUIET_RECORDS)
+            before = connections_of(broker.pid)
             asyncio.run(_talk(broker.port, count, figures))
+            _check_places(broker, before, seed)
         finally:
             canary.stop()
         if not broker.alive:
@@ -132,6 +161,15 @@ def run(directory: Path, count: int, seed: int) -> Figures:
     if figures.memory > MEMORY:
         raise BrokenRule(f"the broker has had {figures.memory >> 20} MiB in memory")
     return figures
+
+
+def _check_places(broker: Barnabas, before: int, seed: int) -> None:
+    """Nobody who is gone keeps a place."""
+    deadline = time.monotonic() + FREE_SECONDS
+    while broker.alive and (kept := connections_of(broker.pid) - before) > OWN_CONNECTIONS:
+        if time.monotonic() > deadline:
+            raise BrokenRule(f"{kept} connections are left {FREE_SECONDS:.0f} s after the clients of seed {seed}")
+        time.sleep(0.05)
 
 
 def _check_log(broker: Barnabas, seed: int) -> None:
@@ -159,7 +197,8 @@ async def _converse(port: int, conversation: Conversation, figures: Figures) -> 
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         with contextlib.suppress(ConnectionError):
-            reading = asyncio.create_task(_count_answers(reader, conversation.frames, figures))
+            awaited = 0 if conversation.leaves else conversation.frames
+            reading = asyncio.create_task(_count_answers(reader, awaited, figures))
             for data in conversation.writes:
                 writer.write(data)
                 await writer.drain()

@@ -39,6 +39,8 @@ class Send(NamedTuple):
     """Where it was acknowledged; -1 if it was not."""
     transaction: str = ""
     """The transaction that it is part of, if any."""
+    is_repeatable: bool = False
+    """Whether its client may have sent it twice, in a way that no broker can tell (`tests/history/expiry`)."""
 
 
 class Record(NamedTuple):
@@ -124,7 +126,7 @@ def check(history: History) -> list[Violation]:
     return [
         *_lost(history),
         *_vanished(history),
-        *_duplicates(places),
+        *_duplicates(places, sends),
         *_inconsistent(values),
         *_unfounded(history, sends),
         *_torn(history),
@@ -165,12 +167,12 @@ def _vanished(history: History) -> Iterator[Violation]:
         yield Violation(Kind.VANISHED, f"{record.value} was read at {record.partition}@{record.offset}")
 
 
-def _duplicates(places: dict[tuple[int, str], set[int]]) -> Iterator[Violation]:
-    """A value has one place."""
+def _duplicates(places: dict[tuple[int, str], set[int]], sends: dict[str, Send]) -> Iterator[Violation]:
+    """A value has one place, unless its client repeated it."""
     partitions: dict[str, set[int]] = defaultdict(set)
     for (partition, value), offsets in places.items():
         partitions[value].add(partition)
-        if len(offsets) > 1:
+        if len(offsets) > 1 and not (value in sends and sends[value].is_repeatable):
             yield Violation(Kind.DUPLICATE, f"{value} is at {partition}@{sorted(offsets)}")
     for value, found in partitions.items():
         if len(found) > 1:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
+from tests.history.moves import Moves
 from tests.history.networks import CLIENTS, STORE
 from tests.history.tampering import Tampered
 from tests.support.waiting import wait_until
@@ -53,6 +54,8 @@ NETWORK_FAULTS: Final = tuple(f"{verb} {role}" for verb in ("isolate", "deafen",
 """Nothing to or from all others; nothing from them; nothing to them; nothing to or from one other broker."""
 STORE_LINK_FAULTS: Final = tuple(f"unmoor {role}" for role in ROLES)
 """Nothing to or from the store."""
+MOVE_FAULTS: Final = (*(f"move {role}" for role in ROLES), "elect follower", "elect controller")
+"""Partitions lose their replica on a broker, and get it back later; a broker is made their leader."""
 FAMILIES: Final = {
     "kill": "kill -9",
     "strand": "kill -9",
@@ -68,6 +71,8 @@ FAMILIES: Final = {
     "spoil": "disk",
     "stop": "other",
     "shift": "other",
+    "move": "move",
+    "elect": "move",
 }
 """What the faults of brokers are counted as, by their verbs."""
 
@@ -84,6 +89,8 @@ class Wound(NamedTuple):
     heal: Callable[[], None]
     late: bool = False
     """Healed after all others: a broker that starts and finds no store gives up, and that is no fault of ours."""
+    happened: bool = True
+    """Whether anything is wrong now: a cluster without a controller moves no partition."""
 
 
 class Keeper:
@@ -117,11 +124,12 @@ class Stage:
         self._network = network
         self._down: set[int] = set()
         self._cuts: Counter[tuple[int, int]] = Counter()
+        self._moves = Moves(cluster, topic)
 
     @property
     def kinds(self) -> Sequence[str]:
         """The faults that can happen here."""
-        kinds = [*PROCESS_FAULTS]
+        kinds = [*PROCESS_FAULTS, *MOVE_FAULTS]
         if isinstance(self.cluster, Tampered):
             kinds += TAMPERED_FAULTS
         if self._keeper is not None:
@@ -141,6 +149,8 @@ class Stage:
         brokers = list(self.cluster.nodes) if whom == "all" else [self._whose(whom, luck)]
         if kind == STRAND:
             return self._strand(brokers[0], 0.2 + luck)
+        if verb in ("move", "elect"):
+            return self._move(verb, brokers[0], luck)
         if verb == "freeze":
             return self._freeze(brokers)
         if verb == "slow":
@@ -188,6 +198,7 @@ class Stage:
             )
 
         try:
+            wait_until(self._moves.are_over, "all moves to be over", seconds, every=0.2)
             wait_until(settled, "all replicas to be in sync", seconds, every=0.2)
         except AssertionError as failed:
             raise AssertionError(f"{failed}; last seen: {seen}") from None
@@ -212,6 +223,16 @@ class Stage:
             others = [broker for broker in brokers if broker != leader]
             return others[int(luck * 1000) % len(others)]
         return leader if leader in brokers else anyone
+
+    def _move(self, verb: str, broker: int, luck: float) -> Wound:
+        if verb == "elect":
+            return Wound(lambda: None, happened=self._moves.elect(broker, luck))
+        happened = self._moves.take_from(broker, luck)
+
+        def heal() -> None:
+            self._moves.bring_back(luck)  # and if nobody takes that on now, `settle` asks again
+
+        return Wound(heal, late=True, happened=happened)
 
     def _freeze(self, brokers: Sequence[int]) -> Wound:
         frozen = [self.cluster.nodes[broker] for broker in brokers]
@@ -330,6 +351,10 @@ class Stage:
         return Wound(heal)
 
 
+Bounds = tuple[float, float]
+"""The fewest and the most seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is to happen, and for how long."""
@@ -346,15 +371,24 @@ class Plan:
     faults come, and a cluster that is never whole says nothing."""
     outage: float = 5.0
     """Seconds that the store is lost, when it is lost for longer than a session."""
+    lasting: Bounds = (0.3, 8.0)
+    """Seconds that a fault lasts; the longest outlast a session of the tests."""
+    calm: Bounds = (0.2, 3.0)
+    """Seconds between two faults."""
+    two_at_once: float = 0.25
+    """How often a second fault strikes before the first is healed."""
+
+
+def short_plan(seed: int, kinds: Sequence[str]) -> Plan:
+    """Each of these once, for runs of every build: faults are shorter than in a soak, and overlap more often.
+
+    A few of them still outlast a session of the tests, which has three seconds.
+    """
+    return Plan(seed, kinds=kinds, lasting=(0.3, 4.0), calm=(0.1, 1.0), two_at_once=0.4)
 
 
 class Nemesis:
     """The one who lets faults happen, by a plan."""
-
-    LASTING: Final = (0.3, 8.0)
-    """Seconds; the longest outlast a session of the tests."""
-    CALM: Final = (0.2, 3.0)
-    TWO_AT_ONCE: Final = 0.25
 
     def __init__(self, stage: Stage, plan: Plan) -> None:
         self._stage = stage
@@ -362,6 +396,8 @@ class Nemesis:
         self._chance = random.Random(plan.seed)
         self._bag: list[str] = []
         self.struck: list[str] = []
+        self.missed: list[str] = []
+        """Those of them that found nothing to harm."""
 
     def run(self) -> None:
         """Let one fault follow the other; at the end all are healed."""
@@ -370,16 +406,16 @@ class Nemesis:
         try:
             while self._goes_on(time.monotonic() - began):
                 wounds.append(self._strike())
-                if len(wounds) == 1 and self._chance.random() < self.TWO_AT_ONCE:
-                    self._pass(self.CALM)
+                if len(wounds) == 1 and self._chance.random() < self._plan.two_at_once:
+                    self._pass(self._plan.calm)
                     continue
                 lost = LOSE_STORE in self.struck[-len(wounds) :]
-                self._pass((self._plan.outage, self._plan.outage) if lost else self.LASTING)
+                self._pass((self._plan.outage, self._plan.outage) if lost else self._plan.lasting)
                 _heal(wounds)
                 self._stage.look()
                 if self._plan.is_patient:
                     self._stage.wait_for_starts()
-                self._pass(self.CALM)
+                self._pass(self._plan.calm)
         finally:
             _heal(wounds)
 
@@ -397,7 +433,10 @@ class Nemesis:
             self._chance.shuffle(self._bag)
         kind = self._bag.pop()
         self.struck.append(kind)
-        return self._stage.strike(kind, self._chance)
+        wound = self._stage.strike(kind, self._chance)
+        if not wound.happened:
+            self.missed.append(kind)
+        return wound
 
     def _shared(self, kinds: Sequence[str]) -> list[str]:
         """A round by the shares of families."""
@@ -407,7 +446,7 @@ class Nemesis:
             round_ += self._chance.choices(members, k=share) if members else []
         return round_
 
-    def _pass(self, bounds: tuple[float, float]) -> None:
+    def _pass(self, bounds: Bounds) -> None:
         """How long a fault or a calm lasts is part of the plan, nothing is waited for. Short is likelier than long."""
         shortest, longest = bounds
         time.sleep(shortest + (longest - shortest) * self._chance.random() ** 2)

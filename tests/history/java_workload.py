@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, Self, cast
 
-from tests.history.workload import Transacting
+from tests.history.clients import Transacting
 from tests.support.java_producers import JavaClients
 
 if TYPE_CHECKING:

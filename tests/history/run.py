@@ -14,11 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.history.checker import Fate, History, Poll, check
+from tests.history.clients import NO_LOGIN
 from tests.history.faults import Keeper, Nemesis, Stage
 from tests.history.networks import STORE, Network
 from tests.history.secured import check_renewed, renew_all, secured_cluster
 from tests.history.tampering import Step, Tampered, TamperedHosts
-from tests.history.workload import NO_LOGIN, Workload
+from tests.history.workload import Workload
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import ZooKeeper
 
@@ -34,6 +35,7 @@ TOPIC: Final = "history"
 PARTITIONS: Final = 3
 SETTINGS: Final = {
     "zookeeper.session.timeout.ms": "3000",
+    "zookeeper.connection.timeout.ms": "30000",
     "offsets.topic.num.partitions": "3",
     "transaction.state.log.num.partitions": "3",
     "log.roll.ms": "5000",
@@ -56,6 +58,8 @@ class Report:
     """Why producers ended for good. Nothing was lost or repeated by it, but no fault of ours may have that effect."""
     longest_step: Step
     """Of the brokers' event loops."""
+    missed: Sequence[str] = ()
+    """Faults that found nothing to harm: moves while there was no controller."""
 
     @property
     def passed(self) -> bool:
@@ -71,6 +75,8 @@ class Report:
             f"{told.count(Fate.UNKNOWN)} of unknown fate, "
             f"{len(self.history.final)} in the log, {read} read meanwhile, {len(self.violations)} violations",
         ]
+        if repeatable := sum(send.is_repeatable for send in self.history.sends):
+            lines.append(f"  records expired, so their producers may have repeated {repeatable} others")
         lines.append(f"  longest step of an event loop: {self.longest_step.seconds:.3f} s, {self.longest_step.what}")
         lines += [f"  a producer ended: {reason}" for reason in self.ended]
         lines += [f"  {violation}" for violation in self.violations[:SHOWN]]
@@ -80,19 +86,21 @@ class Report:
 
 
 @contextmanager
-def on_one_host(folder: Path) -> Iterator[Stage]:
+def on_one_host(
+    folder: Path, settings: Mapping[str, str] = SETTINGS, make_stage: type[Stage] = Stage
+) -> Iterator[Stage]:
     """Brokers on this host's network, over a shared file."""
-    with Tampered(folder, settings=SETTINGS) as cluster:
-        yield Stage(cluster, TOPIC)
+    with Tampered(folder, settings=settings) as cluster:
+        yield make_stage(cluster, TOPIC)
 
 
 @contextmanager
-def on_hosts(folder: Path) -> Iterator[Stage]:
+def on_hosts(folder: Path, settings: Mapping[str, str] = SETTINGS, make_stage: type[Stage] = Stage) -> Iterator[Stage]:
     """Brokers on hosts of their own, over a ZooKeeper."""
     with Network(3) as network:
         make = partial(ZooKeeper, folder, port=2181, host=network.address(STORE), inside=network.inside(STORE))
-        with Keeper(make) as keeper, TamperedHosts(folder, network, SETTINGS, keeper.server.connect) as cluster:
-            yield Stage(cluster, TOPIC, keeper, network)
+        with Keeper(make) as keeper, TamperedHosts(folder, network, settings, keeper.server.connect) as cluster:
+            yield make_stage(cluster, TOPIC, keeper, network)
 
 
 def over_sqlite(folder: Path, plan: Plan) -> Report:
@@ -140,7 +148,7 @@ def _run(
     stage.settle(PARTITIONS)
     wait_until(lambda: not differing(cluster, TOPIC, PARTITIONS), "all replicas to hold the same bytes", 60, every=0.5)
     longest = cluster.longest_step() if isinstance(cluster, Tampered) else Step(0.0, "not measured")
-    return Report(plan.seed, store, nemesis.struck, history, check(history), workload.fatal, longest)
+    return Report(plan.seed, store, nemesis.struck, history, check(history), workload.fatal, longest, nemesis.missed)
 
 
 def differing(cluster: Cluster, topic: str, partitions: int) -> list[int]:

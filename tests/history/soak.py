@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from tests.history.checker import Fate
 from tests.history.faults import Plan, family
 from tests.history.run import over_sqlite, over_zookeeper
+from tests.history.tampering import TOO_LONG
 from tests.support.noted_runs import next_seed, note
 
 if TYPE_CHECKING:
@@ -33,12 +34,10 @@ OUTAGE: Final = 60.0
 """Seconds that ZooKeeper is lost, once in every round of faults."""
 
 SHARES: Final = {
-    "sqlite": {"kill -9": 8, "SIGSTOP": 4, "disk": 4, "other": 2},
-    "zookeeper": {"kill -9": 8, "SIGSTOP": 4, "partition": 8, "disk": 4, "other": 2},
+    "sqlite": {"kill -9": 8, "SIGSTOP": 4, "disk": 4, "move": 4, "other": 2},
+    "zookeeper": {"kill -9": 8, "SIGSTOP": 4, "partition": 8, "disk": 4, "move": 4, "other": 2},
 }
 """Faults of each family in a round; there is no network to cut between brokers that share a file."""
-TOO_LONG: Final = 0.1
-"""Seconds of processor time; the longest step of an event loop is noted, and told if it took longer."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -80,10 +79,11 @@ def _note(store: str, seed: int, seconds: float, report: Report | None) -> None:
         store=store,
         seed=seed,
         seconds=round(seconds),
-        faults=Counter(family(kind) for kind in report.faults),
+        faults=Counter(map(family, report.faults)) - Counter(map(family, report.missed)),
         acknowledged=sum(send.fate is Fate.ACKNOWLEDGED for send in report.history.sends),
         violations=len(report.violations),
         longest_step=report.longest_step.seconds,
+        longest_name=report.longest_step.what,
         failed=not report.passed,
     )
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CODE: Final = Path(__file__).with_name("tampered")
+TOO_LONG: Final = 0.1
+"""Seconds of processor time that no step of a broker's event loop may take."""
 
 What = Literal["delay", "full", "bad", "clock", "unloaded"]
 """Seconds that a write or a sync of a log takes; 1 if there is no room for it; 1 if the disk fails to write; seconds by

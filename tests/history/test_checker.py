@@ -49,6 +49,13 @@ def test_a_value_at_two_offsets_is_a_duplicate() -> None:
     assert kinds(replace(GOOD, final=(*LOG, Record(0, 4, "a3")))) == {Kind.DUPLICATE}
 
 
+def test_what_its_client_may_have_sent_twice_is_none() -> None:
+    sends = (*SENDS[:3], SENDS[3]._replace(is_repeatable=True))
+    assert not kinds(replace(GOOD, sends=sends, final=(*LOG, Record(0, 4, "a3"))))
+    assert kinds(replace(GOOD, sends=sends, final=(*LOG, Record(0, 4, "a2")))) == {Kind.DUPLICATE}
+    assert Kind.DUPLICATE in kinds(replace(GOOD, sends=sends, final=(*LOG, Record(1, 0, "a3"))))
+
+
 def test_a_value_in_two_partitions_is_a_duplicate() -> None:
     assert Kind.DUPLICATE in kinds(replace(GOOD, final=(*LOG, Record(1, 0, "a3"))))
 

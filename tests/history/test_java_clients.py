@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from tests.history.faults import LOSE_STORE, STRAND, Nemesis, Plan
+from tests.history.faults import LOSE_STORE, STRAND, Nemesis, short_plan
 from tests.history.run import PARTITIONS, TOPIC, on_hosts
 from tests.support import java
 from tests.support.processes import Process
@@ -37,6 +37,7 @@ KINDS: Final = (
     "mute leader",
     "part follower",
     "unmoor controller",
+    "move leader",
 )
 """One of each kind; with the other roles they strike librdkafka's clients."""
 _FLAGS: Final = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -64,7 +65,7 @@ def test_every_acknowledged_record_is_consumed_once(tmp_path: Path) -> None:
 
         with start("verifiable-producer", sending) as producer, start("verifiable-consumer", reading) as consumer:
             wait_until(lambda: events(producer, "producer_send_success"), "the first acknowledgements", 60)
-            nemesis = Nemesis(stage, Plan(SEED, kinds=KINDS))
+            nemesis = Nemesis(stage, short_plan(SEED, KINDS))
             nemesis.run()
             stage.settle(PARTITIONS)
             producer.send(signal.SIGTERM)

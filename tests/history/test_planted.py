@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.history.checker import Kind, check
+from tests.history.clients import SAFE
 from tests.history.faults import Stage
-from tests.history.workload import SAFE, Workload
+from tests.history.workload import Workload
 from tests.support.clusters import LONG_LAG_TIME, Cluster
 from tests.support.waiting import wait_until
 

@@ -21,6 +21,7 @@ from confluent_kafka import Producer
 from barnabas.model.ids import java_hash
 from tests.history.checker import Fate as Told
 from tests.history.checker import check
+from tests.history.clients import SAFE
 from tests.history.faults import Stage
 from tests.history.java_workload import REQUEST_TIMEOUT, JavaTransacting, Machines
 from tests.history.workload import Workload, read_all
@@ -83,6 +84,7 @@ class Copier(Process):
         words += ["--broker-list", bootstrap, "--input-topic", "source", "--input-partition", "0"]
         words += ["--output-topic", "copy", "--transactional-id", "copier", "--consumer-group", "copiers"]
         words += ["--transaction-size", "10", "--enable-random-aborts", "--use-group-metadata"]
+        words += ["--transaction-timeout", "10000"]  # one that was killed leaves offsets open, which the next waits for
         super().__init__("copier", words, log)
 
     def consumed(self) -> int:
@@ -94,7 +96,7 @@ class Copier(Process):
 def fill(bootstrap: str) -> list[str]:
     """What there is to copy."""
     values = [f"{number}" for number in range(COPIED)]
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, **SAFE})
     for value in values:
         producer.produce("source", value, partition=0)
     assert producer.flush(60) == 0
@@ -116,6 +118,8 @@ def test_no_transaction_is_torn_lost_read_after_an_abort_or_repeated(tmp_path: P
                 wanted = {each.name: each.acknowledged + count for each in producers}
 
                 def done() -> bool:
+                    for each in producers:
+                        each.check()
                     return all(each.acknowledged >= wanted[each.name] for each in producers)
 
                 wait_until(done, f"{count} more records of each producer", 180)

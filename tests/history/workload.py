@@ -1,22 +1,15 @@
-"""Clients that work through every fault, and note what they did and saw.
+"""All clients of one run together, and what is read when the faults are over.
 
 Producers send values that are used once, each producer to all partitions in turn; some do so in transactions, of which
-they abort a few. One consumer reads everything from
-the start and is never moved; the members of a group share the partitions and commit now and then. At the end, when the
-faults are over, everything is read once more.
-
-The clients are librdkafka's, each in a thread of its own. A producer that ends with a fatal error is replaced: its
-successor counts as another producer, for whose records nothing is promised about the order with those before.
+they abort a few. One consumer reads everything from the start and is never moved; the members of a group share the
+partitions and commit now and then (`tests/history/clients`). At the end, everything is read once more.
 """
 
 from __future__ import annotations
 
-import json
-import threading
 import time
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -24,362 +17,16 @@ from confluent_kafka import (
     IsolationLevel,
     KafkaError,
     KafkaException,
-    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.history.checker import Fate, History, Placed, Poll, Record, Reset, Send
+from tests.history.checker import History, Poll, Record, Reset
+from tests.history.clients import COMMON, NO_LOGIN, SAFE, TRANSACTION_MS, Reading, Sending, Transacting, record_of
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from confluent_kafka import Message
-
-COMMON: Final[dict[str, Any]] = {
-    "socket.timeout.ms": 5000,
-    "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 500,
-    "topic.metadata.refresh.interval.ms": 2000,
-    "log_level": 0,
-}
-NO_LOGIN: Final[Mapping[str, Any]] = {}
-"""The settings of clients that need not log in."""
-SAFE: Final[dict[str, Any]] = {"acks": "all", "enable.idempotence": True}
-"""How a producer is to be set so that nothing is lost or repeated."""
-TRANSACTION_MS: Final = 150_000
-"""Longer than a store is ever lost: a transaction that takes longer than this ends its producer, as it should."""
-EXPIRY_MS: Final = 140_000
-"""How long a producer tries to send a record; less than a transaction may take. When one expires, librdkafka begins a
-new epoch and sends again what it had no answer for, which may be there already: no broker can help that."""
-REFUSALS: Final = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_MSG}
-"""Answers which say that a record was not written; after all others nobody knows."""
-NOT_THERE: Final = {KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION}
-
-
-class _Worker:
-    """A thread that takes steps until it is told to end; what it fails with is raised where it is joined."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._ending = threading.Event()
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def end(self) -> None:
-        """Ask it to end."""
-        self._ending.set()
-
-    def join(self, seconds: float) -> None:
-        """Wait for its end."""
-        self._thread.join(seconds)
-        self.check()
-        if self._thread.is_alive():
-            raise AssertionError(f"{self.name} did not end within {seconds:g} s")
-
-    def check(self) -> None:
-        """Raise what it failed with."""
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            while not self._ending.is_set():
-                self.step()
-            self.finish()
-        except BaseException as error:
-            self._failure = error
-
-    def step(self) -> None:
-        """What it does again and again."""
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """What it does at the end."""
-        raise NotImplementedError
-
-
-class Sending(_Worker):
-    """A producer, at a steady rate."""
-
-    TIMEOUT_SECONDS: Final = 60.0
-    """Seconds for which it waits for answers at the end."""
-
-    def __init__(
-        self, name: str, bootstrap: str, topic: str, partitions: int, rate: float, config: Mapping[str, Any]
-    ) -> None:
-        super().__init__(name)
-        self.sent: list[Send] = []
-        self.fatal: list[str] = []
-        self.transaction = ""
-        """The one that is open, if any."""
-        self._offsets: dict[int, int] = {}
-        self._bootstrap = bootstrap
-        self._topic = topic
-        self._partitions = partitions
-        self._pause = 1 / rate
-        self._config = config
-        self._lives = 0
-        self._producer = self._made()
-
-    def change_password(self, user: str, password: str) -> None:
-        """Log in with another password from now on, in this life and the next."""
-        self._config = {**self._config, "sasl.password": password}
-        self._producer.set_sasl_credentials(user, password)
-
-    @property
-    def acknowledged(self) -> int:
-        """How many records were acknowledged."""
-        return sum(send.fate is Fate.ACKNOWLEDGED for send in list(self.sent))
-
-    def _made(self) -> Producer:
-        self._lives += 1
-        return Producer(
-            {
-                "bootstrap.servers": self._bootstrap,
-                **COMMON,
-                "linger.ms": 5,
-                "retry.backoff.ms": 50,
-                "retry.backoff.max.ms": 500,
-                "request.timeout.ms": 5000,
-                "message.timeout.ms": EXPIRY_MS,
-                **self._config,
-            }
-        )
-
-    def step(self) -> None:
-        """Send one record, and listen for answers until the next is due."""
-        try:
-            self._send()
-            due = time.monotonic() + self._pause
-            while (left := due - time.monotonic()) > 0 and not self._ending.is_set():
-                self._producer.poll(left)
-        except KafkaException as failed:
-            if not failed.args[0].fatal():
-                raise
-            self._replace(failed.args[0])
-
-    def _send(self) -> None:
-        index = len(self.sent)
-        partition = index % self._partitions
-        value = f"{self.name}.{index}"
-        self.sent.append(
-            Send(f"{self.name}/{self._lives}", partition, value, Fate.UNKNOWN, transaction=self.transaction)
-        )
-        try:
-            self._producer.produce(self._topic, value, partition=partition, on_delivery=self._noting(index))
-        except BufferError:
-            self._record_fate(index, Fate.REFUSED, -1)
-            self._producer.poll(0.1)
-
-    def _replace(self, error: KafkaError) -> None:
-        self.fatal.append(f"{self.name}/{self._lives}: {error.str()}")
-        with suppress(KafkaException):
-            self._producer.flush(5)
-        self._producer = self._made()
-
-    def finish(self) -> None:
-        """Wait for the last answers; what is not answered stays unknown."""
-        try:
-            self._producer.flush(self.TIMEOUT_SECONDS)
-        except KafkaException as failed:
-            self._replace(failed.args[0])
-
-    def _noting(self, index: int) -> Callable[[KafkaError | None, Message], None]:
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                offset = message.offset()
-                self._record_fate(index, Fate.ACKNOWLEDGED, -1 if offset is None else offset)
-                return
-            if error.code() in REFUSALS:
-                self._record_fate(index, Fate.REFUSED, -1)
-
-        return delivered
-
-    def _record_fate(self, index: int, fate: Fate, offset: int) -> None:
-        self.sent[index] = self.sent[index]._replace(fate=fate, offset=offset)
-
-
-class Transacting(Sending):
-    """A producer that sends a few records in each transaction, and aborts every fourth."""
-
-    SIZE: Final = 4
-    TRY: Final = 10.0
-
-    def _made(self) -> Producer:
-        producer = super()._made()
-        self._prepared = False
-        return producer
-
-    def step(self) -> None:
-        """One transaction, from its beginning to its end."""
-        first = len(self.sent)
-        try:
-            if not self._prepared:
-                self._producer.init_transactions(self.TRY)
-                self._prepared = True
-            self._producer.begin_transaction()
-            self.transaction = f"{self.name}#{first}"
-            for _ in range(self.SIZE):
-                self._send()
-                self._producer.poll(self._pause)
-            if first // self.SIZE % 4 == 3:
-                self._abort(first)
-            else:
-                self._commit(first)
-        except KafkaException as failed:
-            self._go_on_after(failed.args[0], first)
-
-    def _go_on_after(self, error: KafkaError, first: int) -> None:
-        try:
-            if error.txn_requires_abort():
-                self._abort(first)
-            elif not error.retriable():
-                self._replace(error)
-        except KafkaException as failed:
-            self._replace(failed.args[0])
-
-    def finish(self) -> None:
-        """Every transaction has ended, or nobody knows how."""
-
-    def _commit(self, first: int) -> None:
-        self._again(self._producer.commit_transaction)
-        for index in range(first, len(self.sent)):
-            self._record_fate(index, Fate.ACKNOWLEDGED, self._offsets.get(index, -1))
-
-    def _abort(self, first: int) -> None:
-        """Abort, after what is on its way has arrived.
-
-        librdkafka ends for good if the coordinator has refused to add a partition and it aborts before it has asked
-        again: it then aborts a transaction of which the coordinator does not know.
-        """
-        self._producer.flush(self.TIMEOUT_SECONDS)
-        self._again(self._producer.abort_transaction)
-        for index in range(first, len(self.sent)):
-            self._record_fate(index, Fate.REFUSED, -1)
-
-    def _again(self, end: Callable[[float], None]) -> None:
-        """Try to end a transaction until it is ended, or can never be; a repetition is always safe."""
-        while True:
-            try:
-                return end(self.TRY)
-            except KafkaException as failed:
-                if not failed.args[0].retriable():
-                    raise
-
-    def _noting(self, index: int) -> Callable[[KafkaError | None, Message], None]:
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset()
-            if error is None and offset is not None:
-                self._offsets[index] = offset
-
-        return delivered
-
-
-class Reading(_Worker):
-    """A consumer, of all partitions or as a member of a group."""
-
-    BATCH: Final = 200
-    COMMIT_EVERY: Final = 1.0
-
-    def __init__(
-        self,
-        name: str,
-        bootstrap: str,
-        topic: str,
-        partitions: int,
-        group: str = "",
-        login: Mapping[str, Any] = NO_LOGIN,
-    ) -> None:
-        super().__init__(name)
-        self.events: list[Poll | Placed | Reset] = []
-        self._topic = topic
-        self._group = group
-        self._statistics = ""
-        self._new_login: tuple[str, str] | None = None
-        self._last_commit = time.monotonic()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                **COMMON,
-                "group.id": group or name,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest" if group else "error",
-                "session.timeout.ms": 6000,
-                "heartbeat.interval.ms": 1000,
-                "fetch.wait.max.ms": 100,
-                "fetch.error.backoff.ms": 50,
-                "statistics.interval.ms": 2000,
-                "stats_cb": self._note,
-                **login,
-            }
-        )
-        if group:
-            placed = self._placed
-            self._consumer.subscribe([topic], on_assign=placed, on_revoke=placed, on_lost=placed)
-        else:
-            self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for index in range(partitions)])
-
-    def change_password(self, user: str, password: str) -> None:
-        """Log in with another password from the next step on.
-
-        The thread that polls sets it: a consumer takes one call at a time, and others hardly ever get in between.
-        """
-        self._new_login = user, password
-
-    def _note(self, statistics: str) -> None:
-        self._statistics = statistics
-
-    def state(self) -> dict[str, dict[str, Any]]:
-        """What librdkafka last said of each partition, for a consumer that gets no further."""
-        found = json.loads(self._statistics or "{}").get("topics", {}).get(self._topic, {}).get("partitions", {})
-        shown = ("fetch_state", "broker", "leader", "leader_epoch", "app_offset", "ls_offset", "hi_offset")
-        return {
-            index: {key: partition.get(key) for key in shown} for index, partition in found.items() if index != "-1"
-        }
-
-    @property
-    def read(self) -> int:
-        """How many records it was given."""
-        return sum(len(event.records) for event in list(self.events) if isinstance(event, Poll))
-
-    def step(self) -> None:
-        """Poll once; as a member of a group, commit now and then."""
-        if self._new_login is not None:
-            (user, password), self._new_login = self._new_login, None
-            self._consumer.set_sasl_credentials(user, password)
-        found = []
-        for message in self._consumer.consume(self.BATCH, 0.2):
-            error = message.error()
-            if error is None:
-                found.append(_record(message))
-            elif error.code() in NOT_THERE:
-                self.events.append(Reset(self.name, error.str()))
-        if found:
-            self.events.append(Poll(self.name, tuple(found), self._group))
-        if self._group and time.monotonic() - self._last_commit > self.COMMIT_EVERY:
-            self._last_commit = time.monotonic()
-            with suppress(KafkaException):  # nothing to commit, or between two generations
-                self._consumer.commit(asynchronous=True)
-
-    def finish(self) -> None:
-        """Leave."""
-        self._consumer.close()
-
-    def _placed(self, *_: object) -> None:
-        self.events.append(Placed(self.name))
-
-
-def _record(message: Message) -> Record:
-    partition, offset = message.partition(), message.offset()
-    assert partition is not None
-    assert offset is not None
-    return Record(partition, offset, (message.value() or b"").decode())
+    from collections.abc import Mapping, Sequence
 
 
 class Workload:
@@ -501,7 +148,7 @@ def read_all(
             for message in consumer.consume(1000, 0.2):
                 error = message.error()
                 if error is None:
-                    found.append(_record(message))
+                    found.append(record_of(message))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     partition, offset = message.partition(), message.offset()
                     if partition is not None and offset is not None and offset >= ends[partition]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.interleavings.stepped import SteppedFiles, Steps
 from tests.interleavings.turns import Deadlock, Run, Turns, explore
-from tests.interleavings.world import World, Written, write
+from tests.interleavings.world import Template, World, Written, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,8 +33,9 @@ class Explorer:
     def __init__(self, root: Path, steps: Steps) -> None:
         self._root = root
         self._steps = steps
-        self._template = root / "template"
-        self._written: Written = write(self._template)
+        self._written: Written = write(root / "template")
+        self._template = Template(root / "template")
+        self._judged: set[bytes] = set()
 
     def explore(self, pair: Pair, *, switches: int, most: int | None = None) -> Explored:
         """Run a pair in all orders; raises BrokenRule with the first that breaks a rule."""
@@ -46,7 +47,7 @@ class Explorer:
 
     def _play(self, pair: Pair, turns: Turns) -> Run:
         home = self._root / "run"
-        world = World(home, self._template, self._written, SteppedFiles(self._steps))
+        world = World(home, self._template, self._written, SteppedFiles(self._steps), self._judged)
         pair.before(world)
         self._steps.turns = turns
         try:

@@ -82,6 +82,11 @@ class Groups(RuleBasedStateMachine):
             fields = {"topics": consumer.topics, **consumer.fields} if full else self._identity(consumer)
             consumer.beat(**fields)
 
+    @rule(slot=slots)
+    def beat_with_nothing_new(self, slot: int) -> None:
+        if (consumer := self.consumers.get(slot)) is not None and consumer.epoch and consumer.told == consumer.owned:
+            consumer.beat(owned=None, **self._identity(consumer))
+
     @rule(slot=slots, subscription=st.sampled_from(SUBSCRIPTIONS))
     def subscribe(self, slot: int, subscription: dict[str, Any]) -> None:
         if (consumer := self.consumers.get(slot)) is not None:

@@ -35,7 +35,7 @@ from barnabas.machines.controller.topics import TopicDefaults
 from barnabas.metadata.images.loading import load
 from barnabas.metadata.images.writes import operations
 from barnabas.metadata.stores.sqlite import SqliteStore
-from barnabas.metadata.znodes import TopicsNode
+from barnabas.metadata.topic_znodes import TopicsNode
 from tests.support.controllers import brokers
 
 if TYPE_CHECKING:

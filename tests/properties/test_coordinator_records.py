@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import permutations
 from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +30,8 @@ from barnabas.protocol.coordinator_records import (
     decode,
     encode,
 )
+from barnabas.protocol.coordinator_records.member_metadata import packed_by_hand
+from barnabas.protocol.coordinator_records.schemas import MEMBER_METADATA
 
 TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
 INT8: Final = st.integers(-(2**7), 2**7 - 1)
@@ -152,3 +156,19 @@ def test_damaged_bytes_only_raise(record: CoordinatorRecord, data: st.DataObject
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     with suppress(InvalidRecord):
         decode(bytes(damaged[: len(key)]), None if value is None else bytes(damaged[len(key) :]))
+
+
+@given(MEMBERS)
+def test_a_member_is_packed_by_hand_as_by_its_schema(member: MemberMetadata) -> None:
+    by_hand, by_schema = bytearray(b"before"), bytearray(b"before")
+    packed_by_hand(MEMBER_METADATA).write(by_hand, member, False)
+    MEMBER_METADATA.write(by_schema, member, False)
+    assert by_hand == by_schema
+
+
+def test_a_member_with_a_text_that_is_too_long_for_a_record_is_refused() -> None:
+    for texts in permutations(["x" * 32_768, "", ""]):
+        member_id, client_id, client_host = texts
+        member = MemberMetadata(member_id, None, client_id, client_host, 1, 1, b"", b"")
+        with pytest.raises(InvalidRecord, match="no more than"):
+            packed_by_hand(MEMBER_METADATA).write(bytearray(), member, False)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.machines.controller.image import ConfigResource, Endpoint
+from barnabas.metadata.topic_znodes import Assignment, PartitionState, PartitionStateNode, TopicNode
 from barnabas.metadata.znodes import (
-    Assignment,
     BrokerNode,
     ClusterIdNode,
     ConfigChangesNode,
@@ -20,12 +20,9 @@ from barnabas.metadata.znodes import (
     ControllerNode,
     FeaturesNode,
     MalformedNode,
-    PartitionState,
-    PartitionStateNode,
     ProducerIds,
     ProducerIdsNode,
     Registration,
-    TopicNode,
 )
 
 if TYPE_CHECKING:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import timedelta
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -15,8 +16,8 @@ from kio.serial import entity_reader, entity_writer
 
 from barnabas.model.errors import ErrorCode, InvalidFrame
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.messages import offset_commit
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.groups import offset_commit
+from barnabas.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -27,6 +28,9 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.wire import codec
 from barnabas.protocol.wire.conversion import convert
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 KEY = 8
 VERSIONS = range(2, 11)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
@@ -34,6 +38,15 @@ NULLABLE = st.one_of(st.none(), TEXT)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 IDS = st.builds(UUID, int=st.integers(1, 2**128 - 1))
+LIKE_AN_OFFSET = "\2" + "\0\0\0\1" + "\0" * 8 + "\0\0\0\2" + "\1"
+"""Metadata that could be taken for a partition without any, and the number of partitions before it."""
+PARTITIONS = st.builds(
+    OffsetCommitRequestPartition,
+    partition_index=INT32,
+    committed_offset=INT64,
+    committed_leader_epoch=INT32,
+    committed_metadata=st.sampled_from(["", None, LIKE_AN_OFFSET, "x" + LIKE_AN_OFFSET]) | TEXT,
+)
 REQUESTS = st.builds(
     OffsetCommitRequest,
     group_id=TEXT,
@@ -46,16 +59,7 @@ REQUESTS = st.builds(
             OffsetCommitRequestTopic,
             topic_id=IDS,
             name=TEXT,
-            partitions=st.lists(
-                st.builds(
-                    OffsetCommitRequestPartition,
-                    partition_index=INT32,
-                    committed_offset=INT64,
-                    committed_leader_epoch=INT32,
-                    committed_metadata=NULLABLE,
-                ),
-                max_size=3,
-            ).map(tuple),
+            partitions=st.lists(PARTITIONS, max_size=3).map(tuple) | st.tuples(PARTITIONS),
         ),
         max_size=3,
     ).map(tuple),
@@ -89,12 +93,13 @@ def written(version: int, request: OffsetCommitRequest) -> bytes:
     return buffer.getvalue()
 
 
-@given(st.sampled_from(VERSIONS), REQUESTS)
-def test_requests_are_read_as_kio_reads_them(version: int, request: OffsetCommitRequest) -> None:
+@given(st.sampled_from(VERSIONS), REQUESTS, st.binary(max_size=3))
+def test_requests_are_read_as_kio_reads_them(version: int, request: OffsetCommitRequest, behind: bytes) -> None:
     message_class: Any = load_request_schema(KEY, version)
     raw = written(version, request)
     through_kio = convert(entity_reader(message_class)(raw, 0)[0], OffsetCommitRequest)
-    assert codec.decode(ApiKey.OFFSET_COMMIT, version, 10, memoryview(raw), 0) == through_kio
+    for _ in range(2):  # the second time by what is remembered of the first
+        assert codec.decode(ApiKey.OFFSET_COMMIT, version, 10, memoryview(raw + behind), 0) == through_kio
 
 
 @given(st.sampled_from(VERSIONS), RESPONSES)
@@ -113,13 +118,57 @@ def test_a_cut_or_damaged_request_is_refused_or_read_and_never_worse(
     version: int, request: OffsetCommitRequest, data: st.DataObject
 ) -> None:
     raw = bytearray(written(version, request))
-    raw = raw[: data.draw(st.integers(0, len(raw)))]
+    raw = raw[: data.draw(st.just(len(raw)) | st.integers(0, len(raw)))]
     for _ in range(data.draw(st.integers(0, 3)) if raw else 0):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.sampled_from([0, 1, 2, 0x80]) | st.integers(0, 255))
+    read, reference = (
+        _read(offset_commit.unpack, memoryview(raw), version),
+        _read(offset_commit._unpack, bytes(raw), version),
+    )
+    assert read == reference
+
+
+def _read(unpack: Callable[[Any, int, int, int], OffsetCommitRequest], raw: Any, version: int) -> Any:
+    """A request, or that it is refused."""
     try:
-        offset_commit.unpack(memoryview(raw), 0, version, 1000)
-    except InvalidFrame:
-        return
+        return unpack(raw, 0, version, 1000)
+    except (InvalidFrame, struct.error, IndexError, UnicodeDecodeError):
+        return InvalidFrame
+
+
+@given(st.sampled_from([8, 9, 10]), st.sampled_from([0, 1, 125, 126, 127, 128, 300]), st.sampled_from(range(6)))
+def test_requests_are_read_alike_whether_their_texts_are_short_or_long(version: int, length: int, long: int) -> None:
+    texts = ["x" * length if number == long else "short" for number in range(6)]
+    group, member, instance, topic, metadata, _ = texts
+    place = OffsetCommitRequestPartition(partition_index=1, committed_offset=2, committed_metadata=metadata)
+    request = OffsetCommitRequest(
+        group_id=group,
+        member_id=member,
+        group_instance_id=instance,
+        topics=(OffsetCommitRequestTopic(name=topic, partitions=(place,) * (length if long == 5 else 2)),) * 2,
+    )
+    raw = written(version, request)
+    assert offset_commit.unpack(memoryview(raw), 0, version) == offset_commit._unpack(raw, 0, version, 1000)
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+@pytest.mark.parametrize("metadata", ["", None, "m", "\0", LIKE_AN_OFFSET, "x" * 100 + LIKE_AN_OFFSET])
+@pytest.mark.parametrize("cut", range(4))
+@pytest.mark.parametrize(
+    "end", [b"", b"\0", b"\1\5\0", LIKE_AN_OFFSET.encode() + b"\0\0\0", LIKE_AN_OFFSET.encode() + b"\0\0\1"]
+)
+def test_no_end_of_a_request_is_taken_for_its_only_offset(
+    version: int, metadata: str | None, cut: int, end: bytes
+) -> None:
+    place = OffsetCommitRequestPartition(partition_index=7, committed_offset=8, committed_metadata=metadata)
+    request = OffsetCommitRequest(
+        group_id="g", topics=(OffsetCommitRequestTopic(topic_id=UUID(int=5), name="t", partitions=(place,)),)
+    )
+    raw = written(version, request)
+    raw = raw[: len(raw) - cut] + end
+    for _ in range(2):
+        reference = _read(offset_commit._unpack, raw, version)
+        assert _read(offset_commit.unpack, memoryview(raw), version) == reference
 
 
 def test_arrays_are_bounded() -> None:

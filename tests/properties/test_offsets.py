@@ -20,7 +20,7 @@ from barnabas.protocol.coordinator_records import (
     decode,
     encode,
 )
-from barnabas.protocol.messages.offset_commit import NO_RETENTION
+from barnabas.protocol.messages.groups.offset_commit import NO_RETENTION
 from tests.unit.machines.groups.offsets.offset_requests import (
     ASKER,
     TOPIC_ID,

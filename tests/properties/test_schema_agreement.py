@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from barnabas.pipelines.decode.contract import Decoder
-    from barnabas.pipelines.loading.plan import Piece
+    from barnabas.pipelines.spark.read.offsets import Piece
 
     Document = dict[str, Any]
 

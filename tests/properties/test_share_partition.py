@@ -1,13 +1,15 @@
 """A share partition beside a plain model of its rules: every record on its own, in a dict.
 
 Members fetch, acknowledge, leave and are late in any order; writes succeed and fail, now or later; the log loses its
-beginning and whole batches. After each step every record is in the state that the model says, and a share partition
-that loads what was stored goes on without losing a record or a delivery.
+beginning and whole batches; dead letters are written, and the group gets and loses its topic for them. After each step
+every record is in the state that the model says, and a share partition that loads what was stored goes on without
+losing a record, a delivery or a dead letter.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import settings as hypothesis_settings
@@ -15,24 +17,27 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from barnabas.machines.shares.coordinator import StoredState
-from barnabas.machines.shares.partition import (
-    LOCKS,
+from barnabas.machines.shares.locks import LOCKS
+from barnabas.machines.shares.partition import SharePartition
+from barnabas.machines.shares.records import (
     AcknowledgementBatch,
     AcquireLimits,
+    LetterProgress,
     LogBatch,
-    SharePartition,
     SharePartitionSettings,
 )
 from barnabas.machines.shares.state_batches import DeliveryState, combine
 from barnabas.model.errors import ApiError
+from barnabas.protocol.dead_letters import GivenUp
 
 if TYPE_CHECKING:
+    from barnabas.machines.shares.partition import ShareOutcome
     from barnabas.protocol.coordinator_records.share_state import StateBatch
 
 SETTINGS = SharePartitionSettings(lock_ms=100, max_deliveries=4, max_locks=40)
 MEMBERS = st.sampled_from(["anna", "bela", "cleo"])
-AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
-AFTER = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = range(5)
+AFTER = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVING}
 FINAL = (ACKNOWLEDGED, ARCHIVED)
 
 
@@ -46,6 +51,9 @@ class Known:
     deadline_ms: int = 0
     writing: tuple[int, int, int] | None = None
     """A write, and the state and delivery count after it."""
+    progress: LetterProgress = LetterProgress.DECIDED
+    """Of the dead letter, while it is archiving."""
+    reason: GivenUp = GivenUp.REJECTED
 
 
 @dataclass
@@ -72,6 +80,29 @@ class SharePartitions(RuleBasedStateMachine):
         self.stored: list[StateBatch] = []
         self.start_stored = 0
         self.writes: list[tuple[int, tuple[StateBatch, ...]]] = []
+        self.alarm_ms: int | None = None
+        """When the machine has asked to be called."""
+        self.letters = Counter[int]()
+        """How many dead letters of each record are stored."""
+        self.need_letters: set[int] = set()
+        """Records of which it is stored that they are archiving."""
+
+    def set_alarm(self, outcome: ShareOutcome) -> None:
+        for timer in outcome.timers:
+            assert timer.key == LOCKS
+            self.alarm_ms = timer.at_ms
+
+    @rule(there_are=st.booleans())
+    def switch_dead_letters(self, there_are: bool) -> None:
+        self.machine.settings = replace(SETTINGS, has_dead_letters=there_are)
+
+    def after(self, known: Known, wanted: int) -> int:
+        """What becomes of a record that its member gives back, by the rules."""
+        if wanted == AVAILABLE and known.deliveries >= SETTINGS.max_deliveries:
+            wanted, known.reason = ARCHIVING, GivenUp.DELIVERIES_USED_UP
+        elif wanted == ARCHIVING:
+            known.reason = GivenUp.REJECTED
+        return ARCHIVED if wanted == ARCHIVING and not self.machine.settings.has_dead_letters else wanted
 
     @rule(size=st.integers(1, 8))
     def produce(self, size: int) -> None:
@@ -99,7 +130,9 @@ class SharePartitions(RuleBasedStateMachine):
         found = self.log.read(offset, batches)
         free = {at for at, known in self.model.items() if known.state == AVAILABLE and not known.writing}
         before = set(self.model)
-        acquired, _ = self.machine.acquire(member, found, AcquireLimits(most, size, strict), offset, self.now_ms)
+        limits = AcquireLimits(most, size, strict)
+        acquired, outcome = self.machine.acquire(member, found, limits, offset, self.now_ms)
+        self.set_alarm(outcome)
         for at in free:
             if found and at < min(self.machine.start_offset, found[0].first_offset):
                 self.model[at].state = ARCHIVED  # the log does not have it, and the start has passed it
@@ -142,6 +175,7 @@ class SharePartitions(RuleBasedStateMachine):
             assert not good
             return
         assert good, "records were acknowledged that the member does not have"
+        self.set_alarm(outcome)
         (write,) = outcome.sends
         assert isinstance(write, int)
         for at, kind in wanted.items():
@@ -149,8 +183,7 @@ class SharePartitions(RuleBasedStateMachine):
             if kind == 4:
                 known.deadline_ms = self.now_ms + SETTINGS.lock_ms
                 continue
-            used_up = AFTER[kind] == AVAILABLE and known.deliveries >= SETTINGS.max_deliveries
-            known.writing = write, ARCHIVED if used_up else AFTER[kind], known.deliveries
+            known.writing = write, self.after(known, AFTER[kind]), known.deliveries
         self.writes.append((write, outcome.changes))
 
     def is_held(self, at: int, member: str) -> bool:
@@ -164,8 +197,38 @@ class SharePartitions(RuleBasedStateMachine):
         assert isinstance(write, int)
         for at, known in self.model.items():
             if self.is_held(at, member):
-                used_up = known.deliveries >= SETTINGS.max_deliveries
-                known.writing = write, ARCHIVED if used_up else AVAILABLE, known.deliveries
+                known.writing = write, self.after(known, AVAILABLE), known.deliveries
+        self.writes.append((write, outcome.changes))
+
+    @rule(most=st.integers(1, 12))
+    def go_on_with_dead_letters(self, most: int) -> None:
+        """Do what is missing: store that records are archiving, their dead letters, or that they are archived."""
+        waiting = {at for at, known in self.model.items() if known.state == ARCHIVING and known.writing is None}
+        letters = self.machine.next_letters(most)
+        named = {at: each for each in letters for at in range(each.first_offset, each.last_offset + 1)}
+        assert len(named) == min(most, len(waiting))
+        assert named.keys() <= waiting
+        for at, each in named.items():
+            known = self.model[at]
+            assert (each.delivery_count, each.reason, each.progress) == (known.deliveries, known.reason, known.progress)
+        progress = next((each.progress for each in letters), None)
+        chosen = [each for each in letters if each.progress is progress]
+        if progress is LetterProgress.DECIDED:
+            self.begin_write(self.machine.note(chosen), ARCHIVING)
+            return
+        for at, each in named.items():
+            if each in chosen:
+                self.letters[at] += progress is LetterProgress.NOTED
+                self.model[at].progress = LetterProgress.WRITTEN
+        self.begin_write(self.machine.archive(chosen), ARCHIVED)
+
+    def begin_write(self, outcome: ShareOutcome, state: int) -> None:
+        (write,) = outcome.sends
+        assert isinstance(write, int)
+        for first, last, known_state, _ in outcome.changes:
+            assert known_state == state
+            for at in range(first, last + 1):
+                self.model[at].writing = write, state, self.model[at].deliveries
         self.writes.append((write, outcome.changes))
 
     @precondition(lambda self: self.writes)
@@ -176,40 +239,58 @@ class SharePartitions(RuleBasedStateMachine):
             self.store(changes)
             self.machine.stored(write)
         else:
-            self.machine.refused(write)
+            self.set_alarm(self.machine.refused(write))
         for known in self.model.values():
             if known.writing and known.writing[0] == write:
                 if succeeds:
                     _, known.state, known.deliveries = known.writing
                     known.member = ""
+                    if known.state == ARCHIVING:
+                        known.progress = LetterProgress.NOTED
                 known.writing = None
 
     def store(self, changes: tuple[StateBatch, ...]) -> None:
         self.start_stored = max(self.start_stored, self.machine.start_offset)
         self.stored = combine(self.stored, changes, self.start_stored)
+        for first, last, state, _ in changes:
+            if state == ARCHIVING:
+                self.need_letters.update(range(first, last + 1))
 
     @rule(later=st.integers(1, 120))
     def wait(self, later: int) -> None:
         self.now_ms += later
-        self.store(self.machine.expire(LOCKS, self.now_ms).changes)
+        outcome = self.machine.expire(LOCKS, self.now_ms)
+        self.set_alarm(outcome)
         for known in self.model.values():
             if known.state == ACQUIRED and known.writing is None and known.deadline_ms <= self.now_ms:
-                known.state = ARCHIVED if known.deliveries >= SETTINGS.max_deliveries else AVAILABLE
-                known.member = ""
+                known.state, known.member, known.progress = self.after(known, AVAILABLE), "", LetterProgress.DECIDED
+        if not outcome.sends:
+            self.store(outcome.changes)
+            return
+        (write,) = outcome.sends
+        assert isinstance(write, int)
+        for first, last, state, _ in outcome.changes:
+            for at in range(first, last + 1) if state == ARCHIVING else ():
+                self.model[at].writing = write, ARCHIVING, self.model[at].deliveries
+        self.writes.append((write, outcome.changes))
 
     @rule()
     def fail_over(self) -> None:
         """Another broker leads: it knows only what was stored, and all writes that were under way fail."""
         before = {at: known for at, known in self.model.items() if known.state in FINAL}
-        self.machine = SharePartition(SETTINGS)
+        self.machine, self.alarm_ms = SharePartition(self.machine.settings), None
         self.machine.load(StoredState(0, 0, self.start_stored, -1, tuple(self.stored)), self.start_stored)
         self.machine.log_start_moved(self.log.start)
         self.writes.clear()
         self.model = {
-            at: Known(int(run.state), run.deliveries)
+            at: Known(int(run.state), run.deliveries, progress=run.progress, reason=run.reason)
             for run in self.machine.runs
             for at in range(run.first, run.last + 1)
         }
+        for known in self.model.values():
+            if known.state == ARCHIVING:
+                assert known.progress is LetterProgress.NOTED
+                assert (known.reason is GivenUp.REJECTED) == (known.deliveries < SETTINGS.max_deliveries)
         for at, known in before.items():
             there = self.model.get(at)
             if at >= self.machine.start_offset and at in _offsets(self.log) and there is not None:
@@ -231,6 +312,24 @@ class SharePartitions(RuleBasedStateMachine):
         assert all(known.deliveries == seen[at][1] for at, known in self.model.items() if known.state not in FINAL)
         assert self.machine.in_flight >= 0
         assert max(seen, default=start - 1) < self.machine.end_offset
+
+    @invariant()
+    def what_was_to_have_a_dead_letter_has_one_before_it_is_archived(self) -> None:
+        for at in self.need_letters:
+            if at >= self.log.start and not self.letters[at]:
+                assert at in self.model, f"the start passed {at}, which has no dead letter"
+                assert self.model[at].state == ARCHIVING, f"{at} has no dead letter"
+
+    @invariant()
+    def what_is_counted_is_what_is_there(self) -> None:
+        complete = [known for known in self.model.values() if (known.writing or (0, known.state))[1] in FINAL]
+        assert self.machine.complete_count == len(complete)
+
+    @invariant()
+    def no_lock_ends_unseen(self) -> None:
+        held = [known for known in self.model.values() if known.state == ACQUIRED and known.writing is None]
+        first = min((known.deadline_ms for known in held), default=None)
+        assert first is None or (self.alarm_ms is not None and self.alarm_ms <= first)
 
     @invariant()
     def the_next_record_to_read_is_the_first_that_can_be_delivered(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,3 +83,36 @@ def test_a_coordinator_that_is_loaded_again_is_in_the_state_of_the_one_that_deci
     fenced = coordinator.write(leader_epoch=0, state_epoch=0, key=KEY)
     coordinator.machine = before
     assert type(coordinator.write(leader_epoch=0, state_epoch=0, key=KEY)) is type(fenced)
+
+
+@given(
+    order=st.permutations(range(12)),
+    together=st.lists(st.integers(1, 4), min_size=12, max_size=12),
+    late=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=12),
+    updates=st.integers(0, 4),
+)
+def test_writes_and_initializations_that_arrive_once_more_and_late_change_nothing(
+    order: list[int], together: list[int], late: list[tuple[int, int]], updates: int
+) -> None:
+    """As when a connection is cut off, and delivers later what was sent again over another one."""
+    coordinator, punctual = (Coordinator(ShareCoordinatorSettings(updates_per_snapshot=updates)) for _ in range(2))
+    for each in (coordinator, punctual):
+        each.initialize(1, -1)
+    sent: list[tuple[list[tuple[int, int, int, int]], int]] = []
+    done: set[int] = set()
+    left = iter(order)
+    for count in together:
+        offsets = list(islice(left, count))
+        start = next(offset for offset in range(13) if offset not in done)
+        sent.append(([(offset, offset, 2, 1) for offset in offsets], start))
+        done.update(offsets)
+        for each in (coordinator, punctual):
+            each.write(sent[-1][0], start=start, state_epoch=1)
+        for when, which in late:
+            if when == len(sent) - 1 and which < len(sent):
+                again, before = sent[which]
+                coordinator.write(again, start=before, state_epoch=1)
+                coordinator.initialize(1, -1)
+    late_state, state = coordinator.read(), punctual.read()
+    assert (late_state.start_offset, late_state.batches) == (state.start_offset, state.batches)
+    assert coordinator.reloaded().states == coordinator.machine.states

@@ -16,7 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from barnabas.broker.replication.leader_partition import LeaderPartition, Marker
+from barnabas.broker.replication.leader_partition import LeaderPartition
+from barnabas.broker.replication.verification_guards import Marker
 from barnabas.machines.partition import PartitionLeader
 from barnabas.machines.transactions.coordinator import TIMEOUT, TransactionTimer
 from barnabas.machines.transactions.states import TransactionState
@@ -32,7 +33,7 @@ from tests.support.transactions import ID, Coordinator
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from barnabas.broker.replication.leader_partition import VerificationGuard
+    from barnabas.broker.replication.verification_guards import VerificationGuard
     from barnabas.machines.transactions.steps import Markers
     from barnabas.storage.log.log import Log
 
@@ -266,7 +267,7 @@ class Traffic(RuleBasedStateMachine):
 
     def _ask(self, batch: Sent) -> None:
         partition = self.partitions[batch.place]
-        guard = partition.begin_verification(*batch.producer, 0.0, batch.sequence)
+        guard = partition.verification.begin(*batch.producer, 0.0, batch.sequence)
         answer = ErrorCode.none if guard is None else self.coordinator.add(batch.producer, (batch.place,))
         self.questions.append(Question(partition, batch, guard, answer))
 
@@ -278,7 +279,7 @@ class Traffic(RuleBasedStateMachine):
             return
         try:
             shown = guard if partition is asked else None
-            partition.end_verification(*batch.producer, shown, batch.sequence, bumped=True)
+            partition.verification.check(*batch.producer, shown, batch.sequence, bumped=True)
             self._append(partition, batch)
         except ApiError:
             if not late:

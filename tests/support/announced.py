@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, TopicImage
 from barnabas.metadata.images.announcements import announcements
-from barnabas.metadata.images.updates import led, updated
-from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, UpdateMetadataRequest
+from barnabas.metadata.images.updates import led, stopped, updated
+from barnabas.protocol.messages.inter_broker import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,4 +33,6 @@ def applied(known: ClusterImage, before: ClusterImage | None, after: ClusterImag
             known = led(known, message)
         elif isinstance(message, UpdateMetadataRequest):
             known = updated(known, message)
+        elif isinstance(message, StopReplicaRequest):
+            known = stopped(known, message, BROKER.broker_id)
     return known

@@ -9,7 +9,7 @@ from tests.support import java
 from tests.support.processes import Process, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 CLUSTER_ID: Final = "bXktdGVzdC1jbHVzdGVyMQ"
@@ -25,9 +25,10 @@ class Barnabas(Process):
         settings: Mapping[str, str] | None = None,
         port: int = 0,
         env: Mapping[str, str] | None = None,
+        program: Sequence[str] = ("-m", "barnabas.cli.main"),
     ) -> None:
         self.data = folder / "data"
-        words = [sys.executable, "-m", "barnabas.cli.main", "start"]
+        words = [sys.executable, *program, "start"]
         words += ["--listen", f"127.0.0.1:{port}", "--data", str(self.data)]
         for key, value in (settings or {}).items():
             words += ["--set", f"{key}={value}"]

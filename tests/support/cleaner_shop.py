@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
     from barnabas.model.log_config import LogConfig
     from barnabas.storage.cleaner.task import CleanedGroup, CleanedLog, CleaningTask
+    from barnabas.storage.files import FileSystem
     from barnabas.storage.log.log import Log
 
 
 class Shop:
     """Some compacted logs, and a cleaner for them."""
 
-    def __init__(self, path: Path, configs: Mapping[str, LogConfig] | None = None) -> None:
+    def __init__(
+        self, path: Path, configs: Mapping[str, LogConfig] | None = None, files: FileSystem | None = None
+    ) -> None:
         self.path = path
         self.clock = ManualClock(NOW)
-        self.logs = StepManager(path, clock=self.clock).start(configs)
+        self.logs = StepManager(path, files, self.clock).start(configs)
         self.cleaner = CleanerManager(self.logs, self.clock)
         self.worker = InThisProcess(self.logs.pool.files)
 
@@ -36,11 +39,11 @@ class Shop:
         settle(log)
         return log
 
-    def again(self, config: LogConfig | None = None) -> Shop:
+    def again(self, config: LogConfig | None = None, files: FileSystem | None = None) -> Shop:
         """Stop cleanly, and start anew."""
         names = [log.tp.topic for log in self.logs.logs()]
         self.logs.close()
-        return Shop(self.path, dict.fromkeys(names, config or compacted()))
+        return Shop(self.path, dict.fromkeys(names, config or compacted()), files)
 
     def find(self, name: str) -> Log:
         log = self.logs.get(TopicPartition(name, 0))

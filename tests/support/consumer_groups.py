@@ -18,6 +18,7 @@ from kio.static.primitive import i32, i32Timedelta
 
 from barnabas.machines.controller.image import ClusterImage, PartitionImage, TopicImage
 from barnabas.machines.groups.classic.group import ClassicGroup
+from barnabas.machines.groups.consumer import rules
 from barnabas.machines.groups.consumer.group import ConsumerGroup
 from barnabas.machines.groups.consumer.states import GROUP_TRANSITIONS, ConsumerGroupState
 from barnabas.machines.groups.coordinator import GroupCoordinator
@@ -128,9 +129,16 @@ class Coordinator:
             asker.answers.append(answer)
 
     def heartbeat(self, client: Client | None = None, **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """Send a heartbeat as it is."""
-        client = client or Client()
-        self.run(self.rules.consumer_group_heartbeat(request(**fields), client, self.now_ms))
+        """Send a heartbeat as it is; one that brings nothing new is answered as all the rules would answer it."""
+        client, asked = client or Client(), request(**fields)
+        group = self.table.groups.get(asked.group_id)
+        is_idle = isinstance(group, ConsumerGroup) and rules._idle_member(group, asked, client) is not None
+        outcome = self.rules.consumer_group_heartbeat(asked, client, self.now_ms)
+        if is_idle:
+            by_all = self.rules._consumer._decide(asked, client, self.now_ms)
+            assert by_all.changes == outcome.changes == ()
+            assert (by_all.replies, by_all.timers) == (outcome.replies, outcome.timers)
+        self.run(outcome)
         (answer,) = client.answers
         assert isinstance(answer, ConsumerGroupHeartbeatResponse)
         return answer

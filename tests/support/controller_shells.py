@@ -76,12 +76,6 @@ async def cluster(path: Path) -> AsyncIterator[Members]:
             await member.stop()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for a condition, within the deadline of the cluster."""
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
 def expire(path: Path, session: int) -> None:
     """End a session behind its owner's back."""
     connection = sqlite_tree.connect(path, 5.0)

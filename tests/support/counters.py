@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.broker.coordinators.shard import Shard
+    from barnabas.model.clock import Clock
 
 TOPIC = "__counters"
 Count = tuple[str, int, int]
@@ -91,12 +93,12 @@ class Counters:
         return Outcome(replies=tuple((each, code.name) for each in waiting))
 
 
-def counters(broker: BrokerContext, **more: Any) -> Runtime[Counters]:
+def counters(broker: BrokerContext, clock: Clock | None = None, **more: Any) -> Runtime[Counters]:
     """The shell of counters on this broker."""
     return Runtime(
         CoordinatorLog(topic=TOPIC, load_buffer_bytes=100),
         Counters,
-        CoordinatorParts(broker.replicas, broker.metadata, broker.clock, broker.executor),
+        CoordinatorParts(broker.replicas, broker.metadata, clock or broker.clock, broker.executor),
         **more,
     )
 
@@ -110,6 +112,12 @@ async def running_counters(directory: Path, **configs: Any) -> AsyncIterator[tup
         await runtime.loaded()
         yield broker, runtime
         runtime.resign()
+
+
+def busy(shard: Shard[Counters]) -> Shard[Counters]:
+    """A coordinator whose last turn had several decisions, so that the next one waits for others."""
+    shard._is_quiet = False
+    return shard
 
 
 def new_call() -> Call[Any]:
@@ -130,6 +138,11 @@ async def ask(runtime: Runtime[Counters], name: str, *, size: int = 0) -> Any:
     except ApiError as error:
         return error
     shard.ask(lambda machine, _, now_ms: machine.count(name, call, size=size), call)
+    return await settled(call)
+
+
+async def settled(call: Call[Any]) -> Any:
+    """What a call is answered with."""
     result = call.result()
     return await asyncio.wait_for(result, 30) if asyncio.isfuture(result) else result
 

@@ -6,7 +6,8 @@ root to one of the states that a disk may be in: of each directory, some of the 
 newer bytes, in sectors, torn anywhere. `kill` leaves everything, as when only the process ends; a loss of power after
 that may still take what was not synced.
 
-Faults that do not end the run: a sync that fails (`failing_syncs`), a disk with so many bytes left (`room`).
+Faults that do not end the run: a sync or a write that fails (`failing_syncs`, `failing_writes`; of files below
+`failing_below` only, where that is set), a disk with so many bytes left (`room`).
 Faults that do: `crash_in` lets the n-th operation from now on raise `PowerLoss`, a write after part of its bytes.
 """
 
@@ -66,9 +67,13 @@ class FaultyFiles(FileSystem):
         self._prefix = f"{root}/"
         self._tree = Directory()
         self._open: dict[int, Inode] = {}
+        self._opened_as: dict[int, str] = {}
+        """Paths, as they were when files were opened."""
         self.crash_in: int | None = None
         self.failing_syncs = False
         self.failing_writes = False
+        self.failing_below = ""
+        """Which files are on the disk that fails; the directory keeps its name."""
         self.room: int | None = None
         self.operations = 0
         self.read_bytes = 0
@@ -162,7 +167,12 @@ class FaultyFiles(FileSystem):
         found = parent.names[name]
         assert isinstance(found, Inode)
         self._open[fd] = found
+        self._opened_as[fd] = path
         return fd
+
+    def _is_bad(self, path: str) -> bool:
+        """Whether a file is on the disk that fails."""
+        return f"{path}/".startswith(self.failing_below)
 
     def close(self, fd: int) -> None:
         """See FileSystem."""
@@ -171,7 +181,7 @@ class FaultyFiles(FileSystem):
 
     def append(self, fd: int, data: Buffer) -> int:
         """See FileSystem; may write a part only, when the disk is full or the power goes off."""
-        if self.failing_writes:
+        if self.failing_writes and self._is_bad(self._opened_as[fd]):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         view = memoryview(data)
         if self._operation():
@@ -207,14 +217,14 @@ class FaultyFiles(FileSystem):
     def sync(self, fd: int) -> None:
         """See FileSystem."""
         self._step()
-        if self.failing_syncs:
+        if self.failing_syncs and self._is_bad(self._opened_as[fd]):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._open[fd].durable = os.pread(fd, os.fstat(fd).st_size, 0)
 
     def sync_dir(self, path: str) -> None:
         """See FileSystem."""
         self._step()
-        if self.failing_syncs:
+        if self.failing_syncs and self._is_bad(path):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._directory(path).sync()
 

@@ -14,14 +14,16 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers import group_admin, group_offsets, groups
+from barnabas.broker.serving.answers import Later
+from barnabas.machines.groups.classic.group import ClassicGroup
 from barnabas.model.errors import ErrorCode
 from barnabas.model.internal_topics import CONSUMER_OFFSETS
-from barnabas.protocol.messages.offset_commit import (
+from barnabas.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from barnabas.protocol.wire.conversion import zero
 from tests.support.images import CALLER
 from tests.support.parts import make_topic, running_parts
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from barnabas.broker.context import BrokerContext
+    from barnabas.machines.groups.coordinator import GroupCoordinator
 
 PROPERTIES = {"offsets.topic.num.partitions": "2", "group.initial.rebalance.delay.ms": "0"}
 
@@ -49,6 +52,8 @@ async def coordinating(path: Path, **properties: str) -> AsyncIterator[BrokerCon
 
 
 async def answer(result: Any) -> Any:
+    if isinstance(result, Later):
+        result = result.future()
     return await asyncio.wait_for(result, 30) if asyncio.isfuture(result) or asyncio.iscoroutine(result) else result
 
 
@@ -56,6 +61,14 @@ async def reload(broker: BrokerContext) -> None:
     """Drop every coordinator and build it again from its log."""
     lead_anew(broker, CONSUMER_OFFSETS)
     await broker.groups.runtime.loaded()
+
+
+def fill_groups(broker: BrokerContext, count: int) -> GroupCoordinator:
+    shard = next(broker.groups.runtime.shards())
+    assert shard.machine is not None
+    for number in range(count):
+        shard.machine.table.groups[f"group-{number}"] = ClassicGroup(f"group-{number}")
+    return shard.machine
 
 
 def join_request(group: str, member_id: str = "") -> JoinGroupRequest:

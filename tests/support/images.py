@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from barnabas.broker.context import BrokerContext
+from barnabas.broker.optional_parts import certificates
 from barnabas.broker.security.quotas import ClientQuotas
 from barnabas.broker.serving.caller import Caller, Session
-from barnabas.broker.serving.certificates import Certificates
 from barnabas.broker.serving.long_answers import LongAnswers
 from barnabas.broker.settings import Settings
 from barnabas.machines.controller.image import BrokerImage, ClusterImage, Endpoint, PartitionImage, TopicImage
@@ -75,6 +74,22 @@ def telling_broker(cluster: ClusterOf, /, properties: Mapping[str, str] | None =
     settings = Settings(BrokerConfig.load({"log.dirs": "/nowhere", **(properties or {})}), cache)
     given: dict[str, Any] = dict.fromkeys(BrokerContext.__dataclass_fields__)
     given |= {"broker_id": 1, "settings": settings, "clock": ManualClock(), "metadata": cache}
-    given |= {"certificates": Certificates(settings), "long_answers": LongAnswers()}
-    given |= {"quotas": ClientQuotas(settings, given["clock"], ThreadPoolExecutor(1))} | parts
+    given |= {"certificates": certificates(settings), "long_answers": LongAnswers()}
+    given |= {"quotas": ClientQuotas(settings, given["clock"])} | parts
     return BrokerContext(**given)
+
+
+def without(image: ClusterImage, topic: str) -> ClusterImage:
+    """The same cluster without a topic."""
+    topics = {name: found for name, found in image.topics.items() if name != topic}
+    return replace(image, topics=topics, topic_names={found.topic_id: name for name, found in topics.items()})
+
+
+def with_partition(image: ClusterImage, topic: TopicImage, partition: PartitionImage) -> ClusterImage:
+    """The same cluster with another state of the one partition of a topic."""
+    return replace(image, topics={**image.topics, topic.name: replace(topic, partitions=(partition,))})
+
+
+def with_other_broker(image: ClusterImage) -> ClusterImage:
+    """The same cluster with a second broker."""
+    return replace(image, brokers={**image.brokers, 2: replace(image.brokers[1], broker_id=2)})

@@ -45,6 +45,8 @@ _DEPENDENCY: Final = """\
       <version>{2}</version>{exclusions}
     </dependency>"""
 _EXCLUSION: Final = "        <exclusion><groupId>{0}</groupId><artifactId>{1}</artifactId></exclusion>"
+CLIENTS: Final = ("4.2.2", "4.4.0")
+"""Java clients that are older, and newer, than the Kafka whose protocol is spoken here."""
 STREAMS: Final = "4.3.0"
 NEWEST_CONNECTOR: Final = "4.2.0"
 """The newest release on Maven Central; it runs in Spark 4.3 as well."""
@@ -79,6 +81,12 @@ def kafka(version: str) -> Path:
         _dependency("org.apache.kafka", "kafka-tools", version, ("org.apache.kafka", "connect-runtime")),
         _dependency(*_LOGGING[version]),
     )
+
+
+@functools.cache
+def clients(version: str) -> Path:
+    """The folder with the jars of this version of Kafka's Java clients, fetched if need be."""
+    return _folder("clients", version, _dependency("org.apache.kafka", "kafka-clients", version))
 
 
 @functools.cache
@@ -152,5 +160,7 @@ def download(command: list[str], what: str) -> None:
 if __name__ == "__main__":
     for wanted in _LOGGING:
         print(kafka(wanted))
+    for wanted in CLIENTS:
+        print(clients(wanted))
     print(streams())
     print(newest_spark_connector())

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tests.support import jars
+from tests.support import class_archives, jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +25,7 @@ TOOLS: Final = {
     "broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
     "producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "groups": "org.apache.kafka.tools.GroupsCommand",
@@ -39,6 +40,8 @@ TOOLS: Final = {
     "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
+    "share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
     "features": "org.apache.kafka.tools.FeatureCommand",
     "storage": "kafka.tools.StorageTool",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
@@ -64,7 +67,8 @@ def command(version: str, main: str, *flags: str, classpath: str = "") -> list[s
     logging = [f"-Dlog4j.configuration=file:{_HERE / 'log4j.properties'}"]
     if version.startswith("4"):
         logging = [f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}"]
-    return [jars.program("java"), *flags, *logging, "-cp", classpath or jars.classpath(version), main]
+    archived = () if classpath else class_archives.flags(version)
+    return [jars.program("java"), *flags, *archived, *logging, "-cp", classpath or jars.classpath(version), main]
 
 
 def tool(

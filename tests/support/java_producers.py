@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
+from py4j.java_gateway import GatewayClient, GatewayConnection, GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from tests.support import jars, java
@@ -35,6 +36,19 @@ OVER: Final = {
 }
 
 
+class _Client(GatewayClient):  # type: ignore[misc]  # py4j has no types
+    """py4j's, which leaves the socket open of a connection that a killed JVM does not take."""
+
+    def _create_connection(self) -> GatewayConnection:
+        connection = GatewayConnection(self.gateway_parameters, self.gateway_property)
+        try:
+            connection.start()
+        except BaseException:
+            connection.socket.close()
+            raise
+        return connection
+
+
 class JavaClients(Process):
     """A JVM with producers in it."""
 
@@ -48,7 +62,8 @@ class JavaClients(Process):
             self.kill()
             raise
         logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells of every connection to a JVM that was killed
-        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+        parameters = GatewayParameters(port=port, auto_convert=True)
+        self._gateway = JavaGateway(_Client(gateway_parameters=parameters), gateway_parameters=parameters)
 
     def producer(self, settings: Mapping[str, object]) -> JavaProducer:
         """A producer of strings."""
@@ -74,8 +89,8 @@ class JavaProducer:
         on_delivery: Callable[[KafkaError | None, Any], None] | None = None,
     ) -> None:
         """Send a record."""
-        record = self._record(topic, partition, None, value)
-        self._sent.append((_called(lambda: self._producer.send(record)), on_delivery))
+        sent = _called(lambda: self._producer.send(self._record(topic, partition, None, value)))
+        self._sent.append((sent, on_delivery))
 
     def poll(self, timeout: float = 0) -> int:
         """Nothing has to be polled here."""
@@ -88,7 +103,7 @@ class JavaProducer:
         for future, on_delivery in sent:
             if on_delivery is not None:
                 with suppress(KafkaException):
-                    on_delivery(None, _Delivered(_called(future.get)))
+                    on_delivery(None, _called(partial(_Delivered, future)))
         return 0
 
     def init_transactions(self, timeout: float = 0) -> None:
@@ -121,8 +136,8 @@ class JavaProducer:
 class _Delivered:
     """Where a record came to lie."""
 
-    def __init__(self, metadata: Any) -> None:
-        self._offset = int(metadata.offset())
+    def __init__(self, future: Any) -> None:
+        self._offset = int(future.get().offset())
 
     def offset(self) -> int:
         return self._offset
@@ -131,10 +146,11 @@ class _Delivered:
 def _called(call: Callable[[], Any]) -> Any:
     """What Java gives back, or its exception as librdkafka would raise it."""
     try:
-        return call()
-    except Py4JJavaError as failed:
-        raise _client_error(failed.java_exception) from failed
-    except (Py4JError, OSError) as failed:
+        try:
+            return call()
+        except Py4JJavaError as failed:
+            raise _client_error(failed.java_exception) from failed
+    except (Py4JError, OSError) as failed:  # also while it was asked what its exception is
         raise KafkaException(KafkaError(KafkaError._FATAL, f"the JVM is gone: {failed}", fatal=True)) from failed
 
 

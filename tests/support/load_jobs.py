@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     import pytest
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
     from barnabas.pipelines.decode.contract import Decoder
     from barnabas.pipelines.loading.progress import LoadProgress, LoadReport
@@ -69,7 +69,7 @@ class MemoryTopic:
     def read(
         self, wanted: OffsetRange, _: Mapping[str, object], *, columns: Collection[str], fail_on_data_loss: bool
     ) -> Iterator[pa.RecordBatch]:
-        """What `reading.read_range` gives of a topic."""
+        """The records of a range, for `ranges_by`."""
         values = self.values[wanted.partition][wanted.start : wanted.end]
         every = {
             "key": [None] * len(values),
@@ -83,14 +83,22 @@ class MemoryTopic:
         yield pa.record_batch([pa.array(every[field.name], field.type) for field in schema], schema=schema)
 
 
+def ranges_by(read: Callable[..., Iterator[pa.RecordBatch]]) -> Callable[..., Any]:
+    """What `reading.read_ranges` is, by a function that reads one range."""
+
+    def read_ranges(ranges: Sequence[OffsetRange], *words: Any, **options: Any) -> Iterator[Any]:
+        def batches(wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+            yield from read(wanted, *words, **options)
+
+        return ((wanted, batches(wanted)) for wanted in ranges)
+
+    return read_ranges
+
+
 class OneProcess:
-    """What a load uses of a Spark session, and of its context: tasks run one after the other, here."""
+    """What a load uses of a Spark context: tasks run one after the other, here."""
 
     defaultParallelism = 1  # noqa: N815  (Spark's own name)
-
-    @property
-    def sparkContext(self) -> OneProcess:  # noqa: N802  (Spark's own name)
-        return self
 
     def broadcast(self, value: Any) -> Any:
         return _Shared(value)
@@ -149,7 +157,7 @@ def load_from(
     on_progress: Callable[[LoadProgress], None] = lambda _: None,
 ) -> LoadReport:
     """What `barnabas load --available-now` does."""
-    patch.setattr(task, "read_range", topic.read)
+    patch.setattr(task, "read_ranges", ranges_by(topic.read))
     settings = LoadSettings(
         topic=NAME,
         pipeline="p",
@@ -166,5 +174,5 @@ def load_from(
     ):
         job = LoadJob(settings, cast("ClusterView", topic), rows, dead, on_progress)
         job.begin()
-        run = partial(job.run, lambda: cast("SparkSession", OneProcess()), None)
+        run = partial(job.run, lambda: cast("SparkContext", OneProcess()), None)
         return run_beside(run, job.stopping, lambda: None)

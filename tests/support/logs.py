@@ -65,7 +65,13 @@ class UnsyncedFiles(FileSystem):
         """Believe it."""
 
 
-def store(path: Path, files: FileSystem | None = None, *, open_files: int = 64) -> LogDirectory:
+def store(
+    path: Path,
+    files: FileSystem | None = None,
+    *,
+    open_files: int = 64,
+    lower_checkpoints: Callable[[Log], None] = lambda _: None,
+) -> LogDirectory:
     """A log directory without checkpoints; what its logs want done in the background is not done."""
     return LogDirectory(
         str(path),
@@ -73,7 +79,7 @@ def store(path: Path, files: FileSystem | None = None, *, open_files: int = 64) 
         ManualClock(NOW),
         producer_expiration_ms=86_400_000,
         background=lambda _: None,
-        lower_checkpoints=lambda _: None,
+        lower_checkpoints=lower_checkpoints,
         list_in_checkpoints=lambda _: None,
     )
 

@@ -17,3 +17,9 @@ def parent_in_memory() -> Path | None:
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ENOUGH:
         return MEMORY
     return None
+
+
+def keep_tmp_path_in_memory() -> None:
+    """Have pytest make `tmp_path` in memory, unless whoever runs the tests says where (it reads this variable)."""
+    if memory := parent_in_memory():
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))

@@ -37,17 +37,21 @@ async def running_parts(
     properties: Mapping[str, str] | None = None,
     files: FileSystem | None = None,
     make_channel: MakeChannel = Channel,
+    **parts: Any,
 ) -> AsyncIterator[BrokerContext]:
-    """Broker 1, registered, the active controller, and leading everything; its logs are in `files`."""
+    """Broker 1, registered, the active controller, and leading everything; its logs are in `files`.
+
+    `parts` are further ones that are not a real broker's (`BrokerOptions`).
+    """
     config = BrokerConfig.load({"log.dirs": str(directory / "data"), **(properties or {})})
     assembly = assemble(
         config,
         BrokerOptions(
             clock=ManualClock(),
             files=files or FileSystem(),
-            open_store=lambda config: SqliteStore(directory / "metadata"),
             make_channel=make_channel,
             make_fetch_session_id=iter(range(1, 1000)).__next__,
+            **{"open_store": lambda config: SqliteStore(directory / "metadata"), **parts},
         ),
     )
     broker = assembly.broker

@@ -24,7 +24,8 @@ WITHOUT_HYPOTHESIS: Final = "import sys; sys.modules['hypothesis'] = None\n"
 """A program that begins so starts as fast as at a user's: kio loads hypothesis wherever that is installed."""
 
 running: Final[list[Process]] = []
-_PORTS: Final = range(20_000, 32_000)
+_PORTS: Final = range(10_000, 20_000)
+"""Below those that `barnabas.testing` chooses from, whose brokers run in all workers."""
 _WORKERS: Final = 8
 _chosen: Final[set[int]] = set()
 """Ports that were given to somebody in this process."""

@@ -32,8 +32,7 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for connection in list(self._open):
-            _shut(connection)
+        self.cut()
         for thread in self._threads:
             thread.join(10)
 
@@ -45,6 +44,11 @@ class Proxy:
     def let_through(self) -> None:
         """Forward answers again, on connections that are new: those of before are out of step and must be dead."""
         self._swallowing = False
+
+    def cut(self) -> None:
+        """End the connections that there are, with both ends."""
+        for connection in list(self._open):
+            _shut(connection)
 
     def _accept(self) -> None:
         while True:

@@ -72,6 +72,8 @@ class Rig:
     limits: Limits = field(default_factory=Limits)
     tls: TlsSides | None = field(default_factory=lambda: DefaultSides.value)
     """Both ends of TLS; None for plaintext."""
+    delay_connection: Callable[[str], float] = lambda ip: 0.0
+    """Gives the seconds after which a connection of an address is closed; 0 if it may come in."""
     seen: list[bytes] = field(default_factory=list)
     server: Any = None
     port: int = 0
@@ -86,7 +88,7 @@ class Rig:
 async def run(rig: Rig, executor: ThreadPoolExecutor, story: Callable[[Rig], Awaitable[None]]) -> None:
     """Tell a story of a server on a port of the system's choice."""
 
-    rig.server = Server(rig.serve, rig.limits, executor)
+    rig.server = Server(rig.serve, rig.limits, executor, lambda ip: rig.delay_connection(ip))
     both = rig.tls
     rig.port = rig.server.listen("CLIENTS", "127.0.0.1", 0, None if both is None else lambda: both.server)
     rig.server.accept()
@@ -109,13 +111,6 @@ async def read_answer(reader: asyncio.StreamReader) -> bytes:
     """The body of the next answer."""
     (size,) = struct.unpack(">i", await reader.readexactly(4))
     return await reader.readexactly(size)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition, with a deadline."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 async def hang_up(writer: asyncio.StreamWriter) -> None:

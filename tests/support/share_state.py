@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from barnabas.machines.outcome import Asker
-from barnabas.machines.shares.coordinator import Initialization, ShareCoordinator, ShareKey, StateUpdate
+from barnabas.machines.shares.coordinator import PRUNE, Initialization, Prune, ShareCoordinator, ShareKey, StateUpdate
 from barnabas.machines.shares.settings import ShareCoordinatorSettings
 from barnabas.protocol.coordinator_records.share_state import StateBatch
 
@@ -80,6 +80,16 @@ class Coordinator:
 
     def delete(self, key: ShareKey = KEY) -> Any:
         return self.decide(lambda machine, client, now_ms: machine.delete(key, client))
+
+    def prune(self) -> int | None:
+        """Let the machine have records deleted; gives the offset before which they are redundant."""
+        self.expire(PRUNE)
+        (*_, last) = self.sent or [None]
+        self.sent.clear()
+        if not isinstance(last, Prune):
+            return None
+        self.machine.begin_pruning(len(self.log))
+        return last.before
 
     def expire(self, timer: str) -> None:
         self.take(self.machine.expire(timer, self.now_ms))

@@ -29,7 +29,7 @@ from barnabas.metadata.stores.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Coroutine
 
 DEADLINE = 60.0
 
@@ -63,16 +63,13 @@ class Stores:
         await self._tree.expire(store)
 
 
-def scenario(test: Callable[[Any, Stores], Awaitable[None]]) -> Callable[[Any, Tree], None]:
-    """Run a coroutine as a test: it is given what opens stores."""
+def scenario(test: Callable[[Any, Stores], Awaitable[None]]) -> Callable[[Any, Tree], Coroutine[Any, Any, None]]:
+    """Give a test what opens stores, and close these after it."""
 
     @functools.wraps(test)
-    def run(self: Any, tree: Tree) -> None:
-        async def main() -> None:
-            async with asyncio.timeout(DEADLINE), contextlib.AsyncExitStack() as closing:
-                await test(self, Stores(tree, closing))
-
-        asyncio.run(main())
+    async def run(self: Any, tree: Tree) -> None:
+        async with asyncio.timeout(DEADLINE), contextlib.AsyncExitStack() as closing:
+            await test(self, Stores(tree, closing))
 
     del run.__wrapped__  # pytest would look for the fixtures of the coroutine
     return run
@@ -214,7 +211,7 @@ class StoreConformance:
             (Delete("/parent"), NotEmpty),
         ],
     )
-    def test_multi_does_nothing_if_one_fails(self, tree: Tree, last: Operation, error: type[Exception]) -> None:
+    async def test_multi_does_nothing_if_one_fails(self, tree: Tree, last: Operation, error: type[Exception]) -> None:
         @scenario
         async def run(_: object, stores: Stores) -> None:
             store = await stores.open()
@@ -225,7 +222,7 @@ class StoreConformance:
             assert await store.find("/new") is None
             assert (await store.get("/epoch")).version == 0
 
-        run(self, tree)
+        await run(self, tree)
 
     @scenario
     async def test_an_ephemeral_node_goes_with_its_store(self, stores: Stores) -> None:
@@ -352,16 +349,16 @@ class StoreConformance:
     async def test_one_of_many_wins(self, stores: Stores) -> None:
         contenders = [await stores.open() for _ in range(8)]
 
-        async def campaign(store: MetadataStore, office: str) -> bool:
+        async def campaign(store: MetadataStore, place: str) -> bool:
             try:
-                await store.create(office, ephemeral=True)
+                await store.create(place, ephemeral=True)
             except NodeExists:
                 return False
             return True
 
         for term in range(5):
-            office = f"/leader-{term}"
-            assert sum(await asyncio.gather(*(campaign(store, office) for store in contenders))) == 1
+            place = f"/leader-{term}"
+            assert sum(await asyncio.gather(*(campaign(store, place) for store in contenders))) == 1
 
     @scenario
     async def test_refuses_what_is_no_path(self, stores: Stores) -> None:

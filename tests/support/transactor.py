@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest
 from kio.schema.end_txn.v5.request import EndTxnRequest
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
-from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
 
 from barnabas.broker.coordinators import internal_topics
 from barnabas.broker.handlers import transactions as handlers
@@ -22,6 +22,7 @@ from barnabas.machines.transactions.steps import state_of
 from barnabas.model.errors import ErrorCode
 from barnabas.model.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from barnabas.net.channel import Channel
+from barnabas.protocol.messages.groups.txn_offset_commit import TxnOffsetCommitRequest
 from barnabas.protocol.records.builder import build_batch
 from barnabas.protocol.records.records import Record
 from barnabas.protocol.wire.conversion import zero
@@ -144,7 +145,7 @@ class Transactor:
             committed=commit,
         )
         response = handlers.end_txn(self.broker, request, CALLER, version)
-        if asyncio.iscoroutine(response) or asyncio.isfuture(response):
+        if isinstance(response, Awaitable):
             response = await response
         if response.error_code is ErrorCode.none and version >= 5:
             self.producer = response.producer_id, response.producer_epoch

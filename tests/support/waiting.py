@@ -1,7 +1,11 @@
-"""Waiting on a condition, with a deadline and a reason: what the tests use instead of sleeping."""
+"""Waiting on a condition, with a deadline and a reason: what the tests use instead of sleeping.
+
+A condition may look for what is not there yet (`image.topics["t"]`): while it raises LookupError, it does not hold.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,9 +19,29 @@ def wait_until(condition: Callable[[], T | None], what: str, seconds: float = 60
     """Ask `condition` until its answer is true, and return that answer; after the deadline the test fails."""
     deadline = time.monotonic() + seconds
     while True:
-        answer = condition()
+        answer, missing = _ask(condition)
         if answer:
             return answer
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds:g} s in vain: {what}")
+            raise AssertionError(f"waited {seconds:g} s in vain: {what}") from missing
         time.sleep(every)
+
+
+async def until(condition: Callable[[], object], seconds: float = 30, every: float = 0.005) -> None:
+    """Wait for a condition on the event loop; after the deadline the test fails."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer, missing = _ask(condition)
+        if answer:
+            return
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:g} s in vain") from missing
+        await asyncio.sleep(every)
+
+
+def _ask(condition: Callable[[], T | None]) -> tuple[T | None, LookupError | None]:
+    """The answer, or why there is none yet."""
+    try:
+        return condition(), None
+    except LookupError as error:
+        return None, error

@@ -141,7 +141,7 @@ def _zero(hint: Any) -> Any:
         return datetime.timedelta(0)
     if issubclass(hint, enum.Enum):
         return hint(0)
-    return next(kind(0) if kind is not str else "" for kind in (bool, int, float, str) if issubclass(hint, kind))
+    return next(kind() for kind in (bool, int, float, str, bytes) if issubclass(hint, kind))
 
 
 def _required(hint: Any) -> Any:

@@ -7,6 +7,7 @@ to look in is named by BARNABAS_TAMPERED; `tests/history/tampering.py` writes th
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -36,6 +37,10 @@ def _setting(name: str) -> float:
     try:
         return float((FOLDER / name).read_text())
     except FileNotFoundError:
+        return 0.0
+    except OSError as error:
+        if error.errno != errno.EMFILE:  # a broker that has no descriptor left is not told anything
+            raise
         return 0.0
 
 
@@ -80,10 +85,11 @@ def _timed(callback: Callable[..., object], *arguments: Any) -> None:
     finally:
         seconds = time.thread_time() - began
         if _Steps.counts and seconds > _Steps.longest:
-            _Steps.longest = seconds
-            (FOLDER / f"step-{os.getpid()}").write_text(
-                f"{seconds:.4f} {getattr(callback, '__self__', callback)!r:.300}"
-            )
+            with contextlib.suppress(OSError):  # no descriptor: the next one is noted
+                (FOLDER / f"step-{os.getpid()}").write_text(
+                    f"{seconds:.4f} {getattr(callback, '__self__', callback)!r:.300}"
+                )
+                _Steps.longest = seconds
 
 
 def _timing(name: str, before: int) -> Callable[..., Any]:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 SECONDS: Final = 8.0
 """How long an answer is waited for."""
 PAUSE: Final = 0.1
+SHARE: Final = 2
+"""The kind of coordinator that keeps the state of share partitions."""
 
 
 class Unanswered(Exception):
@@ -50,9 +52,10 @@ def _reader(key: int, version: int) -> Any:
 class Client:
     """Connections to the brokers, and what metadata says."""
 
-    def __init__(self, name: str, bootstrap: Sequence[Address], chance: random.Random) -> None:
+    def __init__(self, name: str, bootstrap: Sequence[Address], chance: random.Random, *, hasty: bool = False) -> None:
         self.name = name
         self.chance = chance
+        self._hasty = hasty
         self._bootstrap = list(bootstrap)
         self._channels: dict[Address, Channel] = {}
         self._addresses: dict[int, Address] = {}
@@ -86,27 +89,38 @@ class Client:
 
     async def ask_leader(self, topic: str, partition: int, key: ApiKey, version: int, **values: Any) -> Any:
         """The answer of the broker that leads a partition, as far as is known."""
+        address = await self.leader_address(topic, partition)
+        try:
+            return await self.ask(address, key, version, **values)
+        except Unanswered:
+            self.forget_leader(topic, partition)
+            raise
+
+    async def leader_address(self, topic: str, partition: int) -> Address:
+        """Where the broker is that leads a partition, as far as is known; raises Unanswered."""
         leader = self._leaders.get((topic, partition))
         if leader is None or leader not in self._addresses:
             await self.refresh([topic])
             leader = self._leaders.get((topic, partition), -1)
         if leader not in self._addresses:
             raise Unanswered(f"{topic}-{partition} has no leader")
-        try:
-            return await self.ask(self._addresses[leader], key, version, **values)
-        except Unanswered:
-            self.forget_leader(topic, partition)
-            raise
+        return self._addresses[leader]
 
-    async def ask_coordinator(self, kind: int, name: str, key: ApiKey, version: int, **values: Any) -> Any:
-        """The answer of the coordinator of a group (0) or a transaction (1)."""
+    async def coordinator_address(self, kind: int, name: str) -> Address:
+        """Where the coordinator of a group (0), a transaction (1) or a share partition (2) is; raises Unanswered."""
         address = self._coordinators.get((kind, name))
         if address is None:
-            found = await self.ask_any(ApiKey.FIND_COORDINATOR, 4, key_type=kind, coordinator_keys=[name])
+            version = 4 if kind < SHARE else 6
+            found = await self.ask_any(ApiKey.FIND_COORDINATOR, version, key_type=kind, coordinator_keys=[name])
             (one,) = found.coordinators
             if one.error_code.value:
                 raise Unanswered(f"no coordinator of {name}: {one.error_code.name}")
             address = self._coordinators[kind, name] = (one.host, one.port)
+        return address
+
+    async def ask_coordinator(self, kind: int, name: str, key: ApiKey, version: int, **values: Any) -> Any:
+        """The answer of the coordinator of a group, a transaction or a share partition."""
+        address = await self.coordinator_address(kind, name)
         try:
             return await self.ask(address, key, version, **values)
         except Unanswered:
@@ -119,7 +133,8 @@ class Client:
 
     async def pause(self) -> None:
         """Wait a little before trying again."""
-        await asyncio.sleep(PAUSE * (0.5 + self.chance.random()))
+        share = self.chance.random()
+        await asyncio.sleep(PAUSE * (share**3 if self._hasty else 0.5 + share))
 
     # Metadata
 

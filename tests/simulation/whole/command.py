@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.whole.plan import plan_of
 from tests.simulation.whole.planted import BUGS
-from tests.simulation.whole.runner import processor_seconds, run_plan, run_seeds, warm_up
+from tests.simulation.whole.runner import processor_seconds, run_plan, run_plans, warm_up
 from tests.simulation.whole.shrinking import MOST_TRIES, shrink, size
 from tests.simulation.whole.trial import run_trial
 from tests.support.noted_runs import next_seed, note
 
 if TYPE_CHECKING:
+    from tests.simulation.whole.plan import Plan
     from tests.simulation.whole.world import Result
 
 NOTES: Final = "simulation"
+QUEUE_NOTES: Final = "queues-simulation"
 NOTED_AT_ONCE: Final = 200
 
 
@@ -27,17 +29,20 @@ def main() -> int:
     warm_up()
     if options.trial:
         return run_trial([options.bug] if options.bug else list(BUGS), options.processor_seconds)
-    first = next_seed(NOTES) if options.note and options.start is None else options.start or 0
+    notes = QUEUE_NOTES if options.queues else NOTES
+    first = next_seed(notes) if options.note and options.start is None else options.start or 0
     seeds = range(first, first + options.seeds)
     if options.backwards:
         seeds = seeds[::-1]
     progress = Progress(options, began, used)
-    for result in run_seeds(seeds, options.jobs, tell=options.story, bug=options.bug):
+    plans = (plan_of(seed, queues=options.queues) for seed in seeds)
+    for result in run_plans(plans, options.jobs, tell=options.story, bug=options.bug):
         progress.add(result)
-        _tell(result, always=options.story or options.digests)
+        plan = plan_of(result.seed, queues=options.queues)
+        _tell(result, plan, always=options.story or options.digests)
         if result.violations:
             if options.shrink:
-                _tell_smallest(result.seed, options.bug, options.tries)
+                _tell_smallest(plan, options.bug, options.tries)
             if options.stop:
                 break
         if processor_seconds() - used > options.processor_seconds:
@@ -52,7 +57,7 @@ class Progress:
 
     def __init__(self, options: argparse.Namespace, began: float, used: float) -> None:
         self._every = options.progress
-        self._notes = Notes() if options.note else None
+        self._notes = Notes(QUEUE_NOTES if options.queues else NOTES) if options.note else None
         self._began, self._used, self._told = began, used, began
         self._count = self._records = 0
         self.broken: list[int] = []
@@ -86,7 +91,8 @@ class Progress:
 class Notes:
     """Adds worlds to docs/reliability.d, so many at a time: a run that is broken off loses few."""
 
-    def __init__(self) -> None:
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
         self._results: list[Result] = []
         self._used = processor_seconds()
 
@@ -102,7 +108,7 @@ class Notes:
             return
         seeds = [result.seed for result in self._results]
         note(
-            NOTES,
+            self._tool,
             seed=min(seeds),
             last=max(seeds),
             worlds=len(seeds),
@@ -124,6 +130,7 @@ def _options() -> argparse.Namespace:
         default=1e9,
         help="begin no world after so much work (with --trial: for each bug)",
     )
+    parser.add_argument("--queues", action="store_true", help="worlds with workers of a queue")
     parser.add_argument("--jobs", type=int, default=1, help="how many worlds run at the same time")
     parser.add_argument("--progress", type=float, default=60.0, help="seconds after which to say how far it is")
     parser.add_argument("--backwards", action="store_true", help="run the last seed first")
@@ -137,22 +144,23 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _tell(result: Result, *, always: bool) -> None:
+def _tell(result: Result, plan: Plan, *, always: bool) -> None:
     if not (always or result.violations):
         return
     for line in result.story:
         print(line)
     print(f"seed {result.seed}: {result.digest}, {result.events} events, {result.acknowledged} records", flush=True)
     if result.violations:
-        print(f"  {plan_of(result.seed)}")
+        print(f"  {plan}")
         print(*(f"  {violation}" for violation in result.violations[:10]), sep="\n", flush=True)
 
 
-def _tell_smallest(seed: int, bug: str | None, tries: int) -> None:
-    plan = shrink(plan_of(seed), bug, tries)
+def _tell_smallest(plan: Plan, bug: str | None, tries: int) -> None:
+    before = size(plan)
+    plan = shrink(plan, bug, tries)
     result = run_plan(plan, tell=True, bug=bug)
     print(*result.story, sep="\n")
-    before, after = size(plan_of(seed)), size(plan)
+    after = size(plan)
     print(
         f"  the smallest plan found has {after[0]} faults and clients instead of {before[0]}, and lasts "
         f"{after[1]:.1f} s instead of {before[1]:.1f} s: {plan}"

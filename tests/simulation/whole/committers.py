@@ -1,6 +1,7 @@
 """Committed offsets: what a group was told to be committed is there for ever, or has moved on.
 
-A committer is the only one that commits for its group, without being a member of it, and commits ever higher offsets.
+A committer is the only one that commits for its group, without being a member of it, and commits ever higher offsets;
+some send the next commit before the last one was answered, as asynchronous commits do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tests.simulation.whole.client import Client, Unanswered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.whole.client import Address
     from tests.simulation.whole.history import Log
 
 GROUP: Final = 0
@@ -24,11 +26,12 @@ GROUP: Final = 0
 class Committer:
     """Commits offsets and looks them up until it is told to stop."""
 
-    def __init__(self, client: Client, log: Log, topic: str, running: Callable[[], bool]) -> None:
+    def __init__(self, client: Client, log: Log, topic: str, running: Callable[[], bool], *, at_once: int = 1) -> None:
         self._client = client
         self._log = log
         self._topic = topic
         self._running = running
+        self._at_once = at_once
         self._group = f"g-{client.name}"
         self._committed = -1
         self._tried = -1
@@ -38,15 +41,29 @@ class Committer:
         chance = self._client.chance
         while self._running():
             if chance.random() < 0.7:
-                await self._commit(self._tried + chance.randint(1, 5))
+                await self._commit_some(chance.randint(1, self._at_once))
             else:
                 await self._look()
             await asyncio.sleep(chance.expovariate(2.0))
         while not await self._look():
             await self._client.pause()
 
-    async def _commit(self, offset: int) -> None:
-        self._tried = offset
+    async def _commit_some(self, count: int) -> None:
+        """So many commits over one connection, in order, each beside those before it."""
+        try:
+            address = await self._client.coordinator_address(GROUP, self._group)
+        except Unanswered:
+            await self._client.pause()
+            return
+        commits = []
+        for _ in range(count):
+            self._tried += self._client.chance.randint(1, 5)
+            commits.append(asyncio.ensure_future(self._commit(address, self._tried)))
+            if self._client.chance.random() < 0.5:
+                await asyncio.sleep(self._client.chance.random() ** 4 * 0.1)
+        await asyncio.gather(*commits)
+
+    async def _commit(self, address: Address, offset: int) -> None:
         partition = {
             "partition_index": 0,
             "committed_offset": offset,
@@ -54,9 +71,8 @@ class Committer:
             "committed_metadata": "",
         }
         try:
-            answer = await self._client.ask_coordinator(
-                GROUP,
-                self._group,
+            answer = await self._client.ask(
+                address,
                 ApiKey.OFFSET_COMMIT,
                 8,
                 group_id=self._group,
@@ -65,12 +81,13 @@ class Committer:
                 topics=[{"name": self._topic, "partitions": [partition]}],
             )
         except Unanswered:
+            self._client.forget_coordinator(GROUP, self._group)
             await self._client.pause()
             return
         code = ErrorCode(answer.topics[0].partitions[0].error_code.value)
         self._log.trace(self._group, offset, code.name)
         if code is ErrorCode.none:
-            self._committed = offset
+            self._committed = max(self._committed, offset)
             self._log.say(f"{self._group} has committed {offset}")
         else:
             self._client.forget_coordinator(GROUP, self._group)

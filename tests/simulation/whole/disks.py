@@ -1,20 +1,24 @@
 """The disk of a broker: `FaultyFiles` that belongs to a process.
 
 `crash_in` ends the process in the middle of what it does with its files: nothing that it does with them after that
-counts. `shortage` lets the process open no more files for a while (EMFILE). `fails_in` lets one call that opens,
-writes or syncs a directory, so many calls from now, fail with `fails_with`, once.
+counts. `descriptors` is how many files the process may have open (EMFILE). `fails_in` lets one call that opens,
+writes or syncs a directory, so many calls from now, fail with `fails_with`, once. `on_loop_sync` is told of each sync
+that the event loop waits for, and where in the broker that is.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
 from typing import TYPE_CHECKING
 
+from tests.simulation.whole.executor import in_thread
 from tests.support.faulty_files import FaultyFiles, PowerLoss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from typing_extensions import Buffer
 
@@ -24,12 +28,13 @@ if TYPE_CHECKING:
 class Disk(FaultyFiles):
     """See the module's docstring."""
 
-    shortage = False
+    descriptors: int | None = None
     dead = False
     fails_in: int | None = None
     fails_with = errno.EMFILE
     may_crash: Callable[[], bool] = staticmethod(lambda: True)
     on_crash: Callable[[], object] = staticmethod(lambda: None)
+    on_loop_sync: Callable[[str], object] = staticmethod(lambda where: None)
 
     def _operation(self) -> bool:
         self._alive()
@@ -54,8 +59,13 @@ class Disk(FaultyFiles):
 
     def revive(self) -> None:
         """A new process uses the files."""
-        self.dead = self.shortage = False
-        self.fails_in = None
+        self.dead = False
+        self.descriptors = self.fails_in = None
+
+    @property
+    def open_count(self) -> int:
+        """How many files are open."""
+        return len(self._open)
 
     def _fail_once(self) -> None:
         if self.fails_in is not None:
@@ -74,11 +84,23 @@ class Disk(FaultyFiles):
         """See FileSystem."""
         self._alive()
         self._need_descriptor()
+        self._must_not_be_on_loop()
         super().sync_dir(path)
 
+    def sync(self, fd: int) -> None:
+        """See FileSystem."""
+        self._must_not_be_on_loop()
+        super().sync(fd)
+
+    def _must_not_be_on_loop(self) -> None:
+        if not in_thread():
+            self.on_loop_sync(_caller())
+
     def _need_descriptor(self) -> None:
-        if self.shortage:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if self.descriptors is not None and self.open_count >= self.descriptors:
+            self.close_unused()  # as FileSystem does
+            if self.open_count >= self.descriptors:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         self._fail_once()
 
     def entries(self, path: str) -> list[DirEntry]:
@@ -104,3 +126,14 @@ class Disk(FaultyFiles):
         """See FileSystem."""
         self._alive()
         super().set_modified_ms(path, modified_ms)
+
+
+def _caller() -> str:
+    """The functions of the broker that run now, innermost first."""
+    found: list[str] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and len(found) < 6:
+        if frame.f_globals.get("__name__", "").startswith("barnabas."):
+            found.append(f"{frame.f_globals['__name__'].removeprefix('barnabas.')}.{frame.f_code.co_name}")
+        frame = frame.f_back
+    return " < ".join(found)

@@ -37,6 +37,8 @@ class Log:
         """What was acknowledged in the topic that may lose records, and when it was sent."""
         self.loosened = 0.0
         """When that topic may have lost records last."""
+        self.replaced: set[int] = set()
+        """Brokers that an unclean election passed over, and that have not been elected since."""
         self.deletions = 0.08
         """How often its records are deleted, after each that is written."""
         self.clocks_jump = False

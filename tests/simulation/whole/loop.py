@@ -57,6 +57,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
         self.network: Network | None = None
+        self.late = 0.0
+        """The share of work in the default executor that comes late."""
         self.turns = 0
         self._now = 0.0
         self._chance = chance
@@ -172,7 +174,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if executor is None:
             from tests.simulation.whole.executor import LoopExecutor
 
-            executor = LoopExecutor(self, self._chance)
+            executor = LoopExecutor(self, self._chance, late=self.late)
         return super().run_in_executor(executor, func, *args)
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:

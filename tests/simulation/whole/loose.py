@@ -2,6 +2,9 @@
 
 What was lost in an unclean election is lost, and so is what was deleted. But after the last of both, this topic keeps
 what it acknowledged like any other: replicas that came out of them with other logs must not count as in sync.
+
+An unclean election also loses what the old leader acknowledges, being alone in sync, until it hears that it was
+replaced, as in Kafka: a broker that was stopped for longer than its session does so for a moment when it goes on.
 """
 
 from __future__ import annotations
@@ -41,6 +44,9 @@ class LooseProducer(Producer):
         return [f"{self._client.name}/{sequence}"]
 
     def _stored(self, partition: int, values: list[str], base_offset: int) -> None:
+        if self._client.leader_of(TOPIC, partition) in self._log.replaced:
+            self._log.say(f"{self._client.name}: a leader stored {values[0]} that has been replaced")
+            return
         self._log.loose.extend((self._began, value) for value in values)
 
     async def _between(self, partition: int) -> None:
@@ -87,6 +93,8 @@ def watch_elections(log: Log, tree: MemoryTree, now: Any) -> None:
             if new["leader"] >= 0 and new["leader"] not in old["isr"]:
                 log.say(f"unclean election: broker {new['leader']} leads {TOPIC}, in sync were {old['isr']}")
                 log.loosened = now()
+                log.replaced.update(old["isr"])
+            log.replaced.discard(new["leader"])
 
     tree.observers[STATE] = changed
 
@@ -116,7 +124,7 @@ def _missing(log: Log, there: set[str], what: str) -> list[str]:
 
 def _values(machine: Machine) -> Iterator[str]:
     """What the files of a replica hold; they were not compressed."""
-    for path in sorted((machine.folder / "data" / f"{TOPIC}-0").glob("*.log")):
+    for path in sorted(machine.log_directory(TOPIC, 0).glob("*.log")):
         data, at = path.read_bytes(), 0
         while at < len(data):
             header = read_header(data[at:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from barnabas.broker.app import App
@@ -10,11 +11,15 @@ from barnabas.broker.assembly import BrokerOptions
 from barnabas.model.config.broker import BrokerConfig
 from barnabas.storage.cleaner.manager import CleanerManager
 from barnabas.storage.cleaner.process import InThisProcess
+from barnabas.storage.file_pool import FilePool
+from barnabas.storage.manager import LogManager
 from tests.simulation.whole.clock import MachineClock
 from tests.simulation.whole.disks import Disk
 from tests.simulation.whole.executor import LoopExecutor
+from tests.simulation.whole.leaders import watch_leaders
 from tests.simulation.whole.loop import Process
 from tests.simulation.whole.network import host_of
+from tests.simulation.whole.queues.shift import broker_settings
 from tests.simulation.whole.server import SimServer
 from tests.simulation.whole.store import TREE, MemoryStore
 from tests.support.compaction import LIMITS
@@ -22,11 +27,21 @@ from tests.support.compaction import LIMITS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from barnabas.storage.files import FileSystem
     from tests.simulation.whole.world import World
 
 PORT: Final = 9092
+DIRECTORIES: Final = ("data", "more")
 AGAIN: Final = 2.0
 """Seconds after which a broker that could not start is started again, as a service would be."""
+
+
+class FewPins(FilePool):
+    """A pool that keeps the files of few logs open while nothing is appended, as with many partitions."""
+
+    def __init__(self, files: FileSystem, limit: int) -> None:
+        super().__init__(files, limit)
+        self._max_pins = max(1, self._limit // 2)
 
 
 class Machine:
@@ -39,7 +54,10 @@ class Machine:
         self.folder = folder / self.name
         self.folder.mkdir()
         self.disk = Disk(self.folder)
-        self.disk.make_dir(str(self.folder / "data"))
+        self.directories = [self.folder / name for name in DIRECTORIES[: world.plan.directories]]
+        """Where the broker has its logs."""
+        for directory in self.directories:
+            self.disk.make_dir(str(directory))
         self.disk.sync_dir(str(self.folder))
         self.clock = MachineClock(world.loop)
         self.slowness = 1.0
@@ -72,10 +90,30 @@ class Machine:
             and any(each.process is process and not each.over for each in world.tree.sessions.values())
         )
 
+    def log_directory(self, topic: str, partition: int) -> Path:
+        """Where the files of a partition are."""
+        found = [directory / f"{topic}-{partition}" for directory in self.directories]
+        return next((path for path in found if path.exists()), found[0])
+
     @property
     def address(self) -> tuple[str, int]:
         """Where clients connect."""
         return host_of(self.name), PORT
+
+    def held_files(self) -> list[str]:
+        """Files that the broker holds open for somebody who reads them, or has forgotten: none, once nobody reads."""
+        if self.app is None:
+            return []
+        broker_logs = self.app.broker.logs
+        logs = broker_logs.logs()
+        forgotten = self.disk.open_count - broker_logs.pool.open_count - len(self.directories)  # which are locked
+        files = [segment.file for log in logs if log.is_open for segment in log.segments]
+        lost = [f"{self.name} has {forgotten} files open that nobody uses"] if forgotten > 0 else []
+        return lost + [
+            f"{self.name} holds {file.path.removeprefix(str(self.folder))} open for readers that are gone"
+            for file in files
+            if file._leases
+        ]
 
     def start(self) -> None:
         """Turn the machine on and start its broker."""
@@ -87,28 +125,24 @@ class Machine:
         process.on_death.append(lambda: world.network.process_died(process))
         self.disk.revive()
         self.disk.on_crash = lambda: self._crashed(process)
+        self.disk.on_loop_sync = lambda where: world.log.violate(f"the event loop waits for the disk: {where}")
         self.starts += 1
         self.app = None
-        self.disk_failed = False
+        self.disk_failed = self.disk.failing_syncs or self.disk.failing_writes
         world.loop.start_in(process, self._run(process))
 
     async def _run(self, process: Process) -> None:
+        world = self.world
         try:
             self.app = App(self._config(), self._options(), on_duplicate=lambda: self._ends(process, "its id is taken"))
-            self._limit_files(self.app)
+            watch_leaders(self.app, world.log, self.name)
             await self.app.start()
         except Exception as error:
             self._ends(process, f"it cannot start: {type(error).__name__}: {error}")
             return
-        self.world.log.say(f"{self.name} is ready")
-        if self.world.plan.keyed:
+        world.log.say(f"{self.name} is ready")
+        if world.plan.keyed:
             await self._clean(self.app)
-
-    def _limit_files(self, app: App) -> None:
-        """Keep few files open, as brokers with many partitions do."""
-        pool = app.broker.logs.pool
-        pool._limit = self.world.plan.open_files
-        pool._max_pins = max(1, pool._limit // 2)
 
     async def _clean(self, app: App) -> None:
         """Compact logs as the cleaner's threads do, one log at a time."""
@@ -170,14 +204,16 @@ class Machine:
 
         def executor(threads: int, name: str) -> LoopExecutor:
             inline = name in ("barnabas-recovery", "barnabas-close")
-            return LoopExecutor(world.loop, world.chance, lambda: self.slowness, inline=inline)
+            late = world.plan.late
+            return LoopExecutor(world.loop, world.chance, lambda: self.slowness, inline=inline, late=late)
 
-        def server(serve: Any, limits: Any, pool: Any) -> SimServer:
-            return SimServer(serve, limits, pool, world.network)
+        def server(*parts: Any) -> SimServer:
+            return SimServer(world.network, *parts)
 
         return BrokerOptions(
             clock=self.clock,
             files=self.disk,
+            make_logs=partial(LogManager, max_open_files=world.plan.open_files, make_pool=FewPins),
             open_store=lambda _: MemoryStore(world.tree),
             make_executor=executor,
             make_server=server,
@@ -188,7 +224,7 @@ class Machine:
         return BrokerConfig.load(
             {
                 "broker.id": str(self.number),
-                "log.dirs": str(self.folder / "data"),
+                "log.dirs": ",".join(map(str, self.directories)),
                 "listeners": f"PLAINTEXT://{host}:{port}",
                 "zookeeper.connect": "zk:2181",
                 "zookeeper.session.timeout.ms": "6000",
@@ -207,6 +243,7 @@ class Machine:
                 "replica.high.watermark.checkpoint.interval.ms": "3000",
                 "log.cleaner.min.cleanable.ratio": "0.01",
                 "num.recovery.threads.per.data.dir": "1",
+                **(broker_settings(self.world) if self.world.plan.workers else {}),
                 **self.world.plan.settings,
             }
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.whole import loose
 from tests.simulation.whole.network import USUAL_DELAY
-from tests.simulation.whole.replicas import placed
+from tests.simulation.whole.replicas import NOT_CLEANED, placed
 from tests.simulation.whole.store import TREE
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.simulation.whole.world import World
 
 DEADLY: Final = frozenset({"kill", "power", "crash", "restart", "full", "eio", "uncover", "strand"})
-LONELY: Final = frozenset({"isolate", "expire", "stop"})
+LONELY: Final = frozenset({"isolate", "expire", "replace", "stop"})
 """Faults after which a broker that runs may be taken for dead."""
 ALL: Final = frozenset({1, 2, 3})
 
@@ -58,7 +58,8 @@ class Nemesis:
             if machine.disk_failed:  # a directory that failed is used again after a restart
                 machine.kill()
             machine.disk.room = machine.disk.crash_in = machine.disk.fails_in = None
-            machine.disk.failing_syncs = machine.disk.failing_writes = machine.disk.shortage = False
+            machine.disk.failing_syncs = machine.disk.failing_writes = False
+            machine.disk.descriptors = None
             machine.slowness = 1.0
             if not machine.is_up:
                 machine.start()
@@ -100,7 +101,8 @@ class Nemesis:
 
     def _is_backed_up(self, machine: Machine) -> bool:
         """Whether each partition has another replica that is in sync, up and in touch, with a disk that works."""
-        up = {each.number for each in self._world.machines if each.is_in_touch and not each.disk_failed}
+        machines = (each for each in self._world.machines if each.is_in_touch and not each.disk_failed)
+        up = {each.number for each in machines if each.disk.room is None}  # who has no room cannot lead
         states = [isr for topic, _, _, isr in placed(self._world.tree.nodes) if topic != loose.TOPIC]
         return all(up & set(isr) - {machine.number} for isr in states)
 
@@ -179,6 +181,12 @@ class Nemesis:
     async def _isolate(self, machine: Machine, fault: Fault) -> None:
         await self._cut_links([(machine.name, TREE), (TREE, machine.name)], fault.seconds)
 
+    async def _replace(self, machine: Machine, fault: Fault) -> None:
+        """The leader of a partition is cut off from the tree, and from nobody else."""
+        state = self._world.tree.nodes.get(f"/brokers/topics/{NOT_CLEANED}/partitions/0/state")
+        leader = machine.number if state is None else json.loads(state.data)["leader"]
+        await self._isolate(self._world.machines[max(leader, 1) - 1], fault)
+
     async def _oneway(self, machine: Machine, fault: Fault) -> None:
         await self._cut_links([(machine.name, f"b{fault.other}")], fault.seconds)
 
@@ -222,12 +230,15 @@ class Nemesis:
     async def _eio(self, machine: Machine, fault: Fault) -> None:
         what = "failing_syncs" if fault.other % 2 else "failing_writes"
         setattr(machine.disk, what, True)
+        chosen = int(fault.seconds * 100) % (len(machine.directories) + 1)  # one of them, or all
+        machine.disk.failing_below = f"{machine.directories[chosen]}/" if chosen < len(machine.directories) else ""
         machine.disk_failed = True
         await self._for_a_while(fault.seconds, lambda: setattr(machine.disk, what, False))
 
     async def _emfile(self, machine: Machine, fault: Fault) -> None:
-        machine.disk.shortage = True
-        await self._for_a_while(fault.seconds, lambda: setattr(machine.disk, "shortage", False))
+        """No file can be opened, or very few can be open at the same time."""
+        machine.disk.descriptors = 0 if fault.other == 1 else fault.other
+        await self._for_a_while(fault.seconds, lambda: setattr(machine.disk, "descriptors", None))
 
     async def _hiccup(self, machine: Machine, fault: Fault) -> None:
         """One call, some calls from now, fails once."""

@@ -22,7 +22,7 @@ from tests.simulation.whole.loop import PROCESS, Process
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tests.simulation.whole.loop import VirtualLoop
 
@@ -34,6 +34,7 @@ LOOK_AGAIN: Final = 0.25
 """Seconds after which somebody who cannot connect tries again."""
 MSG_PEEK: Final = 2
 USUAL_DELAY: Final = 0.02
+LATE_SECONDS: Final = 0.05
 """Seconds that bytes take at most, as long as the network is well."""
 
 
@@ -57,6 +58,10 @@ class Network:
         self.folder = b"?"
         """The folder of the world: part of some error messages, and not the same in every run."""
         self.slowest = USUAL_DELAY
+        self.late = 0.0
+        """The share of messages that take longer, up to LATE_SECONDS."""
+        self.pieces = 0.0
+        """The share of messages that arrive in two pieces."""
         self._cut: set[tuple[str, str]] = set()
         self._dark: set[str] = set()
         self._listeners: dict[tuple[str, int], Listener] = {}
@@ -68,7 +73,9 @@ class Network:
 
     def delay(self) -> float:
         """How long bytes take: mostly little, sometimes much."""
-        return self.slowest * self.chance.random() ** 4 + 0.0002
+        usual = self.slowest * self.chance.random() ** 4 + 0.0002
+        is_late = self.late and self.chance.random() < self.late
+        return usual + (self.chance.random() * LATE_SECONDS if is_late else 0.0)
 
     def is_open(self, source: str, target: str) -> bool:
         """Whether bytes get from one machine to the other."""
@@ -178,6 +185,16 @@ class End:
     def deliver(self, data: bytes | None) -> None:
         """The other end has sent something."""
         network = self.network
+        if data and network.pieces and network.chance.random() < network.pieces:
+            cut = network.chance.randrange(len(data))
+            self._send_off(data[:cut])
+            data = data[cut:]
+        self._send_off(data)
+
+    def _send_off(self, data: bytes | None) -> None:
+        network = self.network
+        if data == b"":
+            return
         self._last = max(self._last, network.loop.time() + network.delay())
         self._under_way.append((self._last, data))
         self.bytes_under_way += len(data) if data is not None else 0
@@ -305,6 +322,10 @@ class SimTransport(End):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send."""
         self.send_bytes(bytes(data))
+
+    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Send these, as one."""
+        self.send_bytes(b"".join(pieces))
 
     def close(self) -> None:
         """Close."""

@@ -1,13 +1,14 @@
 """Idempotent producers with acks=all: a batch is sent again, unchanged, until it is known to be stored.
 
-One batch at a time per partition, so a sequence that the broker calls out of order means that it has forgotten what it
-acknowledged.
+With one batch at a time per partition a sequence that the broker calls out of order means that it has forgotten what it
+acknowledged. Clients have up to five on their way (`PipelinedProducer`): there it means this only for the first of
+those that were sent together, when everything before it had been acknowledged.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from barnabas.model.errors import ErrorCode
 from barnabas.protocol.apis import ApiKey
@@ -20,10 +21,13 @@ from tests.simulation.whole.clock import BEGAN_MS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.simulation.whole.client import Address
     from tests.simulation.whole.history import Log
 
 DUPLICATE: Final = ErrorCode.duplicate_sequence_number
 FORGOTTEN: Final = (ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id)
+AT_ONCE: Final = 5
+"""Batches of a partition that are on their way together: max.in.flight.requests.per.connection."""
 
 
 class Producer:
@@ -92,21 +96,12 @@ class Producer:
         batch = self._batch(sequence, values)
         while True:
             try:
-                answer = await self._client.ask_leader(
-                    self._topic,
-                    partition,
-                    ApiKey.PRODUCE,
-                    9,
-                    acks=-1,
-                    timeout=5000,
-                    topic_data=[
-                        {"name": self._topic, "partition_data": [{"index": partition, "records": batch}]},
-                    ],
-                )
+                address = await self._client.leader_address(self._topic, partition)
+                result = await self._produced(address, partition, batch)
             except Unanswered:
+                self._client.forget_leader(self._topic, partition)
                 await self._client.pause()
                 continue
-            result = answer.responses[0].partition_responses[0]
             code = ErrorCode(result.error_code.value)
             if code in (ErrorCode.none, DUPLICATE):
                 self._stored(partition, values, result.base_offset)
@@ -123,6 +118,12 @@ class Producer:
             self._client.forget_leader(self._topic, partition)
             await self._client.pause()
 
+    async def _produced(self, address: Address, partition: int, batch: bytes) -> Any:
+        """What a broker answers for the partition; raises Unanswered."""
+        topics = [{"name": self._topic, "partition_data": [{"index": partition, "records": batch}]}]
+        answer = await self._client.ask(address, ApiKey.PRODUCE, 9, acks=-1, timeout=5000, topic_data=topics)
+        return answer.responses[0].partition_responses[0]
+
     def _batch(self, sequence: int, values: list[str]) -> bytes:
         return build_batch(
             [Record(number, 0, None, value.encode()) for number, value in enumerate(values)],
@@ -131,3 +132,62 @@ class Producer:
             producer_epoch=self._producer_epoch,
             base_sequence=sequence,
         )
+
+
+class Batch(NamedTuple):
+    """What is sent until it is acknowledged."""
+
+    values: list[str]
+    data: bytes
+
+
+class PipelinedProducer(Producer):
+    """Sends several batches before the first is acknowledged, in order, and those again that were not."""
+
+    async def _produce(self, partition: int) -> None:
+        chance = self._client.chance
+        sequence, waiting = 0, list[Batch]()
+        while self._running() or waiting:
+            wanted = chance.randint(1, AT_ONCE)
+            while self._running() and len(waiting) < wanted:
+                values = self._next_values(partition, sequence)
+                waiting.append(Batch(values, self._batch(sequence, values)))
+                sequence += len(values)
+            waiting = await self._send_all(partition, waiting)
+            await asyncio.sleep(chance.expovariate(2.5) * len(waiting or "1"))
+
+    async def _send_all(self, partition: int, waiting: list[Batch]) -> list[Batch]:
+        """Send batches over one connection; gives those that were not acknowledged."""
+        try:
+            address = await self._client.leader_address(self._topic, partition)
+        except Unanswered:
+            await self._client.pause()
+            return waiting
+        answers = []
+        for batch in waiting:
+            answers.append(asyncio.ensure_future(self._attempt(address, partition, batch)))
+            await asyncio.sleep(self._client.chance.random() ** 4 * 0.3)
+        codes = await asyncio.gather(*answers)
+        if codes and codes[0] in FORGOTTEN:
+            self._log.violate(
+                f"{self._client.name}: {codes[0].name} for {waiting[0].values[0]} in partition {partition}"
+            )
+            return waiting[1:]
+        left = [batch for batch, code in zip(waiting, codes, strict=True) if code not in (ErrorCode.none, DUPLICATE)]
+        if left:
+            self._client.forget_leader(self._topic, partition)
+            await self._client.pause()
+        return left
+
+    async def _attempt(self, address: Address, partition: int, batch: Batch) -> ErrorCode:
+        """Send one of them; no answer is an error like any other."""
+        try:
+            result = await self._produced(address, partition, batch.data)
+        except Unanswered:
+            return ErrorCode.network_exception
+        code = ErrorCode(result.error_code.value)
+        if code in (ErrorCode.none, DUPLICATE):
+            self._stored(partition, batch.values, result.base_offset)
+            self._log.say(f"{self._client.name}: {batch.values[0]}+{len(batch.values)} stored at {result.base_offset}")
+        self._log.trace(self._client.name, batch.values[0], code.name)
+        return code

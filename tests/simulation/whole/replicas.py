@@ -37,7 +37,7 @@ def differences(nodes: Mapping[str, StoredNode], machines: list[Machine]) -> lis
     found: list[str] = []
     for topic, index, _, isr in placed(nodes):
         if topic == NOT_CLEANED:
-            logs = {number: _bytes(machines[number - 1].folder / "data" / f"{topic}-{index}") for number in isr}
+            logs = {number: _bytes(machines[number - 1].log_directory(topic, index)) for number in isr}
             longest = max(logs.values(), key=len)
             for number, log in logs.items():
                 if log != longest:
@@ -54,7 +54,8 @@ def damages(machines: list[Machine]) -> list[str]:
     return [
         f"broker {machine.number}: {str(finding).replace(str(machine.folder), '')}"
         for machine in machines
-        for finding in check(machine.folder / "data", in_use=True).findings
+        for directory in machine.directories
+        for finding in check(directory, in_use=True).findings
         if finding.severity is Severity.ERROR
     ]
 

@@ -27,6 +27,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from barnabas.broker.controller import broker_updaters
+from barnabas.broker.replication import fetcher, fetcher_manager, log_changes, replicas
 from tests.simulation.whole.plan import plan_of
 from tests.simulation.whole.planted import BUGS
 from tests.simulation.whole.world import Result, World
@@ -40,12 +42,12 @@ if TYPE_CHECKING:
 FOLDER: Final = "barnabas-simulation"
 
 
-def run_seeds(seeds: Iterable[int], jobs: int = 1, *, tell: bool = False, bug: str | None = None) -> Iterator[Result]:
-    """Run the worlds of seeds, so many at a time; the results come in the order of the seeds."""
+def run_plans(plans: Iterable[Plan], jobs: int = 1, *, tell: bool = False, bug: str | None = None) -> Iterator[Result]:
+    """Run worlds, so many at a time; the results come in the order of the plans."""
     running: deque[_Running] = deque()
     try:
-        for seed in seeds:
-            running.append(_Running(plan_of(seed), tell=tell, bug=bug))
+        for plan in plans:
+            running.append(_Running(plan, tell=tell, bug=bug))
             if len(running) >= jobs:
                 yield running.popleft().result()
         while running:
@@ -100,7 +102,7 @@ _WARM: list[object] = []
 def warm_up() -> None:
     """Run a quiet world in this process: what it imports and compiles is there for all that come after it."""
     plan = replace(plan_of(0), seconds=9.0, producers=1, transactors=2, committers=1, members=2, admins=1, faults=())
-    plan = replace(plan, classics=2, keyed=1, loose=1, small_internal=True)
+    plan = replace(plan, classics=2, keyed=1, loose=1, small_internal=True, packed=0)
     chance = (os.urandom, uuid.uuid4, secrets.token_bytes, secrets.randbelow)
     _seed_chance(0)
     folder = _folder()
@@ -124,6 +126,11 @@ def _run(plan: Plan, *, tell: bool, bug: str | None) -> Result:
     gc.disable()
     _seed_chance(plan.seed)
     time.sleep = lambda seconds: None  # there are no other threads to wait for, and no time passes
+    for module in (log_changes, replicas):
+        vars(module)["HANDED_OVER_TOGETHER"] = plan.handed_over
+    vars(fetcher)["APPENDED_TOGETHER"] = plan.appended
+    vars(fetcher_manager)["MOST_PARTITIONS"] = plan.fetched
+    vars(broker_updaters)["LARGE"] = plan.packed
     if bug is not None:
         BUGS[bug]()
     folder = _folder()

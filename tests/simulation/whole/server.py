@@ -10,11 +10,8 @@ from barnabas.net.server import Server
 if TYPE_CHECKING:
     import asyncio
     import socket
-    from collections.abc import Callable
-    from concurrent.futures import Executor
 
     from barnabas.net.connection import Connection
-    from barnabas.net.server import Limits
     from tests.simulation.whole.network import Network, SimSocket
 
 
@@ -39,10 +36,8 @@ class SimDepartures(Departures):
 class SimServer(Server):
     """Listens on a simulated network."""
 
-    def __init__(
-        self, serve: Callable[[Any, memoryview], Any], limits: Limits, executor: Executor, network: Network
-    ) -> None:
-        super().__init__(serve, limits, executor)
+    def __init__(self, network: Network, *parts: Any) -> None:
+        super().__init__(*parts)
         self.departures.close()
         self.departures = SimDepartures(self.loop)
         self._network = network

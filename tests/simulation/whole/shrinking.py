@@ -22,6 +22,8 @@ LUCKS: Final = 3
 """How often a smaller plan is tried."""
 CLIENTS: Final = (
     "admins",
+    "scanners",
+    "workers",
     "loose",
     "keyed",
     "classics",

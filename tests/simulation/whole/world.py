@@ -8,7 +8,9 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from barnabas.model.internal_topics import SHARE_GROUP_STATE
 from barnabas.protocol.apis import ApiKey
+from tests.history.queues.events import Place
 from tests.simulation.whole import compacted, loose
 from tests.simulation.whole.admins import Admin
 from tests.simulation.whole.classic import ClassicMember
@@ -24,8 +26,10 @@ from tests.simulation.whole.machine import Machine
 from tests.simulation.whole.members import Member
 from tests.simulation.whole.nemesis import Nemesis
 from tests.simulation.whole.network import Network
-from tests.simulation.whole.producers import Producer
+from tests.simulation.whole.producers import PipelinedProducer, Producer
+from tests.simulation.whole.queues.shift import Shift
 from tests.simulation.whole.replicas import damages, differences
+from tests.simulation.whole.scanners import INTERNAL, Scanner
 from tests.simulation.whole.store import MemoryTree
 from tests.simulation.whole.transactors import Transactor
 
@@ -64,6 +68,8 @@ class World:
         self.log = Log(self.loop, tell=tell)
         self.network = Network(self.loop, self.chance, self.log.trace)
         self.network.folder = str(folder).encode()
+        self.network.late = self.loop.late = plan.late
+        self.network.pieces = plan.pieces
         self.tree = MemoryTree(self.network, self.chance)
         self.machines = [Machine(self, number, folder) for number in (1, 2, 3)]
         self.nemesis = Nemesis(self)
@@ -72,6 +78,7 @@ class World:
         self._committed: dict[int, int] = {}
         self._committed_classic: dict[int, int] = {}
         self._members: list[Member] = []
+        self._shift = Shift(self, TOPIC) if plan.workers else None
         self.log.clocks_jump = any(fault.kind in ("clock", "freeze") for fault in plan.faults)
 
     def run(self) -> Result:
@@ -99,7 +106,8 @@ class World:
         process = Process(f"c{len(self.client_names) + 1}")
         self.client_names.append(process.machine)
         chance = random.Random(f"{process.machine} of {self.plan.seed} {self.plan.luck}")
-        return process, Client(process.machine, [each.address for each in self.machines], chance)
+        addresses = [each.address for each in self.machines]
+        return process, Client(process.machine, addresses, chance, hasty=self.plan.hasty)
 
     def _spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return self.loop.start_in(process, work)
@@ -118,7 +126,10 @@ class World:
         working += [self._keyed() for _ in range(self.plan.keyed)]
         working += [self._loose() for _ in range(self.plan.loose)]
         working += [self._admin() for _ in range(self.plan.admins)]
+        working += [self._scanner() for _ in range(self.plan.scanners)]
         following = [self._consumer() for _ in range(self.plan.consumers)]
+        if self._shift is not None:
+            self._shift.begin()
         nemesis = asyncio.create_task(self.nemesis.run())
         await asyncio.sleep(max(0.0, self.plan.seconds - self.loop.time()))
         nemesis.cancel()
@@ -126,26 +137,28 @@ class World:
         self.nemesis.heal()
         await self._settle([*working, *following])
         reader, client = self.client()
-        self.log.final = await self._read(Consumer(client, self.log, TOPIC, self.plan.partitions), reader)
+        self.log.final = await self.read(Consumer(client, self.log, TOPIC, self.plan.partitions), reader)
         self.log.say(f"{len(self.log.final)} records are there at the end")
         if self.plan.keyed:
-            records = await self._read(KeyedReader(client, self.log, compacted.TOPIC, 1), reader)
+            records = await self.read(KeyedReader(client, self.log, compacted.TOPIC, 1), reader)
             for line in compacted.judge_keys(self.log, records):
                 self.log.violate(line)
         if self.plan.loose:
-            records = await self._read(Consumer(client, self.log, loose.TOPIC, 1), reader)
+            records = await self.read(Consumer(client, self.log, loose.TOPIC, 1), reader)
             for line in loose.judge_loose(self.log, records):
                 self.log.violate(line)
+        if self._shift is not None:
+            await self._shift.finish({Place(*place): value for *place, value in self.log.final})
         await self._compare_replicas()
 
-    async def _read(self, consumer: Consumer, process: Process) -> list[Record]:
+    async def read(self, consumer: Consumer, process: Process) -> list[Record]:
         """Everything that a topic holds."""
         return await asyncio.wait_for(self._spawn(process, consumer.read_all()), HEALING_SECONDS)
 
     def _producer(self) -> asyncio.Task[None]:
         process, client = self.client()
-        producer = Producer(client, self.log, TOPIC, self.plan.partitions, lambda: self._running)
-        return self._spawn(process, producer.run())
+        kind = PipelinedProducer if self.plan.pipelined else Producer
+        return self._spawn(process, kind(client, self.log, TOPIC, self.plan.partitions, lambda: self._running).run())
 
     def _transactor(self) -> asyncio.Task[None]:
         process, client = self.client()
@@ -155,7 +168,8 @@ class World:
 
     def _committer(self) -> asyncio.Task[None]:
         process, client = self.client()
-        return self._spawn(process, Committer(client, self.log, TOPIC, lambda: self._running).run())
+        committer = Committer(client, self.log, TOPIC, lambda: self._running, at_once=3 if self.plan.pipelined else 1)
+        return self._spawn(process, committer.run())
 
     def _member(self) -> asyncio.Task[None]:
         process, client = self.client()
@@ -178,12 +192,19 @@ class World:
     def _admin(self) -> asyncio.Task[None]:
         process, client = self.client()
         admin = Admin(client, self.log, TOPIC, self.plan.partitions, lambda: self._running)
+        if self.plan.workers:
+            admin.coordinated = (*admin.coordinated, SHARE_GROUP_STATE)
         return self._spawn(process, admin.run())
 
     def _consumer(self) -> asyncio.Task[None]:
         process, client = self.client()
         consumer = Consumer(client, self.log, TOPIC, self.plan.partitions)
         return self._spawn(process, consumer.follow(lambda: self._running))
+
+    def _scanner(self) -> asyncio.Task[None]:
+        process, client = self.client()
+        scanner = Scanner(client, {TOPIC: self.plan.partitions, **INTERNAL}, lambda: self._running)
+        return self._spawn(process, scanner.run())
 
     async def _settle(self, tasks: list[asyncio.Task[None]]) -> None:
         """Wait until all replicas are in sync and all clients have what they waited for."""
@@ -205,7 +226,7 @@ class World:
                 self.log.violate(f"a client failed: {type(error).__name__}: {error}")
 
     async def _compare_replicas(self) -> None:
-        """The files of all replicas agree, once followers have fetched what was committed last."""
+        """Replicas hold the same once followers have fetched what was committed last, and nobody holds files open."""
         deadline = self.loop.time() + HEALING_SECONDS
         while found := differences(self.tree.nodes, self.machines):
             if self.loop.time() > deadline:
@@ -213,21 +234,25 @@ class World:
             await asyncio.sleep(1.0)
         if self.plan.loose:
             found += loose.judge_replicas(self.log, self.tree, self.machines)
-        for line in (*found, *damages(self.machines)):
+        while (held := [line for machine in self.machines for line in machine.held_files()]) and (
+            self.loop.time() <= deadline
+        ):
+            await asyncio.sleep(1.0)
+        for line in (*found, *held, *damages(self.machines)):
             self.log.violate(line)
 
     async def _create_topics(self, client: Client) -> None:
         segment_bytes = {"internal.segment.bytes": str(self.plan.segment_bytes)}
-        await self._create_topic(client, TOPIC, self.plan.partitions, segment_bytes)
+        await self.create_topic(client, TOPIC, self.plan.partitions, segment_bytes)
         if self.plan.small_internal:
             await self._shrink_segments(client)
         if self.plan.keyed:
-            await self._create_topic(
-                client, compacted.TOPIC, 1, {"internal.segment.bytes": "600", **compacted.SETTINGS}
-            )
+            await self.create_topic(client, compacted.TOPIC, 1, {"internal.segment.bytes": "600", **compacted.SETTINGS})
+        if self._shift is not None:
+            await self._shift.prepare(client)
         if self.plan.loose:
             loose.watch_elections(self.log, self.tree, self.loop.time)
-            await self._create_topic(client, loose.TOPIC, 1, {**segment_bytes, **loose.SETTINGS})
+            await self.create_topic(client, loose.TOPIC, 1, {**segment_bytes, **loose.SETTINGS})
 
     async def _shrink_segments(self, client: Client) -> None:
         """Have the internal topics made, and give them small segments."""
@@ -242,7 +267,8 @@ class World:
                         break
                 await client.pause()
 
-    async def _create_topic(self, client: Client, name: str, partitions: int, configs: dict[str, str]) -> None:
+    async def create_topic(self, client: Client, name: str, partitions: int, configs: dict[str, str]) -> None:
+        """Have a topic on all machines."""
         while True:
             try:
                 answer = await client.ask_any(

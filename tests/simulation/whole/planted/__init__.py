@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.whole.planted import controller, replication, storage
+from tests.simulation.whole.planted import controller, replication, shares, storage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,5 +25,20 @@ BUGS: Final[dict[str, Callable[[], None]]] = {
     "stale-image": controller.stale_image,
     "stale-image-deletes": controller.stale_image_deletes,
     "clamped": replication.clamped,
+    "stopped-leads": replication.stopped_leads,
+    "truncation-on-the-loop": replication.truncation_on_the_loop,
     "lease": storage.lease_given_back_twice,
+    "leases-kept": storage.leases_kept,
+    "files-kept-open": storage.files_kept_open,
+    "queue-early-answers": shares.early_answers,
+    "queue-locks-kept": shares.locks_kept,
+    "queue-locks-lost": shares.locks_lost,
+    "queue-counts-lost": shares.counts_lost,
+    "queue-gaps-done": shares.gaps_done,
+    "queue-unfenced": shares.unfenced,
+    "queue-snapshot-forgets": shares.snapshot_forgets,
+    "queue-no-letters": shares.no_letters,
 }
+
+BUGS_OF_QUEUES: Final = frozenset(name for name in BUGS if name.startswith("queue-"))
+"""Bugs that only show where there are workers (`--queues`)."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from barnabas.broker.controller.metadata_updates import MetadataUpdates
 from barnabas.broker.replication.follower_partition import FollowerPartition
 from barnabas.broker.replication.leader_partition import LeaderPartition
+from barnabas.broker.replication.log_changes import LogChanges
 from barnabas.machines.partition import PartitionLeader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from barnabas.protocol.messages.inter_broker import StopReplicaRequest
 
 
 def early_acks() -> None:
     """A Produce with acks=all is answered when the leader has it."""
 
-    def must_wait(self: LeaderPartition, acks: int) -> bool:
+    def must_wait(self: LeaderPartition, acks: int, last_offset: int) -> bool:
         return self.log.flush_required
 
     LeaderPartition.must_wait = must_wait  # type: ignore[method-assign]
@@ -45,6 +54,19 @@ def no_truncation() -> None:
     FollowerPartition.compare = compare  # type: ignore[method-assign]
 
 
+def truncation_on_the_loop() -> None:
+    """A log is truncated on the event loop, which reads it again and waits for the disk (finding 8, its high part)."""
+
+    async def truncate(self: LogChanges, follower: FollowerPartition, truncate_log: Callable[[], None]) -> None:
+        try:
+            truncate_log()
+        finally:
+            self._end(follower.tp, follower.topic_id)
+        self._user.use_log(follower.log, follower.topic_id)
+
+    LogChanges._truncate = truncate  # type: ignore[method-assign]
+
+
 def clamped() -> None:
     """A follower whose log starts above its leader's end keeps its start, instead of starting anew (finding 7)."""
 
@@ -73,3 +95,12 @@ def clamped() -> None:
     FollowerPartition._agree = agree  # type: ignore[method-assign]
     FollowerPartition.compare_without_epochs = compare_without_epochs  # type: ignore[method-assign]
     FollowerPartition.out_of_range = out_of_range  # type: ignore[method-assign]
+
+
+def stopped_leads() -> None:
+    """A replica that the controller has stopped is still in the image: its log is made anew, empty, and led again."""
+
+    def stop_replica(self: MetadataUpdates, request: StopReplicaRequest, broker_id: int) -> None:
+        """The image stays as it is until the next message."""
+
+    MetadataUpdates.stop_replica = stop_replica  # type: ignore[method-assign]
